@@ -114,6 +114,10 @@ impl Analyzer {
         }
         self.observe(context, call, checked);
         self.state.update(plan, call, context, site, reported);
+        let freed = cutape_registry::rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT;
+        if findings.iter().any(|finding| finding.rule == freed) {
+            self.state.accuse(call.index);
+        }
         findings
     }
 
@@ -196,7 +200,7 @@ impl Analyzer {
         // A program that died could not clean up.
         self.killed |= context.meta("exit.signal").is_some();
         if !self.state.in_flight && !self.killed {
-            for draft in rules::at_end(&self.state) {
+            for draft in rules::at_end(&self.state, context) {
                 findings.extend(self.write(context, None, &draft));
             }
         }

@@ -111,6 +111,10 @@ pub(crate) struct Plan {
     pub(crate) copies: bool,
     /// It copies as a `CUDA_MEMCPY2D` describes.
     pub(crate) copies_plane: bool,
+    /// It takes flags.
+    pub(crate) takes_flags: bool,
+    /// It enqueues a function of the program that an error keeps from running.
+    pub(crate) calls_back: bool,
     /// Its calls concern neither the rules nor the model.
     pub(crate) is_trivial: bool,
     /// A successful call does no more than put work into a stream.
@@ -210,9 +214,12 @@ impl Plan {
             ordered: ordered(&effects),
             touched: touched(function),
             copies: matches!(family, Family::Copy(_)),
+            takes_flags: params().any(|param| matches!(param.name, "flags" | "Flags")),
+            calls_back: matches!(family, Family::HostFunction),
             copies_plane: family == Family::Copy(CopyOp::Described(CopyShape::Plane)),
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
             is_trivial: steps.is_empty()
+                && function.deprecated.is_empty()
                 && effects.is_empty()
                 && name_out.is_none()
                 && !matches!(family, Family::Launch(_))

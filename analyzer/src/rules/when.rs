@@ -42,6 +42,10 @@ pub(crate) enum When {
     MappedWrong,
     /// Live objects rely on memory of the program.
     Lent,
+    /// The call returned an error of earlier work.
+    Sticky,
+    /// Several threads call the driver.
+    Threads,
     /// A stream captures.
     Capturing,
     /// Texture or surface objects exist, and they or their memory may have ended.
@@ -88,6 +92,10 @@ impl When {
                 matches!(result, 900..=908 | code::ILLEGAL_STATE)
                     || (result == code::INVALID_VALUE && !state.captures.is_empty())
             }),
+            Self::Sticky => call
+                .result()
+                .is_some_and(crate::state::execution::is_sticky),
+            Self::Threads => state.execution.spans.len() > 1,
             Self::Capturing => !state.captures.is_empty(),
             Self::Accessing => {
                 !state.ordering.current.is_empty() && !state.ordering.accesses.is_empty()

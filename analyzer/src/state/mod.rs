@@ -2,6 +2,7 @@
 
 mod creations;
 pub(crate) mod data;
+pub(crate) mod execution;
 mod graph_memory;
 pub(crate) mod growth;
 mod host_addresses;
@@ -29,6 +30,7 @@ use rustc_hash::FxHashMap;
 use crate::context::TraceContext;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Multicast, Options, Own, TensorMap};
+use execution::Execution;
 use growth::Growth;
 use host_addresses::HostAddresses;
 use launches::Launches;
@@ -133,6 +135,7 @@ pub(crate) struct State {
     pub(crate) init_reported: bool,
     /// A kernel was launched.
     pub(crate) has_launched: bool,
+    pub(crate) execution: Execution,
     /// Some call did not return.
     pub(crate) in_flight: bool,
 }
@@ -163,6 +166,7 @@ impl Default for State {
             initialized: false,
             init_reported: false,
             has_launched: false,
+            execution: Execution::default(),
             in_flight: false,
         }
     }

@@ -55,9 +55,13 @@ impl State {
         site: Site,
         reported: bool,
     ) {
+        self.note_span(plan, call, site);
         let Some(leave) = call.leave else {
             return;
         };
+        if leave.result != 0 && plan.function.returns_result {
+            self.note_error(plan, call, site, leave.result);
+        }
         if leave.result != 0 || !plan.function.returns_result {
             self.failed(plan, call, site, reported);
             self.model.apply_failed(&plan.effects, call);
@@ -72,9 +76,14 @@ impl State {
             self.note_host_operands(plan, call, site);
         }
         // Handles are looked up before the call ends any of them.
+        self.note_success(plan, call);
         self.note_initialised(plan, call);
+        if plan.calls_back {
+            self.note_host_function(plan, call, site);
+        }
         if let Some(work) = self.model.submit(&plan.effects, call) {
             self.note_work(plan, call, site, work);
+            self.note_recent(plan, call, site, work);
             self.note_kernel(plan, call, site);
             if plan.ordered != Ordered::No {
                 self.note_accesses(plan, call, work);
@@ -265,7 +274,17 @@ impl State {
         };
         if !matches!(
             kind,
-            Kind::Module | Kind::Library | Kind::Function | Kind::Kernel | Kind::Global
+            Kind::Module
+                | Kind::Library
+                | Kind::Function
+                | Kind::Kernel
+                | Kind::Global
+                | Kind::Memory
+                | Kind::HostMemory
+                | Kind::Stream
+                | Kind::Event
+                | Kind::Graph
+                | Kind::GraphExec
         ) {
             return;
         }
@@ -289,12 +308,16 @@ impl State {
     /// known.
     fn outputs(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
         for &(position, effect) in &plan.effects.objects {
-            if matches!(effect, Effect::Create(..) | Effect::Find(..))
+            if let Effect::Create(kind, _) | Effect::Find(kind, _) = effect
                 && call.out(position).is_some_and(|handle| handle != 0)
             {
                 let location = call.argument(position);
                 let failures = &mut self.thread_mut(call.thread).failures;
-                failures.retain(|failure| failure.location != location);
+                // A lookup may succeed for another name; an allocation was tried again.
+                let again = |failure: &Failure| {
+                    failure.kind == kind && matches!(effect, Effect::Create(..))
+                };
+                failures.retain(|failure| failure.location != location && !again(failure));
             }
         }
         if let Some(position) = plan.name_out {

@@ -599,7 +599,7 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
         concat!(
             find!("first"),
             launch!("0x202", "1", "32", "params=0x10000 layout=8"),
-            launch!("0x200", "1", "32", "hStream=0x302 params=0x11000 layout=8 -> 700"),
+            launch!("0x200", "1", "32", "hStream=0x302 params=0x11000 layout=8 -> 1"),
             launch_ex!("0x200", "1", "1", "launch_attrs=6:1 params=0x10000"),
         ),
         &[
@@ -607,7 +607,7 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
             concat!(
                 find!("first"),
                 launch!("0x202", "1", "32", "params=0x10000 layout=8"),
-                launch!("0x200", "1", "32", "hStream=0x302 params=0x11000 layout=8 -> 700"),
+                launch!("0x200", "1", "32", "hStream=0x302 params=0x11000 layout=8 -> 1"),
                 launch_ex!("0x200", "1", "1", "launch_attrs=6:0 params=0x10000"),
             ),
             concat!(
@@ -618,7 +618,7 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
             concat!(
                 "cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n", find!("first"),
                 launch!("0x202", "1", "32", "params=0x20000 layout=8"),
-                launch!("0x200", "1", "32", "hStream=0x302 params=0x11000 layout=8 -> 700"),
+                launch!("0x200", "1", "32", "hStream=0x302 params=0x11000 layout=8 -> 1"),
                 launch_ex!("0x200", "1", "1", "launch_attrs=6:1 params=0x10000"),
             ),
         ],

@@ -1,6 +1,7 @@
 //! The sequences, by area.
 
 pub(crate) mod context;
+pub(crate) mod errors;
 pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod link;
@@ -34,6 +35,7 @@ pub(crate) type Row = (
 /// All of them.
 pub(crate) const ALL: &[&[Row]] = &[
     context::CONTEXTS,
+    errors::ERRORS,
     graph::GRAPHS,
     launch::ATTRIBUTES,
     launch::EXEC,

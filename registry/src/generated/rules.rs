@@ -105,6 +105,83 @@ pub static RULES: &[Rule] = &[
         example: "error[context-use-after-destroy]: context used after cuCtxDestroy_v2\n --> call 8: cuCtxPushCurrent_v2(ctx: 0xc1 (context#1)) = CUDA_ERROR_CONTEXT_IS_DESTROYED thread 0\n  |   at 0x4000a0\n  | cuCtxPushCurrent_v2 gets context#1 0xc1 as `ctx`. cuCtxCreate_v2 (call 1) created it,\n  | cuCtxDestroy_v2 (call 7) ended it, and no call has returned that handle again. The driver\n  | returned CUDA_ERROR_CONTEXT_IS_DESTROYED.\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuCtxDestroy_v2, call 7, thread 0, at 0x400090\n  = chain: context#1 0xc1 (created by cuCtxCreate_v2 (call 1)) -> context#1 0xc1 ended by\n      cuCtxDestroy_v2 (call 7) -> used by cuCtxPushCurrent_v2 (call 8)\n  = help: Remove the context from every thread before you destroy it. Retain the primary\n      context for as long as any thread uses it.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
     },
     Rule {
+        id: "errors-async-misattributed",
+        area: "errors",
+        severity: Severity::Error,
+        statement: "Most calls can return an error of earlier asynchronous work. It belongs to the launch or copy that failed, not to the call that returns it.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel; Module Management, cuModuleLoadData",
+        advice: "Look at the suspects in the order in which they are listed. `cutape replay --sync-each` waits behind each of them and names the one that fails.",
+        observed: "driver 580.159, H200, 2026-11-20: after a kernel with a bad address cuModuleLoadData returned CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+        example: "error[errors-async-misattributed]: error of earlier asynchronous work\n --> call 9: cuModuleLoadData(module: 0x7ff000000000, image: 0x5000 (PTX, 175 bytes)) =\n  |   CUDA_ERROR_ILLEGAL_ADDRESS thread 0 at 0x4000b0\n  | cuModuleLoadData returned CUDA_ERROR_ILLEGAL_ADDRESS. cuModuleLoadData does not cause that\n  | itself: it is the error of work that was enqueued before and that no call had shown to be\n  | complete. Suspects, the likeliest first: cuLaunchKernel (call 8) of function#1 0x200 \"k\". All\n  | later calls in this context return the same error.\n  = chain: cuLaunchKernel (call 8) of function#1 0x200 \"k\" -> CUDA_ERROR_ILLEGAL_ADDRESS\n      returned by cuModuleLoadData (call 9)\n  = help: Look at the suspects in the order in which they are listed. `cutape replay\n      --sync-each` waits behind each of them and names the one that fails.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel; Module Management,\n      cuModuleLoadData",
+    },
+    Rule {
+        id: "errors-async-never-observed",
+        area: "errors",
+        severity: Severity::Advice,
+        statement: "A program should wait for its last work before it ends: otherwise errors of that work are never seen, and the work may not be complete.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchKernel; Context Management, cuCtxSynchronize",
+        advice: "Call cuCtxSynchronize, and check its result, before the program ends.",
+        observed: "driver 580.159, H200, 2026-11-20: a launch and an asynchronous copy, then the end of the program: both calls returned CUDA_SUCCESS",
+        undecidable: "",
+        example: "advice[errors-async-never-observed]: last work never waited for\n --> end of the trace\n  | The program ended without a wait for 1 of its last launches; the latest is cuLaunchKernel (call\n  | 8) of function#1 0x200 \"k\". Whether they failed, and whether they were complete, is not known.\n  = help: Call cuCtxSynchronize, and check its result, before the program ends.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel; Context Management,\n      cuCtxSynchronize",
+    },
+    Rule {
+        id: "errors-deprecated-api",
+        area: "errors",
+        severity: Severity::Advice,
+        statement: "Deprecated functions should be replaced: a later driver may lack them.",
+        manual: "CUDA Driver API, the sections and functions that are marked as deprecated",
+        advice: "Use what the finding names instead.",
+        observed: "driver 580.159, H200, 2026-11-20: cuFuncSetBlockShape, cuParamSetv and cuLaunchGrid still work",
+        undecidable: "",
+        example: "advice[errors-deprecated-api]: deprecated function cuStreamAddCallback\n --> call 8: cuStreamAddCallback(hStream: 0x301 (stream#1), callback: 0x99, userData: NULL, flags:\n  |   0) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuStreamAddCallback is deprecated and may be missing in a later driver. Use instead:\n  | cuLaunchHostFunc.\n  = help: Use what the finding names instead.\n  = manual: CUDA Driver API, the sections and functions that are marked as deprecated",
+    },
+    Rule {
+        id: "errors-host-function-skipped",
+        area: "errors",
+        severity: Severity::Warning,
+        statement: "A function of cuLaunchHostFunc is not called when the context is in error, so clean-up or signals must not depend on it alone.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchHostFunc",
+        advice: "Release and signal on the error path too. A callback of cuStreamAddCallback is called with the error.",
+        observed: "driver 580.159, H200, 2026-11-20: behind a kernel with a bad address the host function was not called; cuStreamSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+        example: "warning[errors-host-function-skipped]: host function not called because work before it failed\n --> call 10: cuStreamSynchronize(hStream: 0x301 (stream#1)) = CUDA_ERROR_ILLEGAL_ADDRESS thread 0\n  |   at 0x4000c0\n  | cuStreamSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS: work in the context has failed. The\n  | function that cuLaunchHostFunc (call 9) enqueued behind cuLaunchKernel (call 8) is not called\n  | then. What it releases or signals stays as it is.\n  = chain: work enqueued by cuLaunchKernel (call 8) -> function enqueued by cuLaunchHostFunc\n      (call 9) -> CUDA_ERROR_ILLEGAL_ADDRESS returned by cuStreamSynchronize (call 10)\n  = help: Release and signal on the error path too. A callback of cuStreamAddCallback is called\n      with the error.\n  = manual: CUDA Driver API, Execution Control, cuLaunchHostFunc",
+    },
+    Rule {
+        id: "errors-reserved-argument-nonzero",
+        area: "errors",
+        severity: Severity::Error,
+        statement: "Flags may have only bits that are defined, and reserved arguments must be zero.",
+        manual: "CUDA Driver API, the functions with an argument `Flags` or `flags`",
+        advice: "Pass 0, or the constants that the manual lists for the function.",
+        observed: "driver 580.159, H200, 2026-11-20: cuGraphCreate with flags 1, cuStreamCreate with flags 0x40 and cuCtxCreate with two ways of scheduling all returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+        example: "error[errors-reserved-argument-nonzero]: reserved bits set in a flags argument\n --> call 8: cuGraphCreate(phGraph: NULL, flags: 1) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuGraphCreate gets 0x1 as `flags`, which must be 0. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Pass 0, or the constants that the manual lists for the function.\n  = manual: CUDA Driver API, the functions with an argument `Flags` or `flags`",
+    },
+    Rule {
+        id: "errors-result-ignored",
+        area: "errors",
+        severity: Severity::Error,
+        statement: "A call that failed has not written its outputs, so the program must not use them. It should act on the result.",
+        manual: "CUDA Driver API, Data types used by CUDA driver, CUresult",
+        advice: "Check every result. For handles of modules, libraries and functions see module-symbol-not-found.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_OUT_OF_MEMORY, and cuMemsetD8 of the pointer that it had not written CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+        example: "error[errors-result-ignored]: output of a failed call used\n --> call 9: cuMemsetD8_v2(dstDevice: 0xdead0000, uc: 0, N: 16) = CUDA_ERROR_INVALID_VALUE thread 0\n  |   at 0x4000b0\n  | cuMemsetD8_v2 gets 0xdead0000 as a memory, a value that no call has returned. cuMemAlloc_v2\n  | (call 8) failed with CUDA_ERROR_OUT_OF_MEMORY, so its output was not written, and the program\n  | went on with it. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = chain: cuMemAlloc_v2 (call 8) failed with CUDA_ERROR_OUT_OF_MEMORY -> its output used by\n      cuMemsetD8_v2 (call 9)\n  = help: Check every result. For handles of modules, libraries and functions see\n      module-symbol-not-found.\n  = manual: CUDA Driver API, Data types used by CUDA driver, CUresult",
+    },
+    Rule {
+        id: "errors-sticky-continue",
+        area: "errors",
+        severity: Severity::Error,
+        statement: "After an execution error every later call in the context fails in the same way. A program must not go on with it.",
+        manual: "CUDA Driver API, Data types used by CUDA driver, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED and their like",
+        advice: "Stop at the first such error, report it, and start the process again; after CUDA_ERROR_ASSERT a new context is enough.",
+        observed: "driver 580.159, H200, 2026-11-20: after a kernel with a bad address cuStreamSynchronize, cuMemAlloc and cuLaunchKernel all returned CUDA_ERROR_ILLEGAL_ADDRESS",
+        undecidable: "",
+        example: "error[errors-sticky-continue]: program goes on after an error that makes its context unusable\n --> end of the trace\n  | cuStreamSynchronize (call 9) returned CUDA_ERROR_ILLEGAL_ADDRESS, which leaves the context\n  | unusable. 2 later calls returned the same error; 2 of them asked for new work, the first by\n  | cuMemAlloc_v2 (call 10). None of that work ran.\n  = chain: CUDA_ERROR_ILLEGAL_ADDRESS returned by cuStreamSynchronize (call 9) -> 2 repeats\n      ignored\n  = help: Stop at the first such error, report it, and start the process again; after\n      CUDA_ERROR_ASSERT a new context is enough.\n  = manual: CUDA Driver API, Data types used by CUDA driver, CUDA_ERROR_ILLEGAL_ADDRESS,\n      CUDA_ERROR_LAUNCH_FAILED and their like",
+    },
+    Rule {
         id: "event-elapsed-invalid",
         area: "event",
         severity: Severity::Error,
@@ -311,7 +388,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use cuLaunchKernel only, or repeat the setters before each cuLaunchGrid.",
         observed: "driver 580.159, H200, 2026-11-20: the later cuLaunchGrid returned CUDA_SUCCESS",
         undecidable: "",
-        example: "error[exec-legacy-launch-state-lost]: launch with overwritten parameters\n --> call 10: cuLaunchGrid(f: 0x200 (function#1 \"k\"), grid_width: 1, grid_height: 1) = CUDA_SUCCESS\n  |   thread 0 at 0x4000c0\n  | cuLaunchGrid launches function#1 0x200 \"k\" with the block shape and parameters that earlier\n  | calls set, but cuLaunchKernel (call 9) launched the same function since and has overwritten\n  | them. Set them again, or use only cuLaunchKernel. The driver returned CUDA_SUCCESS, but does\n  | not promise to detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Use cuLaunchKernel only, or repeat the setters before each cuLaunchGrid.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
+        example: "advice[errors-deprecated-api]: deprecated function cuFuncSetBlockShape\n --> call 7: cuFuncSetBlockShape(hfunc: 0x200 (function#1 \"k\"), x: 32, y: 1, z: 1) = CUDA_SUCCESS\n  |   thread 0 at 0x400090\n  | cuFuncSetBlockShape is deprecated and may be missing in a later driver. Use instead:\n  | cuLaunchKernel.\n  = help: Use what the finding names instead.\n  = manual: CUDA Driver API, the sections and functions that are marked as deprecated",
     },
     Rule {
         id: "exec-null-stream-context",
@@ -895,6 +972,17 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: cuFuncSetAttribute on a cast kernel returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
         example: "warning[library-kernel-as-function]: kernel handle used as a function\n --> call 4: cuFuncSetAttribute(hfunc: 0x710 (kernel#1 \"k\"), attrib:\n  |   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value: 4096) = CUDA_ERROR_INVALID_HANDLE\n  |   thread 0 at 0x400060\n  | cuFuncSetAttribute gets kernel#1 0x710 \"k\" as a CUfunction. A CUkernel stands for a function in\n  | launches and occupancy queries only. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | kernel#1 0x710 \"k\"\n  |   created: looked up: cuLibraryGetKernel, call 2, thread 0, at 0x400030\n  |   part of: library#1 0x700\n  = chain: library#1 0x700 (created by cuLibraryLoadData (call 1)) -> kernel#1 0x710 \"k\" (looked\n      up by cuLibraryGetKernel (call 2)) -> used by cuFuncSetAttribute (call 4)\n  = help: Get the function of the current context with cuKernelGetFunction, or call the\n      cuKernel counterpart (cuKernelSetAttribute, cuKernelGetParamInfo).\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel, cuLaunchKernelEx and\n      cuLaunchCooperativeKernel; Occupancy",
+    },
+    Rule {
+        id: "library-load-behind-running-kernel",
+        area: "library",
+        severity: Severity::Error,
+        statement: "Code must not be loaded, nor a function or variable looked up for the first time, while a kernel runs that waits for the host or for another stream: the load may wait for that kernel.",
+        manual: "CUDA Driver API, Module Management, cuModuleGetLoadingMode; Lazy loading",
+        advice: "Load and look up everything before such a kernel is launched, or set CUDA_MODULE_LOADING=EAGER.",
+        observed: "Reported as a deadlock for several programs (public threads of 2025 and 2026); not measured here",
+        undecidable: "",
+        example: "error[library-load-behind-running-kernel]: load that waits behind a running kernel\n --> call 10: cuLibraryLoadData(library: NULL, code: 0x5000 (PTX, 175 bytes), jitOptions: NULL,\n  |   jitOptionsValues: NULL, numJitOptions: 0, libraryOptions: NULL, libraryOptionValues: NULL,\n  |   numLibraryOptions: 0) = did not return thread 1 at 0x4000c0\n  | cuLibraryLoadData (thread 1) never returned. It was called while function#1 0x200 \"k\", launched\n  | by cuLaunchKernel (call 8), may have been running: no call had waited for it. A load can wait\n  | for the kernels of its context, so a kernel that waits for the host or for another stream keeps\n  | it waiting for ever.\n  = chain: function#1 0x200 \"k\" launched by cuLaunchKernel (call 8) -> cuLibraryLoadData (call\n      10) in thread 1 waits for it\n  = help: Load and look up everything before such a kernel is launched, or set\n      CUDA_MODULE_LOADING=EAGER.\n  = manual: CUDA Driver API, Module Management, cuModuleGetLoadingMode; Lazy loading",
     },
     Rule {
         id: "library-preserved-image-freed",
@@ -1854,6 +1942,39 @@ pub static RULES: &[Rule] = &[
         example: "error[stream-capture-wait-on-captured]: wait for work that is captured and does not run\n --> call 7: cuStreamSynchronize(hStream: 0x301 (stream#1)) = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n  |   thread 0 at 0x400090\n  | cuStreamSynchronize waits for work while the capture that cuStreamBeginCapture_v2 (call 6)\n  | began in thread 0 (relaxed mode) is open. Captured work does not run, so there is nothing to\n  | wait for. The driver returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 6) -> cuStreamSynchronize (call 7)\n      returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n  = help: End the capture and launch its graph before you wait.\n  = manual: CUDA Driver API, Stream Management, cuStreamBeginCapture; Event Management,\n      cuEventQuery",
     },
     Rule {
+        id: "stream-memop-hidden-order",
+        area: "stream",
+        severity: Severity::Advice,
+        statement: "An order that only a value in memory makes is unknown to the driver. Between streams of one process, an event should make it too.",
+        manual: "CUDA Driver API, Stream Memory Operations",
+        advice: "Enqueue the write first, record an event behind it, and let the other stream wait for the event beside the value.",
+        observed: "Accepted by the driver (not measured)",
+        undecidable: "",
+        example: "advice[stream-memop-hidden-order]: order between streams that only a value in memory makes\n --> call 9: cuStreamWriteValue32_v2(stream: 0x301 (stream#1), addr: 0x1000000, value: 1, flags:\n  |   CU_STREAM_WRITE_VALUE_DEFAULT) = CUDA_SUCCESS thread 0 at 0x4000b0\n  | cuStreamWaitValue32_v2 (call 8) waits for a value at 0x1000000 that cuStreamWriteValue32_v2\n  | (call 9) writes in another stream. The driver does not know that order; if it puts both streams\n  | into one hardware queue, the wait may block the write for ever.\n  = chain: wait by cuStreamWaitValue32_v2 (call 8) -> write by cuStreamWriteValue32_v2 (call 9)\n  = help: Enqueue the write first, record an event behind it, and let the other stream wait for\n      the event beside the value.\n  = manual: CUDA Driver API, Stream Memory Operations",
+    },
+    Rule {
+        id: "stream-memop-operand",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "Stream memory operations take addresses in device memory or in page-locked host memory, not in managed or pageable memory, and a batch has fewer than 256 of them.",
+        manual: "CUDA Driver API, Stream Memory Operations, cuStreamWaitValue32 and cuStreamBatchMemOp",
+        advice: "Put flags into memory of cuMemAlloc or cuMemAllocHost.",
+        observed: "driver 580.159, H200, 2026-11-20: cuStreamWriteValue32 to managed memory returned CUDA_ERROR_INVALID_VALUE",
+        undecidable: "",
+        example: "error[stream-memop-operand]: operand that stream memory operations do not take\n --> call 9: cuStreamWriteValue32_v2(stream: 0x301 (stream#1), addr: 0x3000000, value: 1, flags:\n  |   CU_STREAM_WRITE_VALUE_DEFAULT) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000b0\n  | cuStreamWriteValue32_v2 gets 0x3000000, which lies in managed memory, memory#2 0x3000000.\n  | Stream memory operations take device memory and page-locked host memory. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Put flags into memory of cuMemAlloc or cuMemAllocHost.\n  = manual: CUDA Driver API, Stream Memory Operations, cuStreamWaitValue32 and cuStreamBatchMemOp",
+    },
+    Rule {
+        id: "stream-memop-self-deadlock",
+        area: "stream",
+        severity: Severity::Error,
+        statement: "A stream that waits for a value blocks for ever if the value is written only by work behind the wait.",
+        manual: "CUDA Driver API, Stream Memory Operations, cuStreamWaitValue32",
+        advice: "Write the value in another stream, or by the CPU in page-locked memory.",
+        observed: "driver 580.159, H200, 2026-11-20: cuStreamSynchronize did not return (stopped after 8 s)",
+        undecidable: "",
+        example: "error[stream-memop-self-deadlock]: stream waits for a value that only work behind the wait writes\n --> call 10: cuStreamSynchronize(hStream: 0x301 (stream#1)) = did not return thread 0 at 0x4000c0\n  | cuStreamSynchronize never returned. cuStreamWaitValue32_v2 (call 8) lets the stream wait for a\n  | value at 0x1000000, in device memory. cuStreamWriteValue32_v2 (call 9) writes it behind the\n  | wait in the same stream, so the wait never ends.\n  = chain: wait for a value by cuStreamWaitValue32_v2 (call 8) -> host waits in\n      cuStreamSynchronize (call 10)\n  = help: Write the value in another stream, or by the CPU in page-locked memory.\n  = manual: CUDA Driver API, Stream Memory Operations, cuStreamWaitValue32",
+    },
+    Rule {
         id: "stream-use-after-destroy",
         area: "stream",
         severity: Severity::Error,
@@ -1908,6 +2029,61 @@ pub static RULES: &[Rule] = &[
         undecidable: "",
         example: "error[texture-tensor-map-stale]: tensor map of freed memory passed to a kernel\n --> call 6: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x7ff300000000 kernel parameters (128 bytes: 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00\n  |   …), extra: NULL) = CUDA_SUCCESS thread 0 at 0x400080\n  | cuLaunchKernel passes the tensor map that cuTensorMapEncodeTiled (call 4) encoded as parameter\n  | 0 of the kernel. It holds the address 0x10000, in memory#1 0x10000, which cuMemFree_v2 (call 5)\n  | freed, and no call has allocated memory there since. The driver returned CUDA_SUCCESS, but does\n  | not promise to detect this misuse.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 3, thread 0, at 0x400040\n  |   ended:   cuMemFree_v2, call 5, thread 0, at 0x400070\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x10000 (created by cuMemAlloc_v2 (call 3)) -> memory#1 0x10000 ended by\n      cuMemFree_v2 (call 5) -> used by cuLaunchKernel (call 6)\n  = help: Encode the map again, or replace its address, when the memory is allocated anew. Do\n      not key a cache of maps by address.\n  = manual: CUDA Driver API, Tensor Map Object Management, cuTensorMapEncodeTiled and\n      cuTensorMapReplaceAddress; Memory Management, cuMemFree",
     },
+    Rule {
+        id: "threading-destroy-while-in-use",
+        area: "threading",
+        severity: Severity::Error,
+        statement: "No thread may be inside a call that uses an object, or its context, while another thread destroys it.",
+        manual: "CUDA Driver API, Context Management, cuCtxDestroy",
+        advice: "Join the threads that use the object, or make them give it up, before it is destroyed.",
+        observed: "driver 580.159, H200, 2026-11-20: cuCtxDestroy beside cuCtxSynchronize of another thread returned CUDA_SUCCESS; a launch beside the unload of its library crashed in a public report of 2026",
+        undecidable: "",
+        example: "error[threading-destroy-while-in-use]: context destroyed while another thread is inside a call with it\n --> call 10: cuCtxDestroy_v2(ctx: 0xc1 (context#1)) = CUDA_SUCCESS thread 0 at 0x4000c0\n  | cuCtxDestroy_v2 ends context#1 0xc1 while thread 1 is inside cuCtxSynchronize (call 9), which\n  | uses it. Neither call had returned when the other began, so nothing in the program orders them.\n  | The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 0, thread 0, at 0x400010\n  = chain: context#1 0xc1 -> used by cuCtxSynchronize (call 9) in thread 1 -> ended by\n      cuCtxDestroy_v2 (call 10) in thread 0\n  = help: Join the threads that use the object, or make them give it up, before it is\n      destroyed.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy",
+    },
+    Rule {
+        id: "threading-graph-concurrent-use",
+        area: "threading",
+        severity: Severity::Error,
+        statement: "Graphs and executable graphs are not locked by the driver: a call that changes or launches one must not overlap another thread's call with it.",
+        manual: "CUDA Driver API, Graph Management, Graph object thread safety",
+        advice: "Guard each graph with a lock, or give every thread its own executable graph.",
+        observed: "The driver does not diagnose it (not measured)",
+        undecidable: "",
+        example: "error[threading-graph-concurrent-use]: graph used by two threads at once\n --> call 12: cuGraphLaunch(hGraph: 0x910, hStream: 0x302 (stream#2)) = CUDA_SUCCESS thread 0 at\n  |   0x4000e0\n  | cuGraphLaunch (call 12) (thread 0) and cuGraphLaunch (call 11) (thread 1) use executable\n  | graph#1 0x910 at the same time, and one of them changes it. The driver does not lock graphs:\n  | the program must. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | executable graph#1 0x910\n  |   created: cuGraphInstantiateWithFlags, call 9, thread 0, at 0x4000b0\n  = chain: executable graph#1 0x910 -> cuGraphLaunch (call 11) in thread 1 -> cuGraphLaunch\n      (call 12) in thread 0\n  = help: Guard each graph with a lock, or give every thread its own executable graph.\n  = manual: CUDA Driver API, Graph Management, Graph object thread safety",
+    },
+    Rule {
+        id: "threading-host-function-calls-cuda",
+        area: "threading",
+        severity: Severity::Error,
+        statement: "Host functions, stream callbacks, host nodes of graphs and destructors of user objects must not call the driver.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchHostFunc; Stream Management, cuStreamAddCallback",
+        advice: "Let the function set a flag or signal a condition variable, and let a thread of the program make the call.",
+        observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_NOT_PERMITTED",
+        undecidable: "",
+        example: "error[threading-host-function-calls-cuda]: driver called by a host function\n --> call 9: cuMemAlloc_v2(dptr: NULL, bytesize: 4) = CUDA_ERROR_NOT_PERMITTED thread 5 at 0x4000b0\n  | cuMemAlloc_v2 was called in thread 5, in which no call has ever succeeded: a thread of the\n  | driver that runs the host functions and callbacks of streams. They must not call the driver.\n  | The driver returned CUDA_ERROR_NOT_PERMITTED.\n  = help: Let the function set a flag or signal a condition variable, and let a thread of the\n      program make the call.\n  = manual: CUDA Driver API, Execution Control, cuLaunchHostFunc; Stream Management,\n      cuStreamAddCallback",
+    },
+    Rule {
+        id: "threading-host-function-unordered",
+        area: "threading",
+        severity: Severity::Warning,
+        statement: "Host functions in streams that are not ordered run in any order, so a program must not rely on one.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchHostFunc",
+        advice: "Order the streams with an event, or make the functions independent of their order.",
+        observed: "driver 580.159, H200, 2026-11-20: both orders occurred",
+        undecidable: "Whether two functions depend on their order is in their code and in the locks that they take. That they get the same pointer is no sign of it: a queue with a lock is correct.",
+        example: "",
+    },
+    Rule {
+        id: "threading-host-function-waits",
+        area: "threading",
+        severity: Severity::Error,
+        statement: "A host function must not wait for other work of the driver: host functions may run one after another, and work behind one waits for it.",
+        manual: "CUDA Driver API, Execution Control, cuLaunchHostFunc",
+        advice: "Let host functions only signal, and wait in a thread of the program.",
+        observed: "driver 580.159, H200, 2026-11-20: a function that waited for a flag which a function in another stream sets never returned",
+        undecidable: "A trace has the calls of the driver, not what functions of the program do: the recorder passes their addresses on unchanged, so it does not see when they begin and end.",
+        example: "",
+    },
 ];
 
 /// Its id.
@@ -1936,6 +2112,27 @@ pub const CONTEXT_UNBALANCED: &str = "context-unbalanced";
 
 /// Its id.
 pub const CONTEXT_USE_AFTER_DESTROY: &str = "context-use-after-destroy";
+
+/// Its id.
+pub const ERRORS_ASYNC_MISATTRIBUTED: &str = "errors-async-misattributed";
+
+/// Its id.
+pub const ERRORS_ASYNC_NEVER_OBSERVED: &str = "errors-async-never-observed";
+
+/// Its id.
+pub const ERRORS_DEPRECATED_API: &str = "errors-deprecated-api";
+
+/// Its id.
+pub const ERRORS_HOST_FUNCTION_SKIPPED: &str = "errors-host-function-skipped";
+
+/// Its id.
+pub const ERRORS_RESERVED_ARGUMENT_NONZERO: &str = "errors-reserved-argument-nonzero";
+
+/// Its id.
+pub const ERRORS_RESULT_IGNORED: &str = "errors-result-ignored";
+
+/// Its id.
+pub const ERRORS_STICKY_CONTINUE: &str = "errors-sticky-continue";
 
 /// Its id.
 pub const EVENT_ELAPSED_INVALID: &str = "event-elapsed-invalid";
@@ -2152,6 +2349,9 @@ pub const LIBRARY_GLOBAL_WRONG_CONTEXT: &str = "library-global-wrong-context";
 
 /// Its id.
 pub const LIBRARY_KERNEL_AS_FUNCTION: &str = "library-kernel-as-function";
+
+/// Its id.
+pub const LIBRARY_LOAD_BEHIND_RUNNING_KERNEL: &str = "library-load-behind-running-kernel";
 
 /// Its id.
 pub const LIBRARY_PRESERVED_IMAGE_FREED: &str = "library-preserved-image-freed";
@@ -2415,6 +2615,15 @@ pub const STREAM_CAPTURE_UNJOINED: &str = "stream-capture-unjoined";
 pub const STREAM_CAPTURE_WAIT_ON_CAPTURED: &str = "stream-capture-wait-on-captured";
 
 /// Its id.
+pub const STREAM_MEMOP_HIDDEN_ORDER: &str = "stream-memop-hidden-order";
+
+/// Its id.
+pub const STREAM_MEMOP_OPERAND: &str = "stream-memop-operand";
+
+/// Its id.
+pub const STREAM_MEMOP_SELF_DEADLOCK: &str = "stream-memop-self-deadlock";
+
+/// Its id.
 pub const STREAM_USE_AFTER_DESTROY: &str = "stream-use-after-destroy";
 
 /// Its id.
@@ -2428,3 +2637,18 @@ pub const TEXTURE_TENSOR_MAP_CONSTRAINTS: &str = "texture-tensor-map-constraints
 
 /// Its id.
 pub const TEXTURE_TENSOR_MAP_STALE: &str = "texture-tensor-map-stale";
+
+/// Its id.
+pub const THREADING_DESTROY_WHILE_IN_USE: &str = "threading-destroy-while-in-use";
+
+/// Its id.
+pub const THREADING_GRAPH_CONCURRENT_USE: &str = "threading-graph-concurrent-use";
+
+/// Its id.
+pub const THREADING_HOST_FUNCTION_CALLS_CUDA: &str = "threading-host-function-calls-cuda";
+
+/// Its id.
+pub const THREADING_HOST_FUNCTION_UNORDERED: &str = "threading-host-function-unordered";
+
+/// Its id.
+pub const THREADING_HOST_FUNCTION_WAITS: &str = "threading-host-function-waits";

@@ -1,3 +1,4 @@
+// may: errors-deprecated-api
 /* Host functions and stream callbacks: in order, with their data, no driver call inside. */
 #include "program.h"
 

@@ -1,3 +1,4 @@
+// may: errors-deprecated-api
 /* A texture reference that the program creates (deprecated): settings are read back. */
 #include "program.h"
 

@@ -55,7 +55,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
         let _ = writeln!(
             text,
             "    Function {{ id: {}, name: {:?}, base: {:?}, section: {:?}, class: Class::{:?}, \
-             reason: {:?}, \
+             reason: {:?}, deprecated: {:?}, \
              returns_result: {}, stream: {stream}, per_thread: {per_thread}, waits: {}, \
              family: {}, size: {}, flags: {:?}, params: &[",
             function.id,
@@ -64,6 +64,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
             function.section,
             meaning.class,
             meaning.reason,
+            meaning.deprecated,
             function.returns == "CUresult",
             meaning.waits,
             meaning.family,

@@ -196,6 +196,7 @@ impl State {
             );
         match kind {
             Kind::Stream => self.ordering.live_streams += 1,
+            Kind::Context => self.forget_error(handle),
             Kind::Memory => {
                 let ordering = &mut self.ordering;
                 if is_plain && ordering.fresh.len() < FRESH {

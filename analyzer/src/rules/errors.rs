@@ -1,0 +1,302 @@
+//! Errors: those of asynchronous work that a later call returns, results that are ignored, flags
+//! that do not exist, functions that are deprecated.
+
+use cutape_model::Lookup;
+use cutape_registry::{Kind, Length, Waits, rules};
+
+use super::{Check, Draft, at, code, result_name};
+use crate::plan::Step;
+use crate::state::State;
+use crate::state::execution::{RecentWork, StickyError, is_sticky};
+
+/// How many suspects a finding lists.
+const SUSPECTS: usize = 8;
+/// After how many ignored repeats a finding is written at once.
+const IGNORED: u64 = 16;
+
+/// An error of earlier work that this call returns.
+pub(super) fn of_earlier_work(check: &Check<'_, '_>) -> Option<Draft> {
+    let result = check.call.result().filter(|&result| is_sticky(result))?;
+    let state = check.state;
+    let context = state.contexts.current(check.call.thread).handle;
+    if let Some(error) = state.execution.sticky.get(&context) {
+        let asks = check.plan.effects.submits()
+            || (!check.plan.destroys && !check.plan.effects.objects.is_empty());
+        let ignored = error.ignored + u64::from(asks);
+        return (asks && ignored == IGNORED).then(|| {
+            let mut error = *error;
+            error.ignored = ignored;
+            error.repeats += 1;
+            continued(&error, true)
+        });
+    }
+    let suspects = suspects(state, context, check.state.ordering.stream);
+    let waits = check.plan.function.waits != Waits::No;
+    if suspects.is_empty() || (waits && suspects.len() == 1) {
+        return None;
+    }
+    let name = result_name(Some(result));
+    let names: Vec<String> = suspects
+        .iter()
+        .take(SUSPECTS)
+        .map(|work| named(state, work))
+        .collect();
+    let more = match suspects.len().saturating_sub(SUSPECTS) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let message = format!(
+        "{} returned {name}. {} does not cause that itself: it is the error of work that was \
+         enqueued before and that no call had shown to be complete. Suspects, the likeliest \
+         first: {}{more}. All later calls in this context return the same error.",
+        check.function(),
+        check.function(),
+        names.join("; "),
+    );
+    let mut chain = names;
+    chain.push(format!("{name} returned by {}", at(check.site)));
+    let title = "error of earlier asynchronous work";
+    Some(Draft::new(rules::ERRORS_ASYNC_MISATTRIBUTED, title, message).chain(chain))
+}
+
+/// Work that may have failed, the likeliest first: what a finding says uses freed memory, kernels
+/// of the stream that was waited for, other kernels, the rest; in each group the latest first.
+fn suspects(state: &State, context: u64, stream: Option<u32>) -> Vec<&RecentWork> {
+    let pending = state.execution.recent.iter().rev().filter(|work| {
+        work.context == context && !state.order.is_done(work.stream.0, work.stream.1)
+    });
+    let mut suspects: Vec<&RecentWork> = pending.collect();
+    suspects.sort_by_key(|work| {
+        let kernel = work.function != 0;
+        let waited = stream == Some(work.stream.0);
+        (!work.accused, !kernel, !waited)
+    });
+    suspects
+}
+
+fn named(state: &State, work: &RecentWork) -> String {
+    let label = match work.function {
+        0 => None,
+        handle => state.objects.resolve(Kind::Function, handle).known(),
+    };
+    let label = label.map_or_else(String::new, |id| format!(" of {}", state.label(id)));
+    let why = match work.accused {
+        true => ", which gets freed memory",
+        false => "",
+    };
+    format!("{}{label}{why}", at(work.site))
+}
+
+/// Work that was asked for after the error.
+fn continued(error: &StickyError, goes_on: bool) -> Draft {
+    let name = result_name(Some(error.code));
+    let next = error
+        .next
+        .map_or_else(String::new, |site| format!(", the first by {}", at(site)));
+    let message = format!(
+        "{} returned {name}, which leaves the context unusable. {} later calls returned the same \
+         error{}; {} of them asked for new work{next}. None of that work ran.",
+        at(error.first),
+        error.repeats,
+        if goes_on { " so far" } else { "" },
+        error.ignored,
+    );
+    let title = "program goes on after an error that makes its context unusable";
+    Draft::new(rules::ERRORS_STICKY_CONTINUE, title, message)
+        .subject(error.first.index)
+        .chain(vec![
+            format!("{name} returned by {}", at(error.first)),
+            format!("{} repeats ignored", error.repeats),
+        ])
+}
+
+/// Errors that the program went on after, when the trace ends.
+pub(super) fn continued_at_end(state: &State) -> Vec<Draft> {
+    let mut errors: Vec<&StickyError> = state.execution.sticky.values().collect();
+    errors.sort_by_key(|error| error.first.index);
+    let ignored = errors
+        .into_iter()
+        .filter(|error| (1..IGNORED).contains(&error.ignored));
+    ignored.map(|error| continued(error, false)).collect()
+}
+
+/// Host functions that do not run because work before them has failed.
+pub(super) fn skipped_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let Some(result) = check.call.result().filter(|&result| is_sticky(result)) else {
+        return;
+    };
+    let state = check.state;
+    let context = state.contexts.current(check.call.thread).handle;
+    if state.execution.sticky.contains_key(&context) {
+        return;
+    }
+    let Some(function) = state.execution.host_functions.front() else {
+        return;
+    };
+    // The error may belong to work behind the function, or in another stream.
+    let suspects = suspects(state, context, Some(function.stream));
+    if suspects
+        .iter()
+        .any(|work| work.site.index > function.site.index)
+    {
+        return;
+    }
+    let message = format!(
+        "{} returned {}: work in the context has failed. The function that {} enqueued behind {} \
+         is not called then. What it releases or signals stays as it is.",
+        check.function(),
+        result_name(Some(result)),
+        at(function.site),
+        at(function.behind),
+    );
+    let title = "host function not called because work before it failed";
+    drafts.push(
+        Draft::new(rules::ERRORS_HOST_FUNCTION_SKIPPED, title, message).chain(vec![
+            format!("work enqueued by {}", at(function.behind)),
+            format!("function enqueued by {}", at(function.site)),
+            format!(
+                "{} returned by {}",
+                result_name(Some(result)),
+                at(check.site)
+            ),
+        ]),
+    );
+}
+
+/// Work that nothing has waited for when the trace ends.
+pub(super) fn unobserved_at_end(state: &State) -> Option<Draft> {
+    // After an error the work does not run.
+    if !state.execution.sticky.is_empty() {
+        return None;
+    }
+    let pending =
+        state.execution.recent.iter().filter(|work| {
+            work.function != 0 && !state.order.is_done(work.stream.0, work.stream.1)
+        });
+    let pending: Vec<&RecentWork> = pending.collect();
+    let last = pending.last()?;
+    let message = format!(
+        "The program ended without a wait for {} of its last launches; the latest is {}. Whether \
+         they failed, and whether they were complete, is not known.",
+        pending.len(),
+        named(state, last),
+    );
+    let title = "last work never waited for";
+    Some(Draft::new(
+        rules::ERRORS_ASYNC_NEVER_OBSERVED,
+        title,
+        message,
+    ))
+}
+
+/// The output of a call that failed, used by a call that then fails as well.
+pub(super) fn ignored(check: &Check<'_, '_>) -> Option<Draft> {
+    if !check.went_wrong() || check.call.result().is_none() {
+        return None;
+    }
+    let state = check.state;
+    let thread = state.threads.get(check.call.thread as usize)?;
+    let (failure, value) = check.plan.steps.iter().find_map(|&(position, step)| {
+        let kind = match step {
+            Step::Use(kind) | Step::Destroy(kind) => kind,
+            Step::Device(length) if length != Length::Fixed(0) => Kind::Memory,
+            _ => return None,
+        };
+        let value = check.call.argument(position);
+        let known = match kind {
+            Kind::Memory => state.place_at(value).is_some() || state.freed_at(value).is_some(),
+            _ => state.objects.resolve(kind, value) != Lookup::Unknown,
+        };
+        if known || (kind == Kind::Stream && value <= cutape_model::STREAM_PER_THREAD) {
+            return None;
+        }
+        let mut failures = thread.failures.iter().rev();
+        let failure = failures.find(|failure| failure.kind == kind && !failure.reported)?;
+        Some((failure, value))
+    })?;
+    if super::module::LOOKED_UP.contains(&failure.kind) {
+        return None;
+    }
+    let what = format!(
+        "gets {value:#x} as a {}, a value that no call has returned. {} failed with {}, so its \
+         output was not written, and the program went on with it",
+        failure.kind.name(),
+        at(failure.site),
+        result_name(failure.site.result),
+    );
+    let title = "output of a failed call used";
+    Some(
+        check
+            .draft(rules::ERRORS_RESULT_IGNORED, title, what)
+            .culprit(failure.site.caller)
+            .chain(vec![
+                format!(
+                    "{} failed with {}",
+                    at(failure.site),
+                    result_name(failure.site.result)
+                ),
+                format!("its output used by {}", at(check.site)),
+            ]),
+    )
+}
+
+/// Flags that are not defined.
+pub(super) fn reserved(check: &Check<'_, '_>) -> Option<Draft> {
+    if check.call.result() != Some(code::INVALID_VALUE) {
+        return None;
+    }
+    let position = ["Flags", "flags"]
+        .iter()
+        .find_map(|name| check.plan.at(name))?;
+    let param = check.plan.function.params.get(position)?;
+    // A pointer to flags is an output.
+    if param.c_type.ends_with('*') {
+        return None;
+    }
+    let value = check.call.argument(position) & 0xffff_ffff;
+    let defined = check.plan.function.flags();
+    let known = defined.map_or(0, |flags| {
+        let values = flags
+            .values
+            .iter()
+            .map(|(_, value)| *value as u64 & 0xffff_ffff);
+        values.fold(0, |all, value| all | value)
+    });
+    let unknown = value & !known;
+    // Spin, yield and blocking wait exclude each other (cuda.h: CU_CTX_SCHED_MASK).
+    const SCHEDULING: u64 = 7;
+    let several = defined.is_some_and(|flags| flags.name == "CUctx_flags")
+        && (value & SCHEDULING).count_ones() > 1;
+    if unknown == 0 && !several {
+        return None;
+    }
+    let what = match (several, defined) {
+        (true, _) => format!(
+            "gets {value:#x} as `{}`, which asks for several ways of scheduling at once",
+            param.name,
+        ),
+        (_, None) => format!("gets {value:#x} as `{}`, which must be 0", param.name),
+        (_, Some(_)) => format!(
+            "gets {value:#x} as `{}`; the bits {unknown:#x} are not defined as far as cutape knows",
+            param.name,
+        ),
+    };
+    let title = "reserved bits set in a flags argument";
+    Some(check.draft(rules::ERRORS_RESERVED_ARGUMENT_NONZERO, title, what))
+}
+
+/// A function that is deprecated.
+pub(super) fn deprecated(check: &Check<'_, '_>) -> Option<Draft> {
+    let instead = check.plan.function.deprecated;
+    if check.call.result() == Some(code::NOT_SUPPORTED) {
+        return None;
+    }
+    let message = format!(
+        "{} is deprecated and may be missing in a later driver. Use instead: {instead}.",
+        check.function(),
+    );
+    let title = format!("deprecated function {}", check.plan.function.base);
+    // One finding a function is enough.
+    let draft = Draft::new(rules::ERRORS_DEPRECATED_API, title, message);
+    Some(draft.culprit(u64::from(check.plan.function.id)))
+}

@@ -1,0 +1,225 @@
+//! Errors of asynchronous work, results that are ignored, threads that overlap.
+
+use super::Row;
+
+/// A context, a module with a kernel, two non-blocking streams, memory that was written.
+const KERNELS: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuStreamCreate phStream:=0x301 Flags=1
+    cuStreamCreate phStream:=0x302 Flags=1
+    cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096
+    cuMemsetD8_v2 dstDevice=0x1000000 N=4096
+    cuCtxSynchronize
+";
+
+pub(crate) const ERRORS: &[Row] = &[
+    (
+        "errors-async-misattributed",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n\
+         cuModuleLoadData module:=0x101 image@0x5000:PTX -> 700",
+        &[
+            // The wait directly behind a lone launch.
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700",
+            // An error that does not stay.
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuMemAlloc_v2 bytesize=9 -> 2\n\
+             cuCtxSynchronize",
+        ],
+    ),
+    (
+        "errors-async-misattributed",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n cuLaunchKernel f=0x200 hStream=0x302\n\
+         cuCtxSynchronize -> 719",
+        &[],
+    ),
+    (
+        "errors-sticky-continue",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
+         cuMemAlloc_v2 bytesize=64 -> 700\n cuLaunchKernel f=0x200 hStream=0x301 -> 700",
+        // Only clean-up.
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
+           cuMemFree_v2 dptr=0x1000000 -> 700\n cuModuleUnload hmod=0x100 -> 700",
+        ],
+    ),
+    (
+        "errors-async-never-observed",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n meta exit.status 0",
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuCtxSynchronize\n meta exit.status 0",
+            "cuLaunchKernel f=0x200 hStream=0\n\
+             cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=4\n meta exit.status 0",
+            // The context's end waits.
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuCtxDestroy_v2 ctx=0xc1\n meta exit.status 0",
+            // The trace was cut.
+            "cuLaunchKernel f=0x200 hStream=0x301",
+        ],
+    ),
+    (
+        "errors-host-function-skipped",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n cuLaunchHostFunc hStream=0x301 fn=0x99\n\
+         cuStreamSynchronize hStream=0x301 -> 700",
+        &[
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n cuLaunchKernel f=0x200 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301 -> 700",
+            "cuLaunchKernel f=0x200 hStream=0x301\n\
+             cuStreamAddCallback hStream=0x301 callback=0x99 -> 801\n\
+             cuStreamSynchronize hStream=0x301 -> 700",
+        ],
+    ),
+    (
+        "errors-result-ignored",
+        KERNELS,
+        "cuMemAlloc_v2 bytesize=999999999999 -> 2\n cuMemsetD8_v2 dstDevice=0xdead0000 N=16 -> 1",
+        &[
+            // Tried again with success.
+            "cuMemAlloc_v2 bytesize=999999999999 -> 2\n cuMemAlloc_v2 dptr:=0x2000000 bytesize=9\n\
+             cuMemsetD8_v2 dstDevice=0xdead0000 N=16 -> 1",
+            "cuMemsetD8_v2 dstDevice=0xdead0000 N=16 -> 1",
+        ],
+    ),
+    (
+        "errors-result-ignored",
+        KERNELS,
+        "cuEventCreate Flags=0 -> 2\n cuEventRecord hEvent=0x499 hStream=0x301 -> 400",
+        &["cuEventCreate Flags=0 -> 2"],
+    ),
+    (
+        "errors-reserved-argument-nonzero",
+        KERNELS,
+        "cuGraphCreate flags=1 -> 1",
+        &[
+            "cuGraphCreate phGraph:=0x900 flags=0",
+            "cuMemAddressReserve flags=0 size=1 -> 1",
+        ],
+    ),
+    (
+        "errors-reserved-argument-nonzero",
+        KERNELS,
+        "cuStreamCreate Flags=0x40 -> 1",
+        &["cuStreamCreate Flags=1 -> 1"],
+    ),
+    (
+        "errors-reserved-argument-nonzero",
+        KERNELS,
+        "cuCtxCreate_v2 flags=3 dev=0 -> 1",
+        &["cuCtxCreate_v2 pctx:=0xc2 flags=9 dev=0"],
+    ),
+    (
+        "errors-deprecated-api",
+        KERNELS,
+        "cuStreamAddCallback hStream=0x301 callback=0x99",
+        &["cuLaunchHostFunc hStream=0x301 fn=0x99"],
+    ),
+    (
+        "threading-host-function-calls-cuda",
+        KERNELS,
+        "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuMemAlloc_v2 bytesize=4 -> 800\n\
+         cuStreamSynchronize hStream=0x301",
+        &[
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuCtxSetCurrent ctx=0xc1\n\
+             t5 cuCtxEnablePeerAccess peerContext=0xc2 -> 800",
+            "t5 cuMemAlloc_v2 bytesize=4 -> 800",
+        ],
+    ),
+    (
+        "threading-destroy-while-in-use",
+        KERNELS,
+        "t1 cuCtxSetCurrent ctx=0xc1\n t1> cuCtxSynchronize\n cuCtxDestroy_v2 ctx=0xc1\n t1<",
+        &["t1 cuCtxSetCurrent ctx=0xc1\n t1> cuCtxSynchronize\n t1<\n cuCtxDestroy_v2 ctx=0xc1"],
+    ),
+    (
+        "threading-destroy-while-in-use",
+        KERNELS,
+        "t1 cuCtxSetCurrent ctx=0xc1\n t1> cuLaunchKernel f=0x200 hStream=0x301\n\
+         cuModuleUnload hmod=0x100\n t1<\n cuCtxSynchronize",
+        &[
+            // Another object of the same kind, with the same handle as one that was destroyed.
+            "t1 cuCtxSetCurrent ctx=0xc1\n t1> cuStreamQuery hStream=0x301\n\
+             cuStreamDestroy_v2 hStream=0x302\n t1<",
+        ],
+    ),
+    (
+        "threading-graph-concurrent-use",
+        KERNELS,
+        "cuGraphCreate phGraph:=0x900\n cuGraphInstantiateWithFlags phGraphExec:=0x910 \
+         hGraph=0x900\n t1 cuCtxSetCurrent ctx=0xc1\n\
+         t1> cuGraphLaunch hGraph=0x910 hStream=0x301\n\
+         cuGraphLaunch hGraph=0x910 hStream=0x302\n t1<",
+        &[
+            "cuGraphCreate phGraph:=0x900\n cuGraphInstantiateWithFlags phGraphExec:=0x910 \
+             hGraph=0x900\n cuGraphInstantiateWithFlags phGraphExec:=0x911 hGraph=0x900\n\
+             t1 cuCtxSetCurrent ctx=0xc1\n t1> cuGraphLaunch hGraph=0x910 hStream=0x301\n\
+             cuGraphLaunch hGraph=0x911 hStream=0x302\n t1<",
+            // Two threads that only read the graph.
+            "cuGraphCreate phGraph:=0x900\n t1 cuCtxSetCurrent ctx=0xc1\n\
+             t1> cuGraphInstantiateWithFlags phGraphExec:=0x910 hGraph=0x900\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0x911 hGraph=0x900\n t1<",
+        ],
+    ),
+    (
+        "library-load-behind-running-kernel",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n t1 cuCtxSetCurrent ctx=0xc1\n\
+         t1 cuLibraryLoadData code@0x5000:PTX -> !",
+        &[
+            "t1 cuCtxSetCurrent ctx=0xc1\n t1 cuLibraryLoadData code@0x5000:PTX -> !",
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301\n\
+             t1 cuCtxSetCurrent ctx=0xc1\n t1 cuLibraryLoadData code@0x5000:PTX -> !",
+        ],
+    ),
+    (
+        "stream-memop-operand",
+        KERNELS,
+        "cuMemAllocManaged dptr:=0x3000000 bytesize=64 flags=1\n\
+         cuStreamWriteValue32_v2 stream=0x301 addr=0x3000000 value=1 -> 1",
+        &["cuMemAllocHost_v2 pp:=0x7000000 bytesize=64\n\
+           cuStreamWriteValue32_v2 stream=0x301 addr=0x7000000 value=1"],
+    ),
+    (
+        "stream-memop-operand",
+        KERNELS,
+        "cuStreamBatchMemOp_v2 stream=0x301 count=256 -> 1",
+        &[],
+    ),
+    (
+        "stream-memop-self-deadlock",
+        KERNELS,
+        "cuStreamWaitValue32_v2 stream=0x301 addr=0x1000000 value=1 flags=1\n\
+         cuStreamWriteValue32_v2 stream=0x301 addr=0x1000000 value=1\n\
+         cuStreamSynchronize hStream=0x301 -> !",
+        &[
+            // The CPU or another stream may write it.
+            "cuMemAllocHost_v2 pp:=0x7000000 bytesize=64\n\
+             cuStreamWaitValue32_v2 stream=0x301 addr=0x7000000 value=1 flags=1\n\
+             cuStreamSynchronize hStream=0x301 -> !",
+            "cuStreamWaitValue32_v2 stream=0x301 addr=0x1000000 value=1 flags=1\n\
+             cuLaunchKernel f=0x200 hStream=0x302\n cuStreamSynchronize hStream=0x301 -> !",
+        ],
+    ),
+    (
+        "stream-memop-hidden-order",
+        KERNELS,
+        "cuStreamWaitValue32_v2 stream=0x302 addr=0x1000000 value=1 flags=1\n\
+         cuStreamWriteValue32_v2 stream=0x301 addr=0x1000000 value=1\n cuCtxSynchronize",
+        &[
+            "cuEventCreate phEvent:=0x401 Flags=2\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x1000000 value=1\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuStreamWaitValue32_v2 stream=0x302 addr=0x1000000 value=1 flags=1\n\
+             cuCtxSynchronize",
+            "cuStreamWaitValue32_v2 stream=0x302 addr=0x1000000 value=1 flags=1\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x1000100 value=1\n cuCtxSynchronize",
+            "cuStreamWriteValue32_v2 stream=0x301 addr=0x1000000 value=1\n\
+             cuStreamWaitValue32_v2 stream=0x302 addr=0x1000000 value=1 flags=1\n\
+             cuCtxSynchronize",
+        ],
+    ),
+];
