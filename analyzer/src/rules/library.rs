@@ -1,6 +1,7 @@
 //! Libraries: preserved images, kernels in the place of functions, attributes set twice, instances
 //! of other contexts.
 
+use cutape_format::{Bytes, FileRange};
 use cutape_model::{Lookup, ObjectId, STREAM_PER_THREAD};
 use cutape_registry::{Family, FunctionOp, Kind, rules};
 
@@ -8,6 +9,7 @@ use super::usage::lacks_context;
 use super::{Check, Draft, at, created_at};
 use crate::context::bytes_of;
 use crate::plan::Step;
+use crate::state::data::ImageBytes;
 use crate::state::data::{Data, Own};
 use crate::state::links::{BINARY_IS_PRESERVED, library_option};
 use crate::state::{image_places, image_snapshot, source_bytes};
@@ -33,7 +35,7 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let places = image_places(check.plan, check.call);
     let snapshot = image_snapshot(check.plan, check.call);
     let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
-    let Some(now) = bytes.filter(|_| !places.is_empty()) else {
+    let Some(now) = bytes.filter(|_| !places.is_empty() && drafts.is_empty()) else {
         return;
     };
     for &library in &check.state.preserving {
@@ -49,6 +51,51 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             drafts.push(image_gone(check, library, place, &why));
             return;
         }
+    }
+}
+
+/// A load from a file that is now mapped where the image of a live library was mapped from another.
+pub(super) fn unmapped(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let snapshot = image_snapshot(check.plan, check.call);
+    let Some(Bytes::InFile(now)) = snapshot.map(|snapshot| snapshot.bytes) else {
+        return;
+    };
+    let Some(&(start, length)) = image_places(check.plan, check.call).last() else {
+        return;
+    };
+    for &library in &check.state.preserving {
+        let Some(data) = check.state.image_data(library) else {
+            continue;
+        };
+        let (Some(&(address, size)), ImageBytes::InFile(encoded)) =
+            (data.places.last(), &data.source)
+        else {
+            continue;
+        };
+        let Some(then) = FileRange::decode(encoded) else {
+            continue;
+        };
+        let overlaps =
+            start < address.saturating_add(size) && address < start.saturating_add(length);
+        // An image inside another one of the same mapping is no other mapping.
+        let is_same = (then.path, then.modified) == (now.path, now.modified)
+            && then.offset.wrapping_sub(address) == now.offset.wrapping_sub(start);
+        if !overlaps || is_same {
+            continue;
+        }
+        let message = format!(
+            "{} loaded {} with CU_LIBRARY_BINARY_IS_PRESERVED from {}, mapped at {address:#x}. {} \
+             loads an image from {}, which is now mapped at {start:#x}: the first file was \
+             unmapped, probably with dlclose, while the library lives.",
+            created_at(check.state, library),
+            check.label(library),
+            then.file().display(),
+            check.function(),
+            now.file().display(),
+        );
+        let title = "image of a live library unmapped";
+        drafts.push(Draft::new(rules::LIBRARY_IMAGE_UNMAPPED, title, message).object(library));
+        return;
     }
 }
 

@@ -332,6 +332,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     let causes: &[(When, Rule)] = match family {
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => &[
             (Always, Cause(link::cubin_after_destroy)),
+            (Lent, Cause(library::unmapped)),
             (Always, Cause(library::preserved)),
             (Always, Cause(growth::modules)),
             (Always, Cause(jit_options::check)),

@@ -60,22 +60,24 @@ impl State {
         let snapshot =
             positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
         let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
-        let layout = plan.launched.and_then(|at| self.layout(call.argument(at)));
-        let (Some(bytes), Some(layout)) = (bytes, layout) else {
-            return;
-        };
-        let mut numbered = layout.iter().enumerate();
-        let found = numbered.find_map(|(number, &(offset, size))| {
-            let word = bytes.get(offset as usize..)?.first_chunk()?;
+        let Some(bytes) = bytes else { return };
+        // Few words are such an address, so the layout is looked at last.
+        let mut words = bytes.as_chunks::<8>().0.iter().enumerate();
+        let found = words.find_map(|(place, word)| {
             let address = u64::from_le_bytes(*word);
             let (host, copy) = self.uses.host[host_addresses::place_of(address)]?;
             // It may have been registered since.
             let is_known = || {
                 self.uses.known_host.find(address).is_some() || self.memory_at(address).is_some()
             };
-            (size == 8 && host == address && !is_known()).then_some(HostParameter {
+            if host != address || is_known() {
+                return None;
+            }
+            let layout = self.layout(call.argument(plan.launched?))?;
+            let is_here = |&(offset, size): &(u32, u32)| (offset, size) == (8 * place as u32, 8);
+            Some(HostParameter {
                 address,
-                number,
+                number: layout.iter().position(is_here)?,
                 launch: site,
                 copy,
             })

@@ -7,7 +7,7 @@
 //! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a
 //! string; `p@0x5000` puts a pointer there (else every parameter has an address of its own);
 //! `p@0x5000:NAME` an image of that name; `p?` memory that cannot be read; `p/17="text"` and
-//! `p/7:NAME` further pieces after the call; `opts@0x8000=3:0x9000,4:64` an option array with its
+//! `p/7:NAME` further pieces after the call, `p/9~a.so:4096:64` one that is part of a file; `opts@0x8000=3:0x9000,4:64` an option array with its
 //! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array
 //! of a link; `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library
 //! options; `p%1,2` 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes
@@ -342,7 +342,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
                 bytes: Vec::new(),
             });
         } else if let Some(rest) = rest.strip_prefix('/') {
-            let end = rest.find([':', '=', '?']).expect("a piece");
+            let end = rest.find([':', '=', '?', '~']).expect("a piece");
             let kind = number(&rest[..end]) as u8;
             let (mark, value) = rest[end..].split_at(1);
             let mut flags = 0;
@@ -351,6 +351,10 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
                 "?" => {
                     flags = snapshot_flag::UNREADABLE;
                     Vec::new()
+                }
+                "~" => {
+                    flags = snapshot_flag::IN_FILE;
+                    file_range(value)
                 }
                 _ if value.starts_with('[') => words(value.trim_matches(['[', ']'])),
                 _ => match value.strip_prefix('"') {
@@ -477,6 +481,25 @@ fn special(
             line.layout = Some((line.arguments[0], layout));
         }
     }
+}
+
+/// An encoded part of a file, from `path:offset:length`.
+fn file_range(text: &str) -> Vec<u8> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [path, offset, length] = parts[..] else {
+        panic!("no path:offset:length: {text}");
+    };
+    let range = cutape_format::FileRange {
+        offset: number(offset),
+        length: number(length),
+        file_length: 1 << 20,
+        modified: 0,
+        path: path.as_bytes(),
+        build_id: &[],
+    };
+    let mut bytes = vec![0; range.encoded_length()];
+    range.encode(&mut bytes).expect("the right length");
+    bytes
 }
 
 /// The lines of a script with their callers; loops are unrolled.

@@ -11,6 +11,27 @@ const LIBRARY: &str = "
 
 pub(crate) const LIBRARIES: &[Row] = &[
     (
+        "library-image-unmapped",
+        LIBRARY,
+        // Another shared library is mapped where the first one was.
+        "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9~/a.so:4096:8192 libopts=1:1\n\
+         cuLibraryLoadData library:=0x702 code@0x5200:WRAPPER code/9~/b.so:512:4096 libopts=1:1",
+        &[
+            // The first one was unloaded before.
+            "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9~/a.so:4096:8192 \
+             libopts=1:1\n cuLibraryUnload library=0x701\n\
+             cuLibraryLoadData library:=0x702 code@0x5200:WRAPPER code/9~/b.so:512:4096 \
+             libopts=1:1",
+            // The driver has a copy of its own.
+            "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9~/a.so:4096:8192\n\
+             cuLibraryLoadData library:=0x702 code@0x5200:WRAPPER code/9~/b.so:512:4096",
+            // The same image.
+            "cuLibraryLoadData library:=0x701 code@0x5100:WRAPPER code/9~/a.so:4096:8192 \
+             libopts=1:1\n\
+             cuModuleLoadData module:=0x100 image@0x5200:WRAPPER image/9~/a.so:4096:8192",
+        ],
+    ),
+    (
         "library-use-after-unload",
         LIBRARY,
         "cuLibraryUnload library=0x700\n cuLaunchKernel f=0x710 -> 400",

@@ -963,6 +963,17 @@ pub static RULES: &[Rule] = &[
         example: "error[library-global-wrong-context]: instance of a library used in another context\n --> call 5: cuLaunchKernel(f: 0x220 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   NULL, extra: NULL) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x400070\n  | function#1 0x220 \"k\" is launched in context#2 0xc2, but it is the instance of another context:\n  | cuKernelGetFunction (call 3) returned it while context#1 0xc1 was current. The driver returned\n  | CUDA_ERROR_INVALID_HANDLE.\n  | function#1 0x220 \"k\"\n  |   created: looked up: cuKernelGetFunction, call 3, thread 0, at 0x400040\n  |   part of: kernel#1 0x710 \"k\", part of library#1 0x700\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 0, thread 0, at 0x400010\n  | context#2 0xc2\n  |   created: cuCtxCreate_v2, call 4, thread 0, at 0x400060\n  = chain: library#1 0x700 (created by cuLibraryLoadData (call 1)) -> kernel#1 0x710 \"k\" (looked\n      up by cuLibraryGetKernel (call 2)) -> function#1 0x220 \"k\" (looked up by\n      cuKernelGetFunction (call 3)) -> used by cuLaunchKernel (call 5)\n  = help: Ask again in each context, launch the CUkernel itself, or use a managed variable\n      (cuLibraryGetManaged).\n  = manual: CUDA Driver API, Library Management, cuLibraryGetGlobal, cuLibraryGetModule and\n      cuKernelGetFunction",
     },
     Rule {
+        id: "library-image-unmapped",
+        area: "library",
+        severity: Severity::Error,
+        statement: "The shared library that an image was loaded from with CU_LIBRARY_BINARY_IS_PRESERVED stays mapped until the image is unloaded. Reported is a later load from another file at the same addresses, which shows that the first one is gone.",
+        manual: "CUDA Driver API, Data types, CU_LIBRARY_BINARY_IS_PRESERVED; Library Management",
+        advice: "Unload the image before dlclose, or never close a shared library with device code. Without the option, the driver keeps a copy.",
+        observed: "",
+        undecidable: "",
+        example: "error[library-image-unmapped]: image of a live library unmapped\n --> call 5: cuLibraryLoadData(library: 0x7ff000000000 -> 0x702, code: 0x5200 (fatbin wrapper, 24\n  |   bytes) fatbin (4096 bytes of /b.so), jitOptions: NULL, jitOptionsValues: NULL, numJitOptions:\n  |   0, libraryOptions: NULL library options [CU_LIBRARY_BINARY_IS_PRESERVED], libraryOptionValues:\n  |   NULL library option values [0x1], numLibraryOptions: 1) = CUDA_SUCCESS thread 0 at 0x400070\n  | cuLibraryLoadData (call 4) loaded library#2 0x701 with CU_LIBRARY_BINARY_IS_PRESERVED from\n  | /a.so, mapped at 0x9000. cuLibraryLoadData loads an image from /b.so, which is now mapped at\n  | 0x9000: the first file was unmapped, probably with dlclose, while the library lives.\n  | library#2 0x701\n  |   created: cuLibraryLoadData, call 4, thread 0, at 0x400060\n  = help: Unload the image before dlclose, or never close a shared library with device code.\n      Without the option, the driver keeps a copy.\n  = manual: CUDA Driver API, Data types, CU_LIBRARY_BINARY_IS_PRESERVED; Library Management",
+    },
+    Rule {
         id: "library-kernel-as-function",
         area: "library",
         severity: Severity::Warning,
@@ -2346,6 +2357,9 @@ pub const LIBRARY_FUNCTION_ATTRIBUTE_SHADOWS_KERNEL: &str = "library-function-at
 
 /// Its id.
 pub const LIBRARY_GLOBAL_WRONG_CONTEXT: &str = "library-global-wrong-context";
+
+/// Its id.
+pub const LIBRARY_IMAGE_UNMAPPED: &str = "library-image-unmapped";
 
 /// Its id.
 pub const LIBRARY_KERNEL_AS_FUNCTION: &str = "library-kernel-as-function";
