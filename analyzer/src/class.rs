@@ -1,7 +1,7 @@
 //! What sort of event a finding is: misuse, or a call of which an error is part of the plan.
 
 use cutape_format::Call;
-use cutape_registry::{Family, FunctionOp, StreamOp};
+use cutape_registry::{Family, StreamOp};
 use serde::Serialize;
 
 use crate::finding::Frame;
@@ -13,8 +13,8 @@ use crate::plan::Plan;
 pub enum Class {
     /// A mistake, as far as the trace shows.
     Misuse,
-    /// A question that was refused: programs ask beyond the last parameter, about host memory, or
-    /// for a function of a later driver, and go by the answer.
+    /// A question that was refused: programs ask about host memory, or for a function of a later
+    /// driver, and go by the answer.
     Probe,
     /// A call that the driver refused, in a program that tests errors: only the user can say so.
     ExpectedError,
@@ -45,15 +45,14 @@ const EXITS: [&str; 6] = [
     "Py_Finalize",
 ];
 
-/// True if the call only asks.
+/// True if the call only asks. The rule about questions for parameters knows a loop that counts them
+/// itself.
 fn asks(plan: &Plan) -> bool {
     matches!(
         plan.function.family,
         Family::ProcAddress { .. }
             | Family::ExportTable
             | Family::Pointer(_)
-            | Family::Function(FunctionOp::ParameterInfo)
-            | Family::Kernel(FunctionOp::ParameterInfo)
             | Family::Stream(StreamOp::Query)
     )
 }

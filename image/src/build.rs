@@ -4,7 +4,9 @@
 //! sections are zeros.
 
 use crate::content::{Function, Global};
-use crate::cubin::{OS_ABI, OTHER_ENTRY, OTHER_MANAGED};
+use crate::cubin::{
+    DEPENDENCY_WAIT, EARLY_TRIGGER, INSTRUCTION, OS_ABI, OTHER_ENTRY, OTHER_MANAGED,
+};
 use crate::elf::{EM_CUDA, SHT_NOBITS};
 use crate::fatbin::{
     ENTRY_HEADER, FLAG_64_BIT, FLAG_ARCH, FLAG_FAMILY, FLAG_LINUX, FLAG_LZ4, FLAG_ZSTD, KIND_ELF,
@@ -148,7 +150,7 @@ pub fn cubin(functions: &[FunctionSpec], globals: &[GlobalSpec], target: Target)
             ..Section::new(
                 format!(".text.{}", function.name),
                 SHT_PROGBITS,
-                vec![0; CODE_SIZE],
+                code(function),
             )
         };
         let text = place(code, &mut sections);
@@ -263,6 +265,25 @@ fn record(out: &mut Vec<u8>, attribute: u8, words: &[u32]) {
     out.extend([info::FORMAT_SIZED, attribute]);
     out.extend((words.len() as u16 * 4).to_le_bytes());
     out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+}
+
+/// Zeros, but for the operations that readers look for.
+fn code(function: &FunctionSpec) -> Vec<u8> {
+    let mut code = vec![0; CODE_SIZE];
+    let uses = function.uses;
+    let marks = [
+        (uses.early_trigger, EARLY_TRIGGER),
+        (uses.dependency_wait, DEPENDENCY_WAIT),
+    ];
+    for (place, (_, mark)) in code
+        .chunks_exact_mut(INSTRUCTION)
+        .zip(marks.iter().filter(|m| m.0))
+    {
+        if let Some(opcode) = place.first_chunk_mut() {
+            *opcode = mark.to_le_bytes();
+        }
+    }
+    code
 }
 
 fn own_info(function: &FunctionSpec) -> Vec<u8> {

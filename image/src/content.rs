@@ -2,6 +2,10 @@
 
 use crate::target::Target;
 
+/// The compute capabilities (major) whose instructions for grid dependencies are known (`ptxas`
+/// 12.9: sm_90 to sm_120). Earlier ones have none.
+pub(crate) const KNOWN_CODE: std::ops::RangeInclusive<u16> = 9..=12;
+
 /// One kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parameter {
@@ -41,12 +45,13 @@ pub struct Function {
     pub needs_cluster: bool,
     /// The most blocks of a cluster (`.maxclusterrank`).
     pub max_cluster_blocks: Option<u32>,
-    /// What its instructions use, as far as PTX names it; a cubin does not say.
+    /// What its instructions use of the launch that runs it.
     pub uses: Uses,
 }
 
-/// What the body of a PTX function uses of the launch that runs it. Of the functions that it calls,
-/// only their names are looked at.
+/// What the instructions of a function use of the launch that runs it. Of the functions that it
+/// calls, only their names are looked at. Of a cubin, only the last two are known, and only for
+/// compute capability 9 to 12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses {
     /// It launches grids through the device runtime.
@@ -109,6 +114,12 @@ pub struct Content {
 }
 
 impl Content {
+    /// Whether [`Uses::early_trigger`] and [`Uses::dependency_wait`] are known of its functions.
+    pub fn shows_dependencies(&self) -> bool {
+        let is_known = |target: Target| target.major <= *KNOWN_CODE.end();
+        self.ptx_version.is_some() || self.target.is_some_and(is_known)
+    }
+
     /// The function of that name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|f| f.name == name)

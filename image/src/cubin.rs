@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::content::{Content, Function, Global, supplied_by_driver};
+use crate::content::{Content, Function, Global, KNOWN_CODE, Uses, supplied_by_driver};
 use crate::elf::{
     EM_CUDA, ElfError, Header, SHT_NOBITS, Section, range, u8_at, u16_at, u32_at, u64_at,
 };
@@ -22,6 +22,13 @@ const OTHER_SHARED: u8 = 0x40;
 /// What sm_90 and later reserve in each kernel's shared section once the cubin is linked (seen in
 /// `ptxas` 12.9 and 13.5; CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK).
 const RESERVED_SHARED: u64 = 1024;
+
+/// Bytes of an instruction of [`KNOWN_CODE`], and the bits of its operation.
+pub(crate) const INSTRUCTION: usize = 16;
+const OPCODE: u16 = 0xfff;
+/// PREEXIT and ACQBULK: `griddepcontrol.launch_dependents` and `.wait`.
+pub(crate) const EARLY_TRIGGER: u16 = 0x82d;
+pub(crate) const DEPENDENCY_WAIT: u16 = 0x82e;
 
 const SHT_SYMTAB: u32 = 2;
 const STT_OBJECT: u8 = 1;
@@ -308,7 +315,17 @@ impl<'a> Reader<'a> {
         for (index, name) in names.iter().enumerate() {
             let size = self.sections.get(index).map_or(0, |section| section.size);
             let named = |name| by_name.get(name).copied();
-            if let Some(of) = name.strip_prefix(b".nv.info.") {
+            if let Some(of) = name.strip_prefix(b".text.") {
+                let target = content
+                    .target
+                    .filter(|target| KNOWN_CODE.contains(&target.major));
+                let function = named(of).and_then(|at| functions.get_mut(at));
+                if let (Some(function), Some(_)) = (function, target) {
+                    let data = self.data(index)?;
+                    self.spend(data.len())?;
+                    function.uses = uses(data);
+                }
+            } else if let Some(of) = name.strip_prefix(b".nv.info.") {
                 let Some(function) = named(of).and_then(|at| functions.get_mut(at)) else {
                     continue;
                 };
@@ -340,6 +357,19 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// What machine code of [`KNOWN_CODE`] uses of its launch.
+fn uses(code: &[u8]) -> Uses {
+    let mut uses = Uses::default();
+    for instruction in code.chunks_exact(INSTRUCTION) {
+        match u16_at(instruction, 0).map(|word| word & OPCODE) {
+            Some(EARLY_TRIGGER) => uses.early_trigger = true,
+            Some(DEPENDENCY_WAIT) => uses.dependency_wait = true,
+            _ => {}
+        }
+    }
+    uses
 }
 
 fn own_records(data: &[u8], function: &mut Function) {

@@ -2,7 +2,8 @@
 
 use cutape_image::build::{self, FatbinEntry, Packing};
 use cutape_image::{
-    CodeKind, Content, Function, Global, ImageKind, Parameter, ProblemKind, Suffix, Target, parse,
+    CodeKind, Content, Function, Global, ImageKind, Parameter, ProblemKind, Suffix, Target, Uses,
+    parse,
 };
 
 const SM_90: Target = Target {
@@ -27,8 +28,11 @@ fn functions() -> Vec<Function> {
             required_threads: Some([32, 4, 2]),
             required_cluster: Some([2, 1, 4]),
             max_cluster_blocks: Some(8),
+            uses: Uses {
+                dependency_wait: true,
+                ..Uses::default()
+            },
             needs_cluster: true,
-            ..Function::default()
         },
         Function {
             name: "device".to_owned(),

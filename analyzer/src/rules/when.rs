@@ -56,7 +56,7 @@ pub(crate) enum When {
     PassesExtra,
     /// A launch passes an array of attributes.
     PassesAttributes,
-    /// The PTX of some kernel uses something of its launches.
+    /// The code of some kernel uses something of its launches.
     KernelUses,
     /// The last record of some event is by an attribute of a launch.
     LaunchEvents,

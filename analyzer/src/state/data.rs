@@ -118,8 +118,8 @@ pub(crate) struct ImageData {
     /// Loaded with CU_LIBRARY_BINARY_IS_PRESERVED.
     pub(crate) preserved: bool,
     pub(crate) parsed: OnceLock<Option<Arc<Image>>>,
-    /// It is short, and PTX or a container that may have some.
-    pub(crate) may_have_ptx: OnceLock<bool>,
+    /// Short enough to be parsed before a rule asks for its content.
+    pub(crate) is_short: OnceLock<bool>,
     /// The result of a count query, and its call.
     pub(crate) count: Option<(u32, Site)>,
     /// The last work on each stream that needs it: stream, number, call.
@@ -134,7 +134,7 @@ impl Default for ImageData {
             fingerprint: 0,
             preserved: false,
             parsed: OnceLock::new(),
-            may_have_ptx: OnceLock::new(),
+            is_short: OnceLock::new(),
             count: None,
             pending: Vec::new(),
         }

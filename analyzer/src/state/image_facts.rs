@@ -1,7 +1,7 @@
 //! What images say of functions, and what devices allow: the limits that rules explain.
 
 use cutape_format::{Call, FileRange};
-use cutape_image::{CodeKind, Function, ImageKind, Uses, runs_on};
+use cutape_image::{CodeKind, Function, Uses, runs_on};
 use cutape_model::{ObjectId, STREAM_PER_THREAD};
 use cutape_registry::Kind;
 
@@ -10,7 +10,7 @@ use super::data::{Attributes, Data, ImageBytes, Own};
 use crate::context::TraceContext;
 
 /// Longer images are not parsed before a rule asks for them.
-const SHORT_IMAGE: usize = 1 << 20;
+const SHORT_IMAGE: u64 = 1 << 20;
 
 impl State {
     /// What the image of a function or kernel says. Where the image has several entries that the
@@ -57,64 +57,61 @@ impl State {
         })
     }
 
-    /// What PTX says that a function or kernel uses of its launches. Only short images are looked
-    /// at, because this is asked of each function that a program looks up.
-    pub(super) fn uses_in_ptx(&self, id: ObjectId, context: &dyn TraceContext) -> Uses {
+    /// What the code of a function or kernel uses of its launches. Only short images are looked at,
+    /// because this is asked of each function that a program looks up.
+    pub(super) fn uses_of(&self, id: ObjectId, context: &dyn TraceContext) -> Uses {
         let uses = || {
             let name = self.objects.get(id)?.name.as_deref()?;
             let owner = self.image_of(id)?;
             let data = self.image_data(owner)?;
-            let may_have_ptx = data.may_have_ptx.get_or_init(|| {
+            let is_short = data.is_short.get_or_init(|| {
                 let length = match &data.source {
                     ImageBytes::Blob(blob) => blob.length,
                     ImageBytes::InFile(encoded) => {
                         FileRange::decode(encoded).map_or(0, |range| range.length)
                     }
-                    ImageBytes::Unknown | ImageBytes::Bytes(_) => 0,
+                    ImageBytes::Bytes(bytes) => bytes.len() as u64,
+                    ImageBytes::Unknown => u64::MAX,
                 };
-                let bytes = (length <= SHORT_IMAGE as u64)
-                    .then(|| super::source_bytes(&data.source, context))
-                    .flatten();
-                bytes.is_some_and(|bytes| {
-                    bytes.len() <= SHORT_IMAGE
-                        && matches!(
-                            cutape_image::kind(&bytes),
-                            ImageKind::Ptx | ImageKind::Fatbin
-                        )
-                })
+                length <= SHORT_IMAGE
             });
-            if !may_have_ptx {
-                return None;
-            }
-            let image = self.parsed(owner, context)?;
-            let texts = image
+            let image = self.parsed(owner, context).filter(|_| *is_short)?;
+            let contents = image
                 .entries
                 .iter()
-                .filter(|entry| entry.code == CodeKind::Ptx);
-            let mut contents = texts.filter_map(|entry| entry.content.as_ref().ok());
-            Some(contents.find_map(|content| content.function(name))?.uses)
+                .filter_map(|entry| entry.content.as_ref().ok());
+            let uses = contents.filter_map(|content| Some(content.function(name)?.uses));
+            uses.reduce(|a, b| Uses {
+                device_launch: a.device_launch || b.device_launch,
+                grid_barrier: a.grid_barrier || b.grid_barrier,
+                early_trigger: a.early_trigger || b.early_trigger,
+                dependency_wait: a.dependency_wait || b.dependency_wait,
+            })
         };
         uses().unwrap_or_default()
     }
 
-    /// Whether no function of the PTX that a function or kernel is of has this. `None` if the image
-    /// has no PTX or is not known.
-    pub(crate) fn ptx_lacks(
+    /// Whether the image of a function or kernel has no code that waits for the grids before it;
+    /// `None` if some of its code is not known.
+    pub(crate) fn waits_for_nothing(
         &self,
         id: ObjectId,
         context: &dyn TraceContext,
-        has: impl Fn(&Function) -> bool,
     ) -> Option<bool> {
         let image = self.parsed(self.image_of(id)?, context)?;
-        let texts = image
-            .entries
-            .iter()
-            .filter(|entry| entry.code == CodeKind::Ptx);
-        let contents: Vec<_> = texts
-            .filter_map(|entry| entry.content.as_ref().ok())
-            .collect();
-        let mut functions = contents.iter().flat_map(|content| &content.functions);
-        (!contents.is_empty()).then(|| !functions.any(has))
+        let mut waits = false;
+        for entry in &image.entries {
+            let content = entry
+                .content
+                .as_ref()
+                .ok()
+                .filter(|c| c.shows_dependencies())?;
+            waits |= content
+                .functions
+                .iter()
+                .any(|function| function.uses.dependency_wait);
+        }
+        Some(!waits)
     }
 
     /// The parameters of a function or kernel: offset and size of each, as the driver told the

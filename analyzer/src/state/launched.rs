@@ -177,7 +177,7 @@ impl State {
                 let handle = call.out(output.into()).unwrap_or(0);
                 let id = self.objects.resolve(Kind::Function, handle).live();
                 if let Some(id) = id {
-                    let uses = self.uses_in_ptx(id, context);
+                    let uses = self.uses_of(id, context);
                     if uses != Uses::default() {
                         self.launches.has_early_triggers |= uses.early_trigger;
                         self.launches.uses.insert(id, uses);

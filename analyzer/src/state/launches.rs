@@ -38,7 +38,7 @@ pub(super) type StreamName = (u64, u64);
 /// What rules remember of launches.
 #[derive(Debug, Default)]
 pub(crate) struct Launches {
-    /// Functions and kernels whose PTX uses something of their launches.
+    /// Functions and kernels whose code uses something of their launches.
     pub(crate) uses: FxHashMap<ObjectId, Uses>,
     /// Functions whose parameters were set for launches of CUDA 3, and the launch of a newer kind
     /// that has overwritten them.

@@ -107,6 +107,26 @@ fn image(name: &str) -> Vec<u8> {
              .reg .u32 r;\n ld.global.u32 r, [missing];\n ret;\n}\n",
         ),
         "PTX_LAUNCH" => text(PTX_LAUNCH),
+        // The same of `k` and `first` in machine code; and one that waits.
+        "CUBIN_LAUNCH" | "CUBIN_WAITS" => {
+            let function =
+                |name: &str, early_trigger, dependency_wait| cutape_image::build::FunctionSpec {
+                    name: name.into(),
+                    is_entry: true,
+                    uses: cutape_image::Uses {
+                        early_trigger,
+                        dependency_wait,
+                        ..Default::default()
+                    },
+                    ..Default::default()
+                };
+            let functions = [
+                function("first", true, false),
+                function("k", false, name == "CUBIN_WAITS"),
+            ];
+            let target = cutape_image::Target::from_number(90, cutape_image::Suffix::None);
+            cutape_image::build::cubin(&functions, &[], target)
+        }
         "CUBIN" => cubin(90, false),
         "CUBIN75" => cubin(75, false),
         "CUBIN_REL" => cubin(90, true),

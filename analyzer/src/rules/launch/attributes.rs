@@ -265,10 +265,8 @@ fn unsynchronised(launch: &Refused<'_, '_>) -> Option<Draft> {
         .filter(|&allowed| allowed != 0)?;
     let before = check.state.early_kernel(check.plan, check.call)?;
     let function = launch.function?;
-    let waits_nowhere = check
-        .state
-        .ptx_lacks(function, check.context, |other| other.uses.dependency_wait);
-    if waits_nowhere != Some(true) {
+    let waits_for_nothing = check.state.waits_for_nothing(function, check.context);
+    if waits_for_nothing != Some(true) {
         return None;
     }
     let memory = check.state.parameter_memory(check.plan, check.call);
@@ -277,8 +275,8 @@ fn unsynchronised(launch: &Refused<'_, '_>) -> Option<Draft> {
         .find(|memory| before.memory.contains(memory))?;
     let what = format!(
         "launches {} with programmatic stream serialization behind {} ({}), which lets it start \
-         early (griddepcontrol.launch_dependents). Both get {}, and no code of the second kernel's \
-         PTX waits for the first (griddepcontrol.wait). Assumed: one of the two writes that memory",
+         early (griddepcontrol.launch_dependents). Both get {}, and no code in the image of the second \
+         kernel waits for the first (griddepcontrol.wait). Assumed: one of the two writes that memory",
         launch.label(),
         check.label(before.function),
         at(before.site),
