@@ -3,8 +3,8 @@
 //! A frame is a library's if
 //!
 //! - its source or module is below a folder `site-packages` or `dist-packages`;
-//! - it is Python's: its source is below `lib/pythonX.Y`, or in no file (`<frozen runpy>`), or its
-//!   module is an executable `pythonX.Y` or `libpythonX.Y`;
+//! - it is Python's: its source or module is below `lib/pythonX.Y`, or its source in no file
+//!   (`<frozen runpy>`), or its module is an executable `pythonX.Y` or `libpythonX.Y`;
 //! - its module is below a system's folder for libraries (`/lib`, `/usr/lib`, `/usr/local/cuda*`,
 //!   `/opt/nvidia`), or has the name of one that programs ship with them (libcuda, libcudart and
 //!   further ones of NVIDIA, libc, libstdc++), or is cutape's;
@@ -68,11 +68,12 @@ pub(super) fn is_own(frame: &Frame) -> bool {
         is_python,
         ..
     } = frame;
-    if is_packaged(file) || is_packaged(module) {
+    let is_library = |path: &str| is_packaged(path) || is_standard(path);
+    if is_library(file) || is_library(module) {
         return false;
     }
     if *is_python {
-        return !file.starts_with('<') && !file.is_empty() && !is_standard(file);
+        return !file.starts_with('<') && !file.is_empty();
     }
     let name = module.rsplit('/').next().unwrap_or_default();
     let is_library = LIBRARIES.iter().any(|library| name.starts_with(library));
@@ -158,6 +159,10 @@ mod tests {
             ),
             (
                 native("", "/v/lib/python3.12/site-packages/torch/lib/libc10.so"),
+                false,
+            ),
+            (
+                native("", "/v/lib/python3.12/lib-dynload/_ctypes.so"),
                 false,
             ),
             (native("", "/usr/bin/python3.11"), false),

@@ -46,34 +46,6 @@ pub(crate) fn read(address: u64, target: &mut [u8]) -> usize {
     done + read_pages(address.wrapping_add(done as u64), rest)
 }
 
-/// Copies as many bytes from each address into the pieces of `target`, in one request. False if not
-/// all can be read, or the system does not permit it.
-pub(crate) fn read_each<const N: usize>(addresses: &[u64], target: &mut [[u8; N]]) -> bool {
-    const MOST: usize = 16;
-    let _errno = Errno::keep();
-    let none = libc::iovec {
-        iov_base: core::ptr::null_mut(),
-        iov_len: 0,
-    };
-    let mut remote = [none; MOST];
-    if addresses.len() > MOST || addresses.len() != target.len() {
-        return false;
-    }
-    for (piece, address) in remote.iter_mut().zip(addresses) {
-        (piece.iov_base, piece.iov_len) = (*address as *mut _, N);
-    }
-    let length = size_of_val(target);
-    let local = libc::iovec {
-        iov_base: target.as_mut_ptr().cast(),
-        iov_len: length,
-    };
-    let count = addresses.len() as libc::c_ulong;
-    // SAFETY: the local vector is `target`; the kernel checks the others.
-    let read =
-        unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), count, 0) };
-    read == length as isize
-}
-
 /// Copies page by page, after the kernel has checked each. Returns how many bytes could be read.
 fn read_pages(address: u64, target: &mut [u8]) -> usize {
     let mut done = 0;

@@ -6,4 +6,5 @@ pub(crate) mod known_file;
 pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod process_lock;
+pub(crate) mod readable;
 pub(crate) mod settings;

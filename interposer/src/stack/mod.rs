@@ -28,6 +28,7 @@ mod rules;
 mod store;
 mod unwind_table;
 mod walk;
+mod words;
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -37,6 +38,7 @@ use cutape_registry::{FUNCTIONS, Family, Function, Role, Waits};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
+use crate::process::readable;
 use crate::process::settings::Stacks;
 
 /// A `Stacks`.
@@ -71,6 +73,9 @@ pub(crate) fn configure(stacks: Stacks) {
 
 /// In a forked child: the parent's trace has what was stored.
 pub(crate) fn forget() {
+    if is_on() {
+        readable::forget();
+    }
     CHOSEN.store(Stacks::Off as u8, Ordering::Relaxed);
     store::forget();
 }

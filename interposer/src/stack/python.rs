@@ -2,10 +2,12 @@
 //!
 //! `PyGILState_GetThisThreadState` gives the thread's state; it needs no GIL and takes no lock. The
 //! frames of a thread that is in a call of the driver do not change, since only their own thread
-//! changes them. All memory is read in a way that cannot fault, and every object's type is checked:
-//! a build of Python with other structs gives no frames.
+//! changes them, so what they refer to is alive. All memory is read by `readable`, which never faults
+//! at an address that is wrong, and the types of objects are checked: a build of Python with other
+//! structs gives no frames. While Python ends, thread states may be freed, and everything is read
+//! with system calls.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::{CStr, CString};
 
@@ -14,27 +16,25 @@ use cutape_format::write::Record;
 
 use super::python_layout::{self, Frames, Instruction, Layout, Runs};
 use super::store;
-use crate::process::memory;
+use super::words::{MOST_PYTHON, Words};
+use crate::process::{memory, readable};
 
-/// Deeper stacks are cut.
-pub(super) const MOST_FRAMES: usize = 160;
-/// Bytes of a frame that are read; of a code object.
+/// Most bytes of a frame that are read; bytes of a code object.
 const FRAME_LENGTH: usize = 112;
 const CODE_LENGTH: usize = 152;
-/// Frames of Python 3.11 and later lie one behind the other: those that are read at once.
-const WINDOW: usize = 2048;
-/// Code objects that are read at once.
-const BATCH: usize = 16;
 /// Longer names are left out; so are line tables.
 const LONGEST_NAME: u64 = 4096;
 const LONGEST_TABLE: u64 = 64 << 10;
 
 type ThreadState = unsafe extern "C" fn() -> *const c_void;
+type IsInitialized = unsafe extern "C" fn() -> c_int;
 
 /// What is known of the process's Python.
 struct Python {
     layout: Layout,
     thread_state: ThreadState,
+    /// `Py_IsInitialized`, false from the moment at which Python begins to end.
+    is_initialized: IsInitialized,
     /// Addresses of the types of code objects, strings, and bytes.
     code_type: u64,
     string_type: u64,
@@ -73,6 +73,7 @@ fn look_in(handle: *mut c_void) -> Option<()> {
         (!found.is_null()).then_some(found)
     };
     let thread_state = symbol(c"PyGILState_GetThisThreadState")?;
+    let is_initialized = symbol(c"Py_IsInitialized")?;
     let version = symbol(c"Py_GetVersion")?;
     // SAFETY: Python's function of that name, which returns a string that stays.
     let version: unsafe extern "C" fn() -> *const c_char = unsafe { core::mem::transmute(version) };
@@ -83,6 +84,10 @@ fn look_in(handle: *mut c_void) -> Option<()> {
         layout: python_layout::of(version.to_bytes(), runtime)?,
         // SAFETY: Python's function of that name.
         thread_state: unsafe { core::mem::transmute::<*mut c_void, ThreadState>(thread_state) },
+        // SAFETY: as above.
+        is_initialized: unsafe {
+            core::mem::transmute::<*mut c_void, IsInitialized>(is_initialized)
+        },
         code_type: symbol(c"PyCode_Type")? as u64,
         string_type: symbol(c"PyUnicode_Type")? as u64,
         bytes_type: symbol(c"PyBytes_Type")? as u64,
@@ -91,12 +96,15 @@ fn look_in(handle: *mut c_void) -> Option<()> {
     Some(())
 }
 
-/// Puts the thread's frames of Python into `words`, two each. Returns how many words there are.
-pub(super) fn frames(words: &mut [u64]) -> usize {
+/// Appends the thread's frames of Python, two words each.
+pub(super) fn add_frames(words: &mut Words) {
     // SAFETY: NULL, or leaked by `look_in`.
-    match unsafe { PYTHON.load(Ordering::Acquire).as_ref() } {
-        Some(python) => python.frames(words).unwrap_or(0),
-        None => 0,
+    let Some(python) = (unsafe { PYTHON.load(Ordering::Acquire).as_ref() }) else {
+        return;
+    };
+    if python.add_frames(words).is_none() {
+        // A part would be taken for the whole.
+        words.truncate(0);
     }
 }
 
@@ -109,6 +117,32 @@ struct Found {
     is_last: bool,
 }
 
+/// Reads Python's memory, directly where that is safe.
+#[derive(Clone, Copy)]
+struct Reader {
+    is_direct: bool,
+}
+
+impl Reader {
+    fn read(self, address: u64, target: &mut [u8]) -> Option<()> {
+        let is_read = match self.is_direct {
+            true => readable::read_all(address, target),
+            false => memory::read_all(address, target),
+        };
+        is_read.then_some(())
+    }
+
+    fn bytes<const N: usize>(self, address: u64) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read(address, &mut bytes)?;
+        Some(bytes)
+    }
+
+    fn word(self, address: u64) -> Option<u64> {
+        self.bytes(address).map(u64::from_le_bytes)
+    }
+}
+
 /// A number of `N` bytes at an offset.
 fn at<const N: usize>(bytes: &[u8], offset: u16) -> Option<[u8; N]> {
     bytes.get(usize::from(offset)..)?.first_chunk().copied()
@@ -119,49 +153,46 @@ fn word_at(bytes: &[u8], offset: u16) -> Option<u64> {
 }
 
 impl Python {
-    fn frames(&self, words: &mut [u64]) -> Option<usize> {
+    fn add_frames(&self, words: &mut Words) -> Option<()> {
         let layout = &self.layout;
-        // SAFETY: Python's function, which any thread may call at any time.
-        let state = unsafe { (self.thread_state)() } as u64;
+        // SAFETY: Python's functions, which any thread may call at any time.
+        let (state, is_initialized) =
+            unsafe { ((self.thread_state)() as u64, (self.is_initialized)() != 0) };
         if state == 0 {
             return None;
         }
+        let reader = Reader {
+            is_direct: is_initialized,
+        };
         // SAFETY: no memory is involved.
         let own = unsafe { libc::pthread_self() };
-        if memory::word(state + u64::from(layout.thread))? != own {
+        if reader.word(state + u64::from(layout.thread))? != own {
             return None;
         }
-        let mut frame = memory::word(state + u64::from(layout.frame))?;
+        let mut frame = reader.word(state + u64::from(layout.frame))?;
         if let Frames::Indirect(offset) = layout.frames {
-            frame = memory::word(frame + u64::from(offset))?;
+            frame = reader.word(frame + u64::from(offset))?;
         }
-        let mut window = Window::new(layout.frames == Frames::Objects);
-        let mut batch = [Found::default(); BATCH];
-        let (mut pending, mut written, mut seen) = (0_usize, 0, 0);
-        while frame != 0 && seen < 2 * MOST_FRAMES {
+        let mut seen = 0;
+        let mut bytes = [0; FRAME_LENGTH];
+        while frame != 0 && words.count() < 2 * MOST_PYTHON && seen < 2 * MOST_PYTHON {
             seen += 1;
-            let bytes = window.frame(frame)?;
+            let bytes = bytes.get_mut(..layout.frame_length())?;
+            reader.read(frame, bytes)?;
             frame = word_at(bytes, layout.previous)?;
             if let Runs::Owned(owner) = layout.runs
                 && at::<1>(bytes, owner)? >= [3]
             {
                 // The interpreter's own frame, below those of one run.
-                match pending.checked_sub(1).and_then(|last| batch.get_mut(last)) {
-                    Some(last) => last.is_last = true,
-                    None => mark_last(words.get_mut(..written)?),
-                }
+                words.mark_last_of_native();
                 continue;
             }
             let found = self.found(bytes)?;
-            *batch.get_mut(pending)? = found;
-            pending += 1;
-            if pending == BATCH {
-                written += self.put(&batch, words.get_mut(written..)?)?;
-                pending = 0;
+            for word in self.words(reader, &found)? {
+                words.push(word);
             }
         }
-        written += self.put(batch.get(..pending)?, words.get_mut(written..)?)?;
-        Some(written)
+        Some(())
     }
 
     fn found(&self, bytes: &[u8]) -> Option<Found> {
@@ -188,33 +219,10 @@ impl Python {
         })
     }
 
-    /// Puts frames into `words`, as far as there is room; how many words.
-    fn put(&self, batch: &[Found], words: &mut [u64]) -> Option<usize> {
-        let mut addresses = [0; BATCH];
-        for (address, found) in addresses.iter_mut().zip(batch) {
-            *address = found.code;
-        }
-        let mut codes = [[0; CODE_LENGTH]; BATCH];
-        let (addresses, codes) = (addresses.get(..batch.len())?, codes.get_mut(..batch.len())?);
-        if !batch.is_empty() && !memory::read_each(addresses, codes) {
-            for (address, code) in addresses.iter().zip(&mut *codes) {
-                memory::read_all(*address, code).then_some(())?;
-            }
-        }
-        let mut written = 0;
-        for (found, code) in batch.iter().zip(codes) {
-            let Some(place) = words.get_mut(written..).and_then(<[u64]>::first_chunk_mut) else {
-                break;
-            };
-            *place = self.words(found, code)?;
-            written += 2;
-        }
-        Some(written)
-    }
-
     /// The words of a frame, whose code object is stored if it is new.
-    fn words(&self, found: &Found, code: &[u8; CODE_LENGTH]) -> Option<[u64; 2]> {
+    fn words(&self, reader: Reader, found: &Found) -> Option<[u64; 2]> {
         let layout = &self.layout;
+        let code = &reader.bytes::<CODE_LENGTH>(found.code)?;
         if word_at(code, layout.object_type)? != self.code_type {
             return None;
         }
@@ -309,13 +317,6 @@ impl Python {
     }
 }
 
-/// The frames before ran in one native frame.
-fn mark_last(words: &mut [u64]) {
-    if let [.., word, _] = words {
-        *word |= python_frame::LAST_OF_NATIVE;
-    }
-}
-
 /// Characters or bytes in Python's memory.
 struct Text {
     address: u64,
@@ -345,49 +346,5 @@ impl Text {
             done += length as u64;
         }
         Some(())
-    }
-}
-
-/// Frames that were read together.
-struct Window {
-    bytes: [u8; WINDOW],
-    start: u64,
-    length: usize,
-    /// Frames lie anywhere, so each is read alone.
-    is_single: bool,
-}
-
-impl Window {
-    fn new(is_single: bool) -> Self {
-        Self {
-            bytes: [0; WINDOW],
-            start: 0,
-            length: 0,
-            is_single,
-        }
-    }
-
-    /// The bytes of the frame at an address.
-    fn frame(&mut self, address: u64) -> Option<&[u8]> {
-        let is_inside = address
-            .checked_sub(self.start)
-            .is_some_and(|at| at + FRAME_LENGTH as u64 <= self.length as u64);
-        if !is_inside {
-            self.read(address)?;
-        }
-        let at = (address - self.start) as usize;
-        self.bytes.get(at..at + FRAME_LENGTH)
-    }
-
-    fn read(&mut self, address: u64) -> Option<()> {
-        let end = address.checked_add(FRAME_LENGTH as u64)?;
-        // Callers lie below.
-        self.start = end.checked_sub(WINDOW as u64)?;
-        self.length = WINDOW;
-        if !self.is_single && memory::read_all(self.start, &mut self.bytes) {
-            return Some(());
-        }
-        (self.start, self.length) = (address, FRAME_LENGTH);
-        memory::read_all(address, self.bytes.get_mut(..FRAME_LENGTH)?).then_some(())
     }
 }

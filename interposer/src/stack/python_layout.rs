@@ -77,6 +77,28 @@ pub(super) struct Layout {
     pub(super) bytes: u16,
 }
 
+impl Layout {
+    /// Bytes of a frame up to the last that is read. What lies behind may not be readable.
+    pub(super) fn frame_length(&self) -> usize {
+        let runs = match self.runs {
+            Runs::Each => 0,
+            Runs::Flagged(offset) | Runs::Owned(offset) => offset + 1,
+        };
+        let instruction = match self.instruction_form {
+            Instruction::Index(_) => self.instruction + 4,
+            Instruction::Address => self.instruction + 8,
+        };
+        let ends = [
+            self.previous + 8,
+            self.code + 8,
+            self.thread_bytecode_index + 4,
+            instruction,
+            runs,
+        ];
+        ends.into_iter().max().unwrap_or(0).into()
+    }
+}
+
 const V3_9: Layout = Layout {
     version: 0x0309,
     frames: Frames::Objects,
@@ -266,6 +288,7 @@ mod tests {
             ("", None),
         ] {
             let layout = of(version.as_bytes(), 0);
+            assert!(layout.is_none_or(|layout| (64..=112).contains(&layout.frame_length())));
             assert_eq!(layout.map(|layout| layout.version), expected, "{version}");
         }
     }

@@ -1,17 +1,11 @@
 //! Walks over the frames of a call in progress.
 
-use cutape_format::layout::stack_flag;
-
 use super::rules::{self, Cfa, Rule};
+use super::words::{MOST_NATIVE, Words};
 use super::{bounds, modules, python, store, unwind_table};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::memory;
-
-/// Deeper stacks are cut.
-const MOST_FRAMES: usize = 256;
-/// Words of a stack: those of Python, two a frame, and the native ones.
-const MOST_WORDS: usize = 2 * python::MOST_FRAMES + MOST_FRAMES;
 
 /// Offsets from rsp in the frame of glibc's `__restore_rt`, which a signal handler returns to: the
 /// saved rbp, rsp and rip of `struct ucontext` (x86-64).
@@ -29,23 +23,12 @@ struct Registers {
     is_interrupted: bool,
 }
 
-/// The words of a stack.
-struct Words {
-    words: [u64; MOST_WORDS],
-    count: usize,
-    is_cut: bool,
-}
-
 /// Takes the stack of the call in progress and stores it if it is new. Its id; `None` if there is
 /// no room for it.
 pub(super) fn stack_of(thread: &Thread, frame: &Frame) -> Option<u64> {
-    let mut words = Words {
-        words: [0; MOST_WORDS],
-        count: 0,
-        is_cut: false,
-    };
-    words.count = python::frames(words.words.get_mut(..2 * python::MOST_FRAMES)?);
-    let first = words.count;
+    let mut words = Words::new();
+    python::add_frames(&mut words);
+    let first = words.count();
     walk(&mut words, thread, frame, false);
     let id = words.id();
     match store::is_new(id) {
@@ -53,7 +36,7 @@ pub(super) fn stack_of(thread: &Thread, frame: &Frame) -> Option<u64> {
         Some(true) if !words.is_cut => {}
         Some(true) => {
             // A remembered rule may be of code that has been unloaded since.
-            words.count = first;
+            words.truncate(first);
             walk(&mut words, thread, frame, true);
             let again = words.id();
             if again != id && store::is_new(again) != Some(true) {
@@ -62,38 +45,21 @@ pub(super) fn stack_of(thread: &Thread, frame: &Frame) -> Option<u64> {
         }
         None => return None,
     }
-    words.announce_modules(first);
+    announce_modules(words.all().get(first..)?);
     let id = words.id();
-    store::put_stack(id, words.flags(), words.words.get(..words.count)?);
+    store::put_stack(id, words.flags(), words.all());
     Some(id)
 }
 
-impl Words {
-    fn push(&mut self, word: u64) -> bool {
-        let place = self.words.get_mut(self.count);
-        let has_room = place.map(|place| *place = word).is_some();
-        self.count += usize::from(has_room);
-        has_room
-    }
-
-    fn flags(&self) -> u64 {
-        if self.is_cut { stack_flag::CUT } else { 0 }
-    }
-
-    fn id(&self) -> u64 {
-        let words = self.words.get(..self.count).unwrap_or_default();
-        store::hash(words.iter().copied().chain([self.flags(), 2]))
-    }
-
-    fn announce_modules(&self, first: usize) {
-        let mut last: Option<modules::Module> = None;
-        for &address in self.words.get(first..self.count).unwrap_or_default() {
-            if let Some(module) = modules::around(address)
-                && last != Some(module)
-            {
-                modules::announce(&module);
-                last = Some(module);
-            }
+/// Has the trace's memory map contain the objects of these addresses.
+fn announce_modules(addresses: &[u64]) {
+    let mut last: Option<modules::Module> = None;
+    for &address in addresses {
+        if let Some(module) = modules::around(address)
+            && last != Some(module)
+        {
+            modules::announce(&module);
+            last = Some(module);
         }
     }
 }
@@ -107,9 +73,9 @@ fn walk(words: &mut Words, thread: &Thread, frame: &Frame, is_careful: bool) {
         base: frame.base,
         is_interrupted: false,
     };
-    let limit = words.count + MOST_FRAMES;
+    let limit = words.count() + MOST_NATIVE;
     words.is_cut = true;
-    while registers.address != 0 && words.count < limit && words.push(registers.address) {
+    while registers.address != 0 && words.count() < limit && words.push(registers.address) {
         // A return address may lie behind its function; the byte before never does.
         let at = registers.address - u64::from(!registers.is_interrupted);
         let known = rules::known(at).filter(|_| !is_careful);
