@@ -81,15 +81,21 @@ pub fn text(finding: &Finding, style: &Style) -> String {
                 0 => String::new(),
                 number => format!(" ({number})"),
             };
+            let mut mark = format!(" {dim}-->{reset}");
+            // The line of the program's source, if it is known, as a compiler would.
+            let mut at = format!(" at {}", call.place);
+            if !call.frames.is_empty() {
+                let _ = writeln!(out, "{mark} {strong}{}{reset}", call.place);
+                mark = format!("  {dim}|{reset}");
+                at.clear();
+            }
             let line = format!(
-                "call {}: {} = {}  thread {}{number} at {}",
+                "call {}: {} = {}  thread {}{number}{at}",
                 call.index,
                 call.text,
                 call.result_text(),
                 call.thread,
-                call.place
             );
-            let mut mark = format!(" {dim}-->{reset}");
             for line in wrap(&line, inner - 1) {
                 let _ = writeln!(out, "{mark} {line}");
                 mark = format!("  {dim}|{reset}  ");
