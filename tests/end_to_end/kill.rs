@@ -293,7 +293,7 @@ fn a_program_that_never_ends_is_checked_while_it_runs(folder: &Path) {
     let before = anonymous_memory(checker.id());
     thread::sleep(Duration::from_secs(3));
     let after = anonymous_memory(checker.id());
-    send("INT", checker.id());
+    send("TERM", checker.id());
     let status = checker.wait().unwrap();
     // Thousands of findings are counted, not kept.
     next("repeated");

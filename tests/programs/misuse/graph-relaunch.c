@@ -1,0 +1,41 @@
+// A graph is launched again before the memory of its first launch was freed; the control frees it.
+// expect: graph-relaunch-unfreed-allocation
+#include "program.h"
+
+static CUdeviceptr add_allocation(CUgraphNode *node, CUgraph graph)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}},
+        .accessDescs = &access, .accessDescCount = 1, .bytesize = 4096,
+    };
+    CHECK(cuGraphAddMemAllocNode(node, graph, NULL, 0, &wanted));
+    return wanted.dptr;
+}
+
+int main(void)
+{
+    begin();
+    CUstream stream = NULL;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUgraph graph = NULL;
+    CUgraphNode allocate = NULL;
+    CUgraphExec executable = NULL;
+    CHECK(cuGraphCreate(&graph, 0));
+    CUdeviceptr memory = add_allocation(&allocate, graph);
+    CHECK(cuGraphInstantiate(&executable, graph, 0));
+    CHECK(cuGraphLaunch(executable, stream));
+#ifndef VIOLATE
+    CHECK(cuMemFreeAsync(memory, stream));
+#endif
+    MISUSE(cuGraphLaunch(executable, stream));
+    CHECK(cuMemFreeAsync(memory, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuGraphExecDestroy(executable));
+    CHECK(cuGraphDestroy(graph));
+    CHECK(cuStreamDestroy(stream));
+    end();
+    return success();
+}
