@@ -630,16 +630,16 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
             "cuModuleLoadData module:=0x104 image@0x7000:CUBIN_LAUNCH\n\
              cuModuleGetFunction hfunc:=0x202 hmod=0x104 name=\"first\"\n\
              cuModuleGetFunction hfunc:=0x203 hmod=0x104 name=\"k\"\n",
+            launch!("0x203", "1", "32", "params=0x11000 layout=8"),
             launch!("0x202", "1", "32", "params=0x10000 layout=8"),
-            launch!("0x203", "1", "32", "params=0x11000 layout=8 -> 700"),
             launch_ex!("0x203", "1", "1", "launch_attrs=6:1 params=0x10000"),
         ),
         &[concat!(
             "cuModuleLoadData module:=0x104 image@0x7000:CUBIN_WAITS\n\
              cuModuleGetFunction hfunc:=0x202 hmod=0x104 name=\"first\"\n\
              cuModuleGetFunction hfunc:=0x203 hmod=0x104 name=\"k\"\n",
+            launch!("0x203", "1", "32", "params=0x11000 layout=8"),
             launch!("0x202", "1", "32", "params=0x10000 layout=8"),
-            launch!("0x203", "1", "32", "params=0x11000 layout=8 -> 700"),
             launch_ex!("0x203", "1", "1", "launch_attrs=6:1 params=0x10000"),
         )],
     ),
