@@ -215,7 +215,7 @@ impl Plan {
             touched: touched(function),
             copies: matches!(family, Family::Copy(_)),
             takes_flags: params().any(|param| matches!(param.name, "flags" | "Flags")),
-            calls_back: matches!(family, Family::HostFunction),
+            calls_back: matches!(family, Family::HostFunction | Family::StreamCallback),
             copies_plane: family == Family::Copy(CopyOp::Described(CopyShape::Plane)),
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
             is_trivial: steps.is_empty()

@@ -326,7 +326,8 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     use Rule::{Cause, Consequence};
     use When::{
         Accessing, Always, Busy, Captured, Capturing, Devices, Ended, Freed, FreedBusy, Fresh,
-        Lent, Libraries, Sticky, TensorMaps, Textures, Threads, Unaccessed, Undefined, Wrong,
+        Lent, Libraries, Sourced, Sticky, TensorMaps, Textures, Threads, Unaccessed, Undefined,
+        Wrong,
     };
     let family = plan.function.family;
     let causes: &[(When, Rule)] = match family {
@@ -485,6 +486,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Fresh,
             Cause(race::uninitialised),
         ),
+        rule(plan.copies, Sourced, Cause(race::overwritten)),
         rule(plan.frees_memory, Busy, Cause(race::freed_while_pending)),
         rule(
             family == Family::Memory(MemoryOp::AllocateAsync),

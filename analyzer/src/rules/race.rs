@@ -299,3 +299,34 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
     }
     Some(draft)
 }
+
+/// Page-locked memory that the CPU wrote while an earlier copy from it may not have run.
+pub(super) fn overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let found = check
+        .state
+        .overwritten_source(check.plan, check.call, check.context);
+    let Some((source, object)) = found else {
+        return;
+    };
+    let message = format!(
+        "{} copies from {}, whose bytes are not those that it had when {} copied from it. No call \
+         since then has waited for that copy, so the CPU may have overwritten them before they \
+         were read.",
+        at(check.site),
+        check.label(object),
+        at(source.site),
+    );
+    let title =
+        "source of an asynchronous copy overwritten before the copy is known to be complete";
+    drafts.push(
+        Draft::new(rules::MEMORY_RACE_HOST_ACCESS, title, message)
+            .about(object)
+            .culprit(check.site.caller)
+            .chain(vec![
+                check.label(object),
+                format!("read by {}", at(source.site)),
+                "overwritten by the CPU".to_owned(),
+                format!("read again by {}", at(check.site)),
+            ]),
+    );
+}

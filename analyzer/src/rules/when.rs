@@ -64,6 +64,8 @@ pub(crate) enum When {
     Accessing,
     /// The call accesses memory, and nothing has written some.
     Fresh,
+    /// Copies from page-locked memory may still run.
+    Sourced,
     /// Work on memory may still run.
     Busy,
     /// Work may still use memory that was freed in the order of a stream.
@@ -101,6 +103,9 @@ impl When {
                 !state.ordering.current.is_empty() && !state.ordering.accesses.is_empty()
             }
             Self::Fresh => !state.ordering.current.is_empty() && !state.ordering.fresh.is_empty(),
+            Self::Sourced => {
+                !state.ordering.sources.is_empty() && !state.ordering.current.is_empty()
+            }
             Self::Busy => !state.ordering.accesses.is_empty(),
             Self::FreedBusy => !state.ordering.freed.is_empty(),
             Self::Devices => state.devices.len() > 1,

@@ -155,6 +155,11 @@ impl State {
     /// A host function is about to be enqueued.
     pub(super) fn note_host_function(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
         self.execution.calls_back = true;
+        self.forget_sources(None);
+        // A callback is called with the error.
+        if plan.function.family == Family::StreamCallback {
+            return;
+        }
         let Some(stream) = self.model.call_stream(&plan.effects, call) else {
             return;
         };

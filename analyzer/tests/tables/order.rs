@@ -324,4 +324,44 @@ pub(crate) const ORDER: &[Row] = &[
              cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000000 ByteCount=256",
         ],
     ),
+    (
+        "memory-race-host-access",
+        STREAMS,
+        "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+         hStream=0x301\n\
+         cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+         hStream=0x301",
+        &[
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301",
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n cuEventSynchronize hEvent=0x401\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+             hStream=0x301",
+            // Pageable memory was read before the call returned.
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x99000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x99000000=\"two\" ByteCount=4 \
+             hStream=0x301",
+            // The device, a kernel or a host function may have written it.
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000800 ByteCount=4 \
+             hStream=0x301\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+             hStream=0x301",
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x7000000\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+             hStream=0x301",
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n cuLaunchHostFunc hStream=0x301 fn=0x99\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+             hStream=0x301",
+        ],
+    ),
 ];

@@ -1359,6 +1359,17 @@ pub static RULES: &[Rule] = &[
         example: "error[memory-race-cross-stream]: two streams use the same memory without an order between them\n --> call 15: cuMemcpyDtoHAsync_v2(dstHost: 0x7000000, srcDevice: 0x1000020, ByteCount: 64,\n  |   hStream: 0x302 (stream#2)) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemsetD8Async (call 14) writes 32 bytes at 0x1000020 of memory#1 0x1000000.\n  | cuMemcpyDtoHAsync_v2 (call 15) reads it in another stream. No event, wait of the host or\n  | default stream orders the two, so they may run in either order or at once.\n  | memory#1 0x1000000\n  |   created: cuMemAlloc_v2, call 10, thread 0, at 0x4000b0\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x1000000 -> written by cuMemsetD8Async (call 14) -> read by\n      cuMemcpyDtoHAsync_v2 (call 15), without a wait between\n  = help: Record an event behind the first operation and let the stream of the second wait for\n      it with cuStreamWaitEvent. For a kernel, cutape knows only the addresses among its\n      parameters: such a finding is advice, and `const` in the kernel's mangled name counts\n      as read-only.\n  = manual: CUDA Driver API, Stream Management, cuStreamCreate and cuStreamWaitEvent; Stream\n      synchronization behavior",
     },
     Rule {
+        id: "memory-race-host-access",
+        area: "memory",
+        severity: Severity::Warning,
+        statement: "The CPU must not overwrite the page-locked source of an asynchronous copy, nor read its target, before the host knows that the copy is complete.",
+        manual: "CUDA Driver API, API synchronization behavior, Memcpy; Event Management, cuEventRecord",
+        advice: "Wait for an event behind the copy before you fill its source again, or use two buffers in turn. cutape sees it when the same buffer is copied again with other bytes.",
+        observed: "driver 580.159, H200, 2026-11-20: a copy whose source was overwritten directly behind the call returned CUDA_SUCCESS; it may take either content",
+        undecidable: "",
+        example: "warning[memory-race-host-access]: source of an asynchronous copy overwritten before the copy is known to be complete\n --> call 15: cuMemcpyHtoDAsync_v2(dstDevice: 0x1000100, srcHost: 0x7000000 (4 bytes: 74 77 6f 00),\n  |   ByteCount: 4, hStream: 0x301 (stream#1)) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemcpyHtoDAsync_v2 (call 15) copies from host memory#1 0x7000000, whose bytes are not those\n  | that it had when cuMemcpyHtoDAsync_v2 (call 14) copied from it. No call since then has waited\n  | for that copy, so the CPU may have overwritten them before they were read.\n  | host memory#1 0x7000000\n  |   created: cuMemAllocHost_v2, call 11, thread 0, at 0x4000c0\n  |   part of: context#1 0xc1\n  = chain: host memory#1 0x7000000 -> read by cuMemcpyHtoDAsync_v2 (call 14) -> overwritten by\n      the CPU -> read again by cuMemcpyHtoDAsync_v2 (call 15)\n  = help: Wait for an event behind the copy before you fill its source again, or use two\n      buffers in turn. cutape sees it when the same buffer is copied again with other\n      bytes.\n  = manual: CUDA Driver API, API synchronization behavior, Memcpy; Event Management,\n      cuEventRecord",
+    },
+    Rule {
         id: "memory-reuse-cross-stream",
         area: "memory",
         severity: Severity::Advice,
@@ -2465,6 +2476,9 @@ pub const MEMORY_POOL_MISUSE: &str = "memory-pool-misuse";
 
 /// Its id.
 pub const MEMORY_RACE_CROSS_STREAM: &str = "memory-race-cross-stream";
+
+/// Its id.
+pub const MEMORY_RACE_HOST_ACCESS: &str = "memory-race-host-access";
 
 /// Its id.
 pub const MEMORY_REUSE_CROSS_STREAM: &str = "memory-reuse-cross-stream";

@@ -3,6 +3,7 @@
 
 mod accesses;
 mod names;
+mod sources;
 
 use std::ops::Range;
 
@@ -11,6 +12,7 @@ use cutape_model::{Access, AccessEffect, AccessKind, Accesses, Object, ObjectId,
 use cutape_registry::{Extent, Family, Kind, MemoryOp};
 use rustc_hash::FxHashMap;
 
+use self::sources::Source;
 use super::State;
 use super::data::{Data, MemoryOrigin, Own};
 use crate::plan::{Ordered, Plan};
@@ -42,6 +44,8 @@ pub(crate) struct Ordering {
     /// The number of the stream of the call that is checked.
     pub(crate) stream: Option<u32>,
     pub(crate) freed: Vec<FreedAccess>,
+    /// Page-locked sources of copies that may still run.
+    pub(crate) sources: Vec<Source>,
     /// Allocations that no launch can have written, and the ranges that copies and memsets wrote.
     pub(crate) fresh: FxHashMap<ObjectId, Vec<Range<u64>>>,
     /// Stream-ordered allocations whose object is not known yet: address, work, call.
@@ -68,7 +72,7 @@ impl State {
             if !self.ordering.fresh.is_empty() {
                 self.ordering.fresh.clear();
             }
-            if !self.has_several_streams() {
+            if !self.has_several_streams() && self.ordering.sources.is_empty() {
                 self.ordering.uses_default |= plan.effects.stream(call).is_some_and(|s| s <= 2);
                 return;
             }
@@ -104,6 +108,19 @@ impl State {
 
     /// The call's work was enqueued: its accesses may run from now on.
     pub(crate) fn note_accesses(&mut self, plan: &Plan, call: &Call<'_>, work: (u32, u64)) {
+        if plan.copies {
+            self.note_source(plan, call, work);
+        }
+        if !self.ordering.sources.is_empty() {
+            let current = std::mem::take(&mut self.ordering.current);
+            let written = current
+                .iter()
+                .filter(|access| access.effect != AccessEffect::Read);
+            for access in written {
+                self.forget_sources(Some(access.object));
+            }
+            self.ordering.current = current;
+        }
         let ordering = &mut self.ordering;
         for mut access in ordering.current.drain(..) {
             access.stream = work;

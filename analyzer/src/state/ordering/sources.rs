@@ -1,0 +1,132 @@
+//! Page-locked memory that asynchronous copies read, with the bytes that it had when they were
+//! enqueued.
+
+use std::sync::Arc;
+
+use cutape_format::layout::{BlobRef, field};
+use cutape_format::{Bytes, Call};
+use cutape_model::{Access, AccessEffect, ObjectId, Site};
+use cutape_registry::{Kind, Role};
+
+use crate::context::TraceContext;
+use crate::plan::Plan;
+use crate::state::State;
+
+/// How many sources are remembered.
+const SOURCES: usize = 64;
+
+/// What the trace keeps of a source.
+#[derive(Clone, Debug)]
+enum Content {
+    Bytes(Arc<[u8]>),
+    Blob(BlobRef),
+    Hash(u64, [u8; 16]),
+}
+
+impl Content {
+    fn of(bytes: Bytes<'_>) -> Option<Self> {
+        match bytes {
+            Bytes::Inline(bytes) => Some(Self::Bytes(Arc::from(bytes))),
+            Bytes::Blob(blob) => Some(Self::Blob(blob)),
+            Bytes::Hashed(length, hash) => Some(Self::Hash(length, hash)),
+            Bytes::InFile(_) | Bytes::Omitted(_) | Bytes::Unreadable => None,
+        }
+    }
+
+    /// Whether it is certain to be something else.
+    fn differs(&self, other: &Self, context: &dyn TraceContext) -> bool {
+        match (self, other) {
+            (Self::Bytes(a), Self::Bytes(b)) => a != b,
+            (Self::Hash(length, a), Self::Hash(other, b)) => length == other && a != b,
+            // A trace that is not packed may have equal bytes twice.
+            (Self::Blob(a), Self::Blob(b)) if a != b => {
+                let both = context.blob(*a).zip(context.blob(*b));
+                both.is_some_and(|(a, b)| a != b)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The source of an asynchronous copy that may still run.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    object: ObjectId,
+    address: u64,
+    length: u64,
+    content: Content,
+    stream: (u32, u64),
+    pub(crate) site: Site,
+}
+
+/// The page-locked source of a copy: its access and its content.
+fn source_of<'a>(state: &'a State, plan: &Plan, call: &Call<'_>) -> Option<(&'a Access, Content)> {
+    let mut params = plan.function.params.iter();
+    let position = params.position(|param| matches!(param.role, Role::HostRead(_)))?;
+    let address = call.argument(position);
+    let mut accesses = state.ordering.current.iter();
+    let access =
+        accesses.find(|access| access.address == address && access.effect == AccessEffect::Read)?;
+    let kind = state.objects.get(access.object)?.kind;
+    matches!(kind, Kind::HostMemory | Kind::Registration).then_some(())?;
+    Some((
+        access,
+        Content::of(call.snapshot(position, field::POINTEE)?.bytes)?,
+    ))
+}
+
+impl State {
+    /// An earlier copy whose source had other bytes than now when it was enqueued, which the host
+    /// does not know to be complete.
+    pub(crate) fn overwritten_source(
+        &self,
+        plan: &Plan,
+        call: &Call<'_>,
+        context: &dyn TraceContext,
+    ) -> Option<(&Source, ObjectId)> {
+        let (access, content) = source_of(self, plan, call)?;
+        // The device may have written it.
+        let known = self.ordering.accesses.of(access.object);
+        if known.iter().any(|other| other.effect != AccessEffect::Read) {
+            return None;
+        }
+        let mut sources = self.ordering.sources.iter();
+        let source = sources.find(|source| {
+            source.object == access.object
+                && source.address == access.address
+                && source.length == access.extent.content()
+                && !self.order.is_done(source.stream.0, source.stream.1)
+                && source.content.differs(&content, context)
+        })?;
+        Some((source, access.object))
+    }
+
+    /// A copy was enqueued: remembers its page-locked source.
+    pub(super) fn note_source(&mut self, plan: &Plan, call: &Call<'_>, stream: (u32, u64)) {
+        let order = &self.model.order;
+        let pending = |source: &mut Source| !order.is_done(source.stream.0, source.stream.1);
+        self.ordering.sources.retain_mut(pending);
+        let Some((access, content)) = source_of(self, plan, call) else {
+            return;
+        };
+        let source = Source {
+            object: access.object,
+            address: access.address,
+            length: access.extent.content(),
+            content,
+            stream,
+            site: access.site,
+        };
+        if self.ordering.sources.len() >= SOURCES {
+            self.ordering.sources.remove(0);
+        }
+        self.ordering.sources.push(source);
+    }
+
+    /// The device or a function of the program may write memory of the host from now on.
+    pub(crate) fn forget_sources(&mut self, written: Option<ObjectId>) {
+        self.ordering
+            .sources
+            .retain(|source| written.is_some_and(|written| written != source.object));
+    }
+}
