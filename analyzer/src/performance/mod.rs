@@ -127,9 +127,10 @@ fn shape(plan: &Plan, call: &Call<'_>) -> u64 {
     let word = |position: usize| call.argument(position);
     match plan.function.family {
         Family::Launch(LaunchOp::Arguments(launch)) => {
+            // The widths of grid and block; the other sides rarely differ alone.
             let grid = usize::from(launch.grid);
-            let sides = (0..6).fold(0u64, |sum, side| sum.rotate_left(9) ^ word(grid + side));
-            word(usize::from(launch.function)).rotate_left(17) ^ sides
+            let sides = word(grid) << 16 ^ word(grid + 3);
+            word(usize::from(launch.function)).rotate_left(32) ^ sides
         }
         Family::Launch(LaunchOp::Config(launch)) => word(usize::from(launch.function)),
         _ => plan.function.id.into(),
