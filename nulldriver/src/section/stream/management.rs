@@ -101,12 +101,17 @@ fn wait_event(mut state: Locked, stream: Stream, event: u64, flags: u32) -> Answ
     }
 }
 
+/// cuda.h: CU_MEM_ATTACH_SINGLE.
+const ATTACH_SINGLE: u32 = 4;
+
 fn attach(state: Locked, stream: Stream, address: u64, length: u64, flags: u32) -> Answer {
     state.check_uncaptured(stream)?;
     let (base, allocation) = state.allocation_at(address).ok_or(INVALID_VALUE)?;
     let whole = address == base && (length == 0 || length == allocation.size);
     let managed = allocation.purpose == Purpose::Managed;
-    valid_if(managed && whole && matches!(flags, 1 | 2 | 4))
+    // No default stream can have memory for itself (Stream Management, cuStreamAttachMemAsync).
+    let possible = flags != ATTACH_SINGLE || object(&state, stream)?.is_some();
+    valid_if(managed && whole && possible && matches!(flags, 1 | 2 | ATTACH_SINGLE))
 }
 
 // CUlaunchAttributeID.
