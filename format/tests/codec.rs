@@ -3,10 +3,10 @@
 use cutape_format::codec;
 use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DigestNote,
-    DigestSetupNote, DigestSkippedNote, ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead,
-    FramesNote, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead,
-    OriginNote, PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SnapshotHead, TextHead,
-    ThreadNote, ZeroedNote,
+    DigestSetupNote, DigestSkippedNote, DigestVoidNote, ENTER_HEAD_LENGTH, EnterHead,
+    FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH,
+    LayoutNote, LeaveHead, OriginNote, PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH,
+    SnapshotHead, TextHead, ThreadNote, ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -70,6 +70,7 @@ twins! {
     zeroed_note: ZeroedNote { address: u64, length: u64 } Some(16);
     digest_setup_note: DigestSetupNote { context: u64, result: i32 } Some(12);
     digest_note: DigestNote { first: u64, context: u64, is_before: u8, reach: u8 } Some(18);
+    digest_void_note: DigestVoidNote { first: u64, count: u64 } Some(16);
     digest_skipped_note: DigestSkippedNote { reason: u8 } Some(1);
     readback_note: ReadbackNote { thread: u32, number: u64, address: u64 } Some(20);
     frames_note: FramesNote { id: u64, flags: u64 } Some(16);

@@ -57,8 +57,10 @@ fn prepare(job: &mut Job<'_, '_>, note: DigestSetupNote) {
             "the recorder could not prepare a context for digests: {result}"
         ));
     }
-    let Ok(context) = job.live_handle(Kind::Context, note.context) else {
-        return;
+    // A context from a private table of the driver is the current one.
+    let context = match job.live_handle(Kind::Context, note.context) {
+        Ok(context) => context,
+        Err(_) => job.api.current_context().unwrap_or(0),
     };
     let prepared = job
         .player
@@ -122,8 +124,9 @@ fn zero(job: &mut Job<'_, '_>, note: ZeroedNote) {
 fn compare(job: &mut Job<'_, '_>, note: DigestNote, ranges: &[(u64, u64)]) {
     let count = ranges.len() as u64;
     job.report.digests.recorded += count;
+    let before = job.report.digests.not_compared;
     if let Err(why) = try_compare(job, note, ranges) {
-        job.report.digests.not_compared += count;
+        job.report.digests.not_compared = before + count;
         job.report.note(format!("digests are not compared: {why}"));
     }
 }
@@ -150,20 +153,32 @@ fn try_compare(
     let Some(&prepared) = job.digests.contexts.get(&note.context) else {
         return Err("their context is not prepared".into());
     };
-    let live: Option<Vec<_>> = ranges
-        .iter()
-        .map(|&(address, length)| live_range(job, address, length))
-        .collect();
-    let Some(live) = live else {
-        return Err("some of the memory is not in the replay".into());
+    let void = |number: u64| {
+        let mut void = job.plan.void_digests.iter();
+        void.any(|&(first, end)| (first..end).contains(&number))
     };
+    if void(note.first) {
+        return Err("a call of another thread overlapped with theirs".into());
+    }
+    let mut known = Vec::new();
+    for (number, &(address, length)) in (note.first..).zip(ranges) {
+        match live_range(job, address, length) {
+            Some(live) => known.push((number, (address, length), live)),
+            None => {
+                job.report.digests.not_compared += 1;
+                job.report
+                    .note("digests are not compared: the memory is not in the replay");
+            }
+        }
+    }
+    let live: Vec<_> = known.iter().map(|known| known.2).collect();
     job.player.digests.mark += 1;
     let mark = job.player.digests.mark;
     let digests = job.player.while_lent(|api| {
         api.in_context(prepared.context, |api| api.digests(prepared, &live, mark))
     });
     let digests = digests.map_err(|code| format!("the driver returned {}", result_name(code)))?;
-    for (number, (range, received)) in (note.first..).zip(ranges.iter().zip(digests)) {
+    for ((number, range, _), received) in known.into_iter().zip(digests) {
         let expected = job.plan.digests.get(&number).copied();
         let Some(expected) = expected else {
             job.report.digests.not_compared += 1;
@@ -172,7 +187,7 @@ fn try_compare(
             );
             continue;
         };
-        one(job, note, *range, (expected, received));
+        one(job, note, range, (expected, received));
     }
     Ok(())
 }

@@ -105,6 +105,11 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
                 .collect();
             format!("digests: {}", values.join(", "))
         }
+        Note::DigestVoid(note) => format!(
+            "digests {} to {} do not count: this call was entered before theirs",
+            note.first,
+            note.first.saturating_add(note.count).saturating_sub(1)
+        ),
         Note::DigestSkipped(note) => {
             format!("no digest: {}", digest_skip_reason(note.reason))
         }
@@ -205,6 +210,11 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
                     json!({ "number": number, "digest": format!("{value:#018x}") })
                 })
                 .collect::<Vec<_>>(),
+        }),
+        Note::DigestVoid(note) => json!({
+            "kind": "digest_void",
+            "first": note.first,
+            "count": note.count,
         }),
         Note::DigestSkipped(note) => json!({
             "kind": "digest_skipped",

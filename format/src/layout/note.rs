@@ -45,6 +45,8 @@ pub mod note_kind {
     pub const DIGEST_VALUES: u16 = 18;
     /// [`super::DigestSkippedNote`].
     pub const DIGEST_SKIPPED: u16 = 19;
+    /// [`super::DigestVoidNote`].
+    pub const DIGEST_VOID: u16 = 20;
 }
 
 /// Identifies the thread; in its first call.
@@ -229,6 +231,16 @@ pub mod digest_reach {
 pub struct DigestSkippedNote {
     /// A number of [`digest_skip`].
     pub reason: u8,
+}
+
+/// Digests of another thread do not count: they were taken in a call that was entered after this
+/// one, and before this one was given to the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DigestVoidNote {
+    /// Number of the first.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
 }
 
 /// Why a digest was not taken.

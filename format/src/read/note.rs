@@ -2,8 +2,8 @@
 
 use crate::codec::{self, Decode};
 use crate::layout::{
-    DigestNote, DigestSetupNote, DigestSkippedNote, HostChangedNote, HostSkippedNote, LayoutNote,
-    OriginNote, ReadbackNote, ThreadNote, ZeroedNote, note_kind,
+    DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, HostChangedNote,
+    HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -36,6 +36,8 @@ pub enum Note<'a> {
     DigestValues(Vec<(u64, u64)>),
     /// A digest was due and was not taken.
     DigestSkipped(DigestSkippedNote),
+    /// Digests that do not count.
+    DigestVoid(DigestVoidNote),
     /// The program asked for a function that the signature table lacks.
     UnknownSymbol(String),
     /// The id of the call's stack; [`crate::Trace::stack`] gives it.
@@ -88,6 +90,7 @@ impl<'a> Note<'a> {
             note_kind::STACK => Note::Stack(u64::from_le_bytes(*bytes.first_chunk()?)),
             note_kind::DIGEST_VALUES => Note::DigestValues(pairs(bytes)?),
             note_kind::DIGEST_SKIPPED => Note::DigestSkipped(head(bytes)?.0),
+            note_kind::DIGEST_VOID => Note::DigestVoid(head(bytes)?.0),
             note_kind::STOPPED => Note::Stopped(text(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
             note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),

@@ -15,17 +15,14 @@
 pub(crate) mod concern;
 mod prepared;
 mod ranges;
+mod table;
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::collections::HashMap;
 use std::sync::MutexGuard;
 
 use cutape_driver::types::CUmemAccessDesc;
-use cutape_format::layout::{
-    DigestNote, DigestSetupNote, DigestSkippedNote, ZeroedNote, digest_reach, digest_skip,
-    note_kind,
-};
+use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_skip, note_kind};
 use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, id};
 
 use crate::hot::frame::Frame;
@@ -38,10 +35,9 @@ use crate::queries::{canonical_stream, current_context};
 use crate::{driver, entry_addresses};
 use concern::{Concern, Work, when};
 use prepared::{Prepared, zero};
-use ranges::{Range, Ranges};
+use ranges::Range;
+use table::{Table, skipped};
 
-/// Most ranges in a note, and values.
-const MOST_IN_NOTE: usize = 4096;
 /// Values are read during launches, too, when more than this are awaited.
 const MANY: usize = 1 << 14;
 /// Bytes of a struct whose words may be addresses.
@@ -50,28 +46,6 @@ const MOST_STRUCT: u32 = 512;
 /// The process exits.
 static EXITING: AtomicBool = AtomicBool::new(false);
 static TABLE: ProcessLock<Table> = ProcessLock::new();
-
-#[derive(Debug, Default)]
-struct Table {
-    ranges: Ranges,
-    contexts: HashMap<u64, Prepared>,
-    /// Primary contexts by device.
-    primary: HashMap<u64, u64>,
-    /// Number of the next range that is digested.
-    next: u64,
-    /// How many calls that enqueue work were entered.
-    entered: u64,
-    /// For each thread that is in such a call, or in one that waits: `entered` behind its own.
-    inside: HashMap<u32, Inside>,
-    /// Memory that calls in progress free, by thread.
-    ending: HashMap<u32, (u64, Range)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Inside {
-    entered: u64,
-    enqueues: bool,
-}
 
 /// In a forked child, whose driver is not initialised.
 pub(crate) fn forget() {
@@ -84,7 +58,7 @@ pub(crate) fn pre_call(thread: &Thread, frame: &Frame, concern: Concern) {
         Concern::Enqueues(work) => {
             let stream = stream_of(frame);
             let mut table = TABLE.lock();
-            table.enter(thread, true);
+            table.enter(thread, frame, true);
             if work == Work::FreesInOrder {
                 table.begin_free(thread, frame.word(0));
             }
@@ -94,7 +68,7 @@ pub(crate) fn pre_call(thread: &Thread, frame: &Frame, concern: Concern) {
                 prepared.hold_back(stream);
             }
         }
-        Concern::Waits => TABLE.lock().enter(thread, false),
+        Concern::Waits => TABLE.lock().enter(thread, frame, false),
         Concern::Frees => {
             let done = TABLE.lock().begin_free(thread, frame.word(0));
             wait_for(done);
@@ -109,11 +83,11 @@ pub(crate) fn pre_call(thread: &Thread, frame: &Frame, concern: Concern) {
             };
             done.into_iter().for_each(|event| wait_for(Some(event)));
         }
-        Concern::DestroysContext => finish_context(thread, frame.word(0)),
+        Concern::DestroysContext => finish_context(thread, frame, frame.word(0)),
         Concern::ReleasesPrimary => {
             let context = TABLE.lock().primary.get(&frame.word(0)).copied();
             if let Some(context) = context {
-                finish_context(thread, context);
+                finish_context(thread, frame, context);
             }
         }
         Concern::Nothing
@@ -155,7 +129,7 @@ pub(crate) fn post_call(thread: &Thread, frame: &Frame, concern: Concern, words:
         Concern::ReleasesPrimary => primary_released(frame),
         Concern::Allocates => {
             if let Some((start, length)) = allocated(frame) {
-                add_new(thread, start, length);
+                add_new(thread, frame, start, length);
             }
         }
         Concern::CreatesPhysical => {
@@ -175,113 +149,6 @@ pub(crate) fn post_call(thread: &Thread, frame: &Frame, concern: Concern, words:
 /// The addresses in the parameters of a kernel node.
 pub(crate) fn name(words: impl Iterator<Item = u64>) {
     TABLE.lock().ranges.name(words, current_context());
-}
-
-impl Table {
-    fn enter(&mut self, thread: &Thread, enqueues: bool) {
-        self.entered += u64::from(enqueues);
-        let entered = self.entered;
-        self.inside
-            .insert(thread.ordinal.get(), Inside { entered, enqueues });
-    }
-
-    /// A thread's call has returned. Whether no other thread was in a call that enqueues work
-    /// since this one was entered, or still is.
-    fn leave(&mut self, thread: &Thread) -> bool {
-        let own = self.inside.remove(&thread.ordinal.get());
-        let is_last = own.is_some_and(|own| own.entered == self.entered);
-        is_last && !self.inside.values().any(|other| other.enqueues)
-    }
-
-    /// The events behind digests that may be running.
-    fn running(&self, is_wanted: bool) -> Vec<u64> {
-        let running = self.contexts.values().filter(|found| found.is_pending());
-        running
-            .filter(|_| is_wanted)
-            .map(|found| found.done)
-            .collect()
-    }
-
-    /// Takes out memory that a call is about to free; the event to wait for before that.
-    fn begin_free(&mut self, thread: &Thread, start: u64) -> Option<u64> {
-        let range = self.ranges.take(start)?;
-        self.ending.insert(thread.ordinal.get(), (start, range));
-        let prepared = self.contexts.get(&range.context)?;
-        prepared.is_pending().then_some(prepared.done)
-    }
-
-    fn end_free(&mut self, thread: &Thread, succeeded: bool) {
-        let taken = self.ending.remove(&thread.ordinal.get());
-        if let Some((start, range)) = taken.filter(|_| !succeeded) {
-            self.ranges.insert(start, range);
-        }
-    }
-
-    fn end_context(&mut self, context: u64) {
-        self.contexts.remove(&context);
-        self.ranges.end_context(context);
-        self.primary.retain(|_, primary| *primary != context);
-    }
-
-    /// Enqueues digests in the current context, or notes why there are none.
-    fn digest(
-        &mut self,
-        thread: &Thread,
-        context: u64,
-        ranges: &[(u64, u64)],
-        is_before: bool,
-        reach: u8,
-    ) {
-        let Some(prepared) = self.contexts.get_mut(&context) else {
-            return skipped(thread, digest_skip::UNPREPARED);
-        };
-        if prepared.free() < ranges.len() {
-            return skipped(thread, digest_skip::REFUSED);
-        }
-        for ranges in ranges.chunks(MOST_IN_NOTE) {
-            let first = self.next;
-            if prepared.enqueue(first, ranges).is_err() {
-                self.contexts.remove(&context);
-                return skipped(thread, digest_skip::REFUSED);
-            }
-            self.next += ranges.len() as u64;
-            let note = DigestNote {
-                first,
-                context,
-                is_before: is_before.into(),
-                reach,
-            };
-            thread.note(note_kind::DIGEST, |draft| {
-                draft.put_encoded(note)?;
-                for &(address, length) in ranges {
-                    draft.put_number(address, 8)?;
-                    draft.put_number(length, 8)?;
-                }
-                Some(())
-            });
-        }
-    }
-
-    /// Writes the digests that are complete, of all contexts.
-    fn collect(&mut self, thread: &Thread) {
-        for prepared in self.contexts.values_mut() {
-            for values in prepared.take_complete().chunks(MOST_IN_NOTE) {
-                thread.note(note_kind::DIGEST_VALUES, |draft| {
-                    for &(number, value) in values {
-                        draft.put_number(number, 8)?;
-                        draft.put_number(value, 8)?;
-                    }
-                    Some(())
-                });
-            }
-        }
-    }
-}
-
-fn skipped(thread: &Thread, reason: u8) {
-    thread.note(note_kind::DIGEST_SKIPPED, |draft| {
-        draft.put_encoded(DigestSkippedNote { reason })
-    });
 }
 
 /// Waits for an event of ours.
@@ -309,10 +176,10 @@ fn in_context(context: u64, act: impl FnOnce()) {
     }
 }
 
-/// Prepares a context that is current and new.
+/// Prepares a context that is current, once.
 fn prepare(thread: &Thread, context: u64) {
     let mut table = TABLE.lock();
-    if table.contexts.contains_key(&context) {
+    if table.contexts.contains_key(&context) || table.refused.contains(&context) {
         return;
     }
     let result = match Prepared::new() {
@@ -320,7 +187,10 @@ fn prepare(thread: &Thread, context: u64) {
             table.contexts.insert(context, prepared);
             0
         }
-        Err(result) => result,
+        Err(result) => {
+            table.refused.insert(context);
+            result
+        }
     };
     thread.note(note_kind::DIGEST_SETUP, |draft| {
         draft.put_encoded(DigestSetupNote { context, result })
@@ -370,8 +240,10 @@ fn allocated(frame: &Frame) -> Option<(u64, u64)> {
 }
 
 /// Sets new memory of the current context to zeros, and knows it from then on.
-fn add_new(thread: &Thread, address: u64, length: u64) {
+fn add_new(thread: &Thread, frame: &Frame, address: u64, length: u64) {
     let context = current_context();
+    // A primary context may come from a private table of the driver.
+    prepare(thread, context);
     let zeroing = TABLE
         .lock()
         .contexts
@@ -379,12 +251,13 @@ fn add_new(thread: &Thread, address: u64, length: u64) {
         .map(|found| found.zeroing);
     // Without the lock, since it waits. The program does not know the memory yet.
     if zeroing.is_some_and(|stream| zero(address, length, stream, true)) {
-        add_zeroed(thread, &mut TABLE.lock(), (address, length), context);
+        add_zeroed(thread, frame, &mut TABLE.lock(), (address, length), context);
     }
 }
 
 fn add_zeroed(
     thread: &Thread,
+    frame: &Frame,
     table: &mut MutexGuard<'static, Table>,
     (address, length): (u64, u64),
     context: u64,
@@ -392,7 +265,9 @@ fn add_zeroed(
     thread.note(note_kind::ZEROED, |draft| {
         draft.put_encoded(ZeroedNote { address, length })
     });
-    table.ranges.insert(address, Range::new(length, context));
+    table
+        .ranges
+        .insert(address, Range::new(length, context, frame.start));
 }
 
 /// After a call that gives devices access to mapped memory.
@@ -414,9 +289,12 @@ fn access_set(thread: &Thread, frame: &Frame) {
         return;
     }
     let context = current_context();
-    let fresh = TABLE.lock().ranges.set_access(address, length, context);
+    let fresh = TABLE
+        .lock()
+        .ranges
+        .set_access(address, length, context, frame.start);
     for (address, length) in fresh {
-        add_new(thread, address, length);
+        add_new(thread, frame, address, length);
     }
 }
 
@@ -455,6 +333,9 @@ fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>)
     let stream = stream_of(frame);
     let is_captured = stream.is_none_or(|stream| is_capturing(frame, stream));
     let context = current_context();
+    if work == Work::AllocatesInOrder && frame.succeeded() && !is_captured {
+        prepare(thread, context);
+    }
     let mut table = TABLE.lock();
     let is_alone = table.leave(thread);
     if work == Work::FreesInOrder {
@@ -473,7 +354,7 @@ fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>)
         && table.contexts.contains_key(&context)
         && zero(address, length, stream, false)
     {
-        add_zeroed(thread, &mut table, (address, length), context);
+        add_zeroed(thread, frame, &mut table, (address, length), context);
     }
     let when = when();
     if when == Digests::End {
@@ -508,14 +389,17 @@ fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>)
         return skipped(thread, digest_skip::CONCURRENT);
     }
     let (ranges, reach) = match (work, words) {
-        (Work::Graph, _) => (table.ranges.all(context, false), digest_reach::ALL),
+        (Work::Graph, _) => (
+            table.ranges.all(context, frame.start, false),
+            digest_reach::ALL,
+        ),
         (_, Some(words)) => {
             let reached = table.ranges.reached(words.into_iter(), context);
             (reached, digest_reach::PARAMETERS)
         }
         (_, None) => return skipped(thread, digest_skip::PARAMETERS),
     };
-    table.digest(thread, context, &ranges, false, reach);
+    table.digest(thread, frame, context, &ranges, false, reach);
 }
 
 /// Whether memory of a pool lies on the device of the current context.
@@ -545,7 +429,7 @@ fn waited(thread: &Thread, frame: &Frame) {
         return;
     }
     if is_exit {
-        return finish(thread, context, false);
+        return finish(thread, frame, context, false);
     }
     if when() != Digests::Sync {
         return;
@@ -564,19 +448,19 @@ fn waited(thread: &Thread, frame: &Frame) {
         return skipped(thread, digest_skip::CONCURRENT);
     }
     prepared.is_changed = false;
-    let ranges = table.ranges.all(context, false);
-    table.digest(thread, context, &ranges, false, digest_reach::ALL);
+    let ranges = table.ranges.all(context, frame.start, false);
+    table.digest(thread, frame, context, &ranges, false, digest_reach::ALL);
 }
 
 /// Before a context may end.
-fn finish_context(thread: &Thread, context: u64) {
+fn finish_context(thread: &Thread, frame: &Frame, context: u64) {
     if TABLE.lock().contexts.contains_key(&context) {
-        in_context(context, || finish(thread, context, true));
+        in_context(context, || finish(thread, frame, context, true));
     }
 }
 
 /// Digests all memory of the current context, and waits for all its digests.
-fn finish(thread: &Thread, context: u64, is_before: bool) {
+fn finish(thread: &Thread, frame: &Frame, context: u64, is_before: bool) {
     // SAFETY: no memory is involved.
     let waited = unsafe { driver::call(id::cuCtxSynchronize, [0; 4]) };
     let stream = {
@@ -584,11 +468,18 @@ fn finish(thread: &Thread, context: u64, is_before: bool) {
         if waited != Some(0) || !table.contexts.contains_key(&context) {
             return;
         }
-        if table.inside.values().any(|inside| inside.enqueues) {
-            skipped(thread, digest_skip::CONCURRENT);
+        if table.is_alone(thread.ordinal.get(), frame.start) {
+            let ranges = table.ranges.all(context, frame.start, true);
+            table.digest(
+                thread,
+                frame,
+                context,
+                &ranges,
+                is_before,
+                digest_reach::ALL,
+            );
         } else {
-            let ranges = table.ranges.all(context, true);
-            table.digest(thread, context, &ranges, is_before, digest_reach::ALL);
+            skipped(thread, digest_skip::CONCURRENT);
         }
         table.contexts.get(&context).map(|found| found.stream)
     };

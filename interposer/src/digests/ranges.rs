@@ -14,15 +14,18 @@ const PART: u64 = 256;
 pub(super) struct Range {
     pub(super) length: u64,
     pub(super) context: u64,
+    /// Ticks of the call that made it.
+    since: u64,
     /// First and behind the last byte of the parts that were named so far.
     named: Option<(u64, u64)>,
 }
 
 impl Range {
-    pub(super) fn new(length: u64, context: u64) -> Self {
+    pub(super) fn new(length: u64, context: u64, since: u64) -> Self {
         Self {
             length,
             context,
+            since,
             named: None,
         }
     }
@@ -126,12 +129,13 @@ impl Ranges {
         lengths.collect()
     }
 
-    /// All memory of a context; of long ranges the named part, unless they are wanted whole.
-    pub(super) fn all(&self, context: u64, are_whole: bool) -> Vec<(u64, u64)> {
+    /// All memory of a context that calls made which were entered before; of long ranges the named
+    /// part, unless they are wanted whole.
+    pub(super) fn all(&self, context: u64, before: u64, are_whole: bool) -> Vec<(u64, u64)> {
         let own = self
             .ranges
             .iter()
-            .filter(|(_, range)| range.context == context);
+            .filter(|(_, range)| range.context == context && range.since < before);
         let parts = own.filter_map(|(&start, range)| {
             if are_whole || range.length <= LONG {
                 return Some((start, range.length));
@@ -160,6 +164,7 @@ impl Ranges {
         address: u64,
         length: u64,
         context: u64,
+        since: u64,
     ) -> Vec<(u64, u64)> {
         let end = address.saturating_add(length);
         let mut fresh = Vec::new();
@@ -176,7 +181,7 @@ impl Ranges {
             if physical.is_zeroed {
                 self.ranges
                     .entry(start)
-                    .or_insert(Range::new(mapped.length, context));
+                    .or_insert(Range::new(mapped.length, context, since));
             } else {
                 physical.is_zeroed = true;
                 fresh.push((start, mapped.length));
@@ -203,7 +208,7 @@ mod tests {
     fn ranges(known: &[(u64, u64)]) -> Ranges {
         let mut ranges = Ranges::default();
         for &(start, length) in known {
-            ranges.insert(start, Range::new(length, CONTEXT));
+            ranges.insert(start, Range::new(length, CONTEXT, 1));
         }
         ranges
     }
@@ -235,28 +240,36 @@ mod tests {
     fn of_long_ranges_only_named_parts_are_taken() {
         let at = 1 << 40;
         let mut ranges = ranges(&[(0x1000, 0x100), (at, 4 * LONG)]);
-        assert_eq!(ranges.all(CONTEXT, false), [(0x1000, 0x100)]);
-        assert_eq!(ranges.all(CONTEXT, true), [(0x1000, 0x100), (at, 4 * LONG)]);
+        assert_eq!(ranges.all(CONTEXT, 2, false), [(0x1000, 0x100)]);
+        assert_eq!(
+            ranges.all(CONTEXT, 2, true),
+            [(0x1000, 0x100), (at, 4 * LONG)]
+        );
         ranges.name([at + LONG, at + 256].into_iter(), CONTEXT);
         let named = (at + 256, 2 * LONG - 256);
-        assert_eq!(ranges.all(CONTEXT, false), [(0x1000, 0x100), named]);
+        assert_eq!(ranges.all(CONTEXT, 2, false), [(0x1000, 0x100), named]);
+        assert_eq!(
+            ranges.all(CONTEXT, 1, false),
+            [],
+            "made in the call or later"
+        );
         ranges.end_context(CONTEXT);
-        assert_eq!(ranges.all(CONTEXT, true), []);
+        assert_eq!(ranges.all(CONTEXT, 2, true), []);
     }
 
     #[test]
     fn mapped_memory_is_zeroed_once_and_known_while_it_is_mapped() {
         let mut ranges = Ranges::default();
         let (page, handle) = (2 << 20, 5);
-        let known = |ranges: &Ranges| ranges.all(CONTEXT, true);
+        let known = |ranges: &Ranges| ranges.all(CONTEXT, 2, true);
         ranges.created(handle, page);
         ranges.map(page, page, 0, handle);
         assert_eq!(known(&ranges), []);
-        assert_eq!(ranges.set_access(page, page, CONTEXT), [(page, page)]);
-        ranges.insert(page, Range::new(page, CONTEXT));
+        assert_eq!(ranges.set_access(page, page, CONTEXT, 1), [(page, page)]);
+        ranges.insert(page, Range::new(page, CONTEXT, 1));
         // A second mapping of the same memory keeps its content.
         ranges.map(9 * page, page, 0, handle);
-        assert_eq!(ranges.set_access(9 * page, page, CONTEXT), []);
+        assert_eq!(ranges.set_access(9 * page, page, CONTEXT, 1), []);
         assert_eq!(known(&ranges), [(page, page), (9 * page, page)]);
         ranges.unmap(page, page);
         assert_eq!(known(&ranges), [(9 * page, page)]);
@@ -264,7 +277,7 @@ mod tests {
         ranges.map(20 * page, page, 0, 6);
         ranges.created(8, 2 * page);
         ranges.map(30 * page, page, page, 8);
-        assert_eq!(ranges.set_access(20 * page, 11 * page, CONTEXT), []);
+        assert_eq!(ranges.set_access(20 * page, 11 * page, CONTEXT, 1), []);
         assert_eq!(known(&ranges), [(9 * page, page)]);
     }
 }

@@ -51,6 +51,9 @@ pub struct Plan {
     /// By number: the digests of device memory that the recorder has read.
     #[serde(skip)]
     pub digests: HashMap<u64, u64>,
+    /// Numbers (first, behind the last) of digests that do not count.
+    #[serde(skip)]
+    pub void_digests: Vec<(u64, u64)>,
     /// The first call that reported an error which poisons its context, and the code.
     pub context_error: Option<(u64, i32)>,
 }
@@ -125,7 +128,7 @@ pub fn plan(trace: &Trace) -> Plan {
     for call in trace.calls() {
         plan.calls += 1;
         if call.has_notes() {
-            note_digests(&call, &mut plan.digests);
+            note_digests(&call, &mut plan);
         }
         let Some(function) = *functions
             .entry(call.signature.id)
@@ -226,10 +229,15 @@ pub fn plan(trace: &Trace) -> Plan {
 }
 
 /// Adds the digests that a call has.
-fn note_digests(call: &Call, digests: &mut HashMap<u64, u64>) {
+fn note_digests(call: &Call, plan: &mut Plan) {
     for note in call.notes() {
-        if let Note::DigestValues(values) = note {
-            digests.extend(values);
+        match note {
+            Note::DigestValues(values) => plan.digests.extend(values),
+            Note::DigestVoid(void) => {
+                let end = void.first.saturating_add(void.count);
+                plan.void_digests.push((void.first, end));
+            }
+            _ => {}
         }
     }
 }

@@ -1,0 +1,207 @@
+//! What is known of memory, contexts, and the calls in progress: whether a digest is unambiguous.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use cutape_format::layout::{
+    DigestNote, DigestSkippedNote, DigestVoidNote, digest_skip, note_kind,
+};
+
+use super::prepared::Prepared;
+use super::ranges::{Range, Ranges};
+use crate::hot::frame::Frame;
+use crate::hot::thread::Thread;
+
+/// Most ranges in a note, and values.
+const MOST_IN_NOTE: usize = 4096;
+/// Digests that a call of another thread can still make void.
+const RECENT: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) ranges: Ranges,
+    pub(super) contexts: HashMap<u64, Prepared>,
+    /// Contexts in which something that digests need was refused.
+    pub(super) refused: HashSet<u64>,
+    /// Primary contexts by device.
+    pub(super) primary: HashMap<u64, u64>,
+    /// Number of the next range that is digested.
+    next: u64,
+    /// By thread: calls in progress that enqueue work, wait for it, or end a context.
+    inside: HashMap<u32, Inside>,
+    /// The last calls that enqueue work of two different threads, the later one first: ticks of
+    /// their entry, thread.
+    latest: [(u64, u32); 2],
+    /// The digests that were taken last.
+    recent: VecDeque<Taken>,
+    /// The latest entry of a call with one of these.
+    last_taken: u64,
+    /// Memory that calls in progress free, by thread.
+    ending: HashMap<u32, (u64, Range)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    /// Ticks of its entry, as in the trace.
+    start: u64,
+    enqueues: bool,
+}
+
+/// Digests of one call.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    start: u64,
+    thread: u32,
+    first: u64,
+    count: u64,
+}
+
+impl Table {
+    /// A call is about to go to the driver. If it enqueues work, digests of other threads in calls
+    /// that were entered after it are void: a replay makes it before them.
+    pub(super) fn enter(&mut self, thread: &Thread, frame: &Frame, enqueues: bool) {
+        let (own, start) = (thread.ordinal.get(), frame.start);
+        self.inside.insert(own, Inside { start, enqueues });
+        if !enqueues {
+            return;
+        }
+        let [last, other] = self.latest;
+        self.latest = match () {
+            () if last.1 == own => [(start.max(last.0), own), other],
+            () if start > last.0 => [(start, own), last],
+            () if start > other.0 => [last, (start, own)],
+            () => [last, other],
+        };
+        if start > self.last_taken {
+            return;
+        }
+        self.recent.retain(|taken| {
+            let is_void = taken.start > start && taken.thread != own;
+            if is_void {
+                let (first, count) = (taken.first, taken.count);
+                thread.note(note_kind::DIGEST_VOID, |draft| {
+                    draft.put_encoded(DigestVoidNote { first, count })
+                });
+            }
+            !is_void
+        });
+    }
+
+    /// A thread's call has returned. Whether no other thread has entered a call that enqueues work
+    /// since this one was entered, or still is in one.
+    pub(super) fn leave(&mut self, thread: &Thread) -> bool {
+        let thread = thread.ordinal.get();
+        let own = self.inside.remove(&thread);
+        own.is_some_and(|own| self.is_alone(thread, own.start))
+    }
+
+    pub(super) fn is_alone(&self, thread: u32, start: u64) -> bool {
+        let mut latest = self.latest.iter();
+        let is_last = latest.all(|last| last.1 == thread || last.0 < start);
+        let mut others = self.inside.iter().filter(|other| *other.0 != thread);
+        is_last && !others.any(|(_, other)| other.enqueues)
+    }
+
+    /// The events behind digests that may be running.
+    pub(super) fn running(&self, is_wanted: bool) -> Vec<u64> {
+        let running = self.contexts.values().filter(|found| found.is_pending());
+        running
+            .filter(|_| is_wanted)
+            .map(|found| found.done)
+            .collect()
+    }
+
+    /// Takes out memory that a call is about to free; the event to wait for before that.
+    pub(super) fn begin_free(&mut self, thread: &Thread, start: u64) -> Option<u64> {
+        let range = self.ranges.take(start)?;
+        self.ending.insert(thread.ordinal.get(), (start, range));
+        let prepared = self.contexts.get(&range.context)?;
+        prepared.is_pending().then_some(prepared.done)
+    }
+
+    pub(super) fn end_free(&mut self, thread: &Thread, succeeded: bool) {
+        let taken = self.ending.remove(&thread.ordinal.get());
+        if let Some((start, range)) = taken.filter(|_| !succeeded) {
+            self.ranges.insert(start, range);
+        }
+    }
+
+    pub(super) fn end_context(&mut self, context: u64) {
+        self.contexts.remove(&context);
+        self.refused.remove(&context);
+        self.ranges.end_context(context);
+        self.primary.retain(|_, primary| *primary != context);
+    }
+
+    /// Enqueues digests in the current context, or notes why there are none.
+    pub(super) fn digest(
+        &mut self,
+        thread: &Thread,
+        frame: &Frame,
+        context: u64,
+        ranges: &[(u64, u64)],
+        is_before: bool,
+        reach: u8,
+    ) {
+        let Some(prepared) = self.contexts.get_mut(&context) else {
+            return skipped(thread, digest_skip::UNPREPARED);
+        };
+        if prepared.free() < ranges.len() {
+            return skipped(thread, digest_skip::REFUSED);
+        }
+        for ranges in ranges.chunks(MOST_IN_NOTE) {
+            let first = self.next;
+            if prepared.enqueue(first, ranges).is_err() {
+                self.contexts.remove(&context);
+                self.refused.insert(context);
+                return skipped(thread, digest_skip::REFUSED);
+            }
+            let count = ranges.len() as u64;
+            self.next += count;
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.last_taken = self.last_taken.max(frame.start);
+            self.recent.push_back(Taken {
+                start: frame.start,
+                thread: thread.ordinal.get(),
+                first,
+                count,
+            });
+            let note = DigestNote {
+                first,
+                context,
+                is_before: is_before.into(),
+                reach,
+            };
+            thread.note(note_kind::DIGEST, |draft| {
+                draft.put_encoded(note)?;
+                for &(address, length) in ranges {
+                    draft.put_number(address, 8)?;
+                    draft.put_number(length, 8)?;
+                }
+                Some(())
+            });
+        }
+    }
+
+    /// Writes the digests that are complete, of all contexts.
+    pub(super) fn collect(&mut self, thread: &Thread) {
+        for prepared in self.contexts.values_mut() {
+            for values in prepared.take_complete().chunks(MOST_IN_NOTE) {
+                thread.note(note_kind::DIGEST_VALUES, |draft| {
+                    for &(number, value) in values {
+                        draft.put_number(number, 8)?;
+                        draft.put_number(value, 8)?;
+                    }
+                    Some(())
+                });
+            }
+        }
+    }
+}
+
+pub(super) fn skipped(thread: &Thread, reason: u8) {
+    thread.note(note_kind::DIGEST_SKIPPED, |draft| {
+        draft.put_encoded(DigestSkippedNote { reason })
+    });
+}
