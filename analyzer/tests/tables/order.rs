@@ -264,6 +264,19 @@ pub(crate) const ORDER: &[Row] = &[
            cuStreamSynchronize hStream=0x301\n cuMemFree_v2 dptr=0x2000000",
         ],
     ),
+    // A single stream.
+    (
+        "memory-free-pool-pointer-in-use",
+        super::START,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x300\n\
+         cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x2000000\n\
+         cuMemFree_v2 dptr=0x2000000",
+        &[
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x300\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x2000000\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x300",
+        ],
+    ),
     (
         "memory-free-pending-work",
         STREAMS,

@@ -52,6 +52,8 @@ pub(crate) struct Ordering {
     allocating: Vec<(u64, (u32, u64), Site)>,
     /// Streams that live.
     live_streams: u32,
+    /// Memory of pools, which cuMemFree does not wait for.
+    live_of_pools: u32,
     uses_default: bool,
     /// Which parameters of a kernel are pointers to constants, by its name.
     constants: FxHashMap<ObjectId, Option<Box<[bool]>>>,
@@ -72,7 +74,10 @@ impl State {
             if !self.ordering.fresh.is_empty() {
                 self.ordering.fresh.clear();
             }
-            if !self.has_several_streams() && self.ordering.sources.is_empty() {
+            let is_needed = self.has_several_streams()
+                || !self.ordering.sources.is_empty()
+                || self.ordering.live_of_pools > 0;
+            if !is_needed {
                 self.ordering.uses_default |= plan.effects.stream(call).is_some_and(|s| s <= 2);
                 return;
             }
@@ -211,6 +216,8 @@ impl State {
                 memory_origin(object),
                 Some(MemoryOrigin::Device | MemoryOrigin::Pool)
             );
+        let is_of_pool = memory_origin(object) == Some(MemoryOrigin::Pool);
+        self.ordering.live_of_pools += u32::from(is_of_pool);
         match kind {
             Kind::Stream => self.ordering.live_streams += 1,
             Kind::Context => self.forget_error(handle),
@@ -246,6 +253,9 @@ impl State {
             return;
         };
         let (kind, start, size) = (object.kind, object.handle, object.size);
+        let is_of_pool = memory_origin(object) == Some(MemoryOrigin::Pool);
+        let live = self.ordering.live_of_pools;
+        self.ordering.live_of_pools = live.saturating_sub(u32::from(is_of_pool));
         match kind {
             Kind::Stream => {
                 self.ordering.live_streams = self.ordering.live_streams.saturating_sub(1);
