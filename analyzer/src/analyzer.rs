@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use cutape_format::Call;
 use cutape_registry::{Family, Kind};
 
-use crate::class::{Class, class_of};
+use crate::class::class_of;
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallResult, CallSite, Finding, ObjectHistory, Severity, own_frame};
+use crate::finding::{CallResult, CallSite, Class, Finding, ObjectHistory, Severity, own_frame};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::render::{render_call, result_of};

@@ -2,7 +2,33 @@
 
 use serde::Serialize;
 
-use crate::class::Class;
+/// What sort of event a finding is. All but misuse is hidden unless the user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// A mistake, as far as the trace shows.
+    Misuse,
+    /// A question that was refused: programs ask about host memory, or for a function of a later
+    /// driver, and go by the answer.
+    Probe,
+    /// A call that the driver refused, in a program that tests errors: only the user can say so.
+    ExpectedError,
+    /// A call while the process exits, when destructors run in an order that the program does not
+    /// choose.
+    Teardown,
+}
+
+impl Class {
+    /// The word in messages and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Misuse => "misuse",
+            Self::Probe => "probe",
+            Self::ExpectedError => "expected-error",
+            Self::Teardown => "teardown",
+        }
+    }
+}
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -22,8 +22,9 @@ mod state;
 mod suppress;
 
 pub use analyzer::Analyzer;
-pub use class::Class;
 pub use context::TraceContext;
-pub use finding::{CallResult, CallSite, Finding, Frame, ObjectHistory, Severity, own_frame};
+pub use finding::{
+    CallResult, CallSite, Class, Finding, Frame, ObjectHistory, Severity, own_frame,
+};
 pub use render::result_of;
 pub use suppress::{Baseline, SuppressionError, Suppressions};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::class::Class;
+use crate::finding::Class;
 
 /// How many findings were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
