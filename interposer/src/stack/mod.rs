@@ -10,14 +10,16 @@
 //!
 //! # Why this way
 //!
-//! Measured on a 2-core machine (2026-11-22, glibc 2.36), a stack of 24 native frames of a program
-//! compiled with -O2: see `benches/stack_cost`.
+//! | way | 24 frames | each frame more | bytes a call | what it needs |
+//! |---|---|---|---|---|
+//! | frame pointers | 10 ns | 1 ns | 16 | every function has one; system Python, libcudart and glibc have none |
+//! | rules from `.eh_frame`, kept by address | 327 ns | 9 ns | 16 | nothing |
+//! | copying the stack, unwound by the reader | 284 ns | 4 ns | 20,000 and more | the program's files wherever it is read; equal stacks are never equal bytes |
 //!
-//! | way | each stack | bytes each | what it needs |
-//! |---|---|---|---|
-//! | frame pointers | as below | id | ends at the first function without: system Python, libcudart, glibc |
-//! | rules from `.eh_frame`, kept by address | this one | id | nothing |
-//! | copy of the stack, unwound later | more | 16 KiB or more, never twice the same | the program's files when it is read |
+//! Nanoseconds that a call takes more, medians (2026-11-22, 2 cores, glibc 2.36, `benches`,
+//! `stack_cost`; of the others the walk or the copy alone). 24 frames of Python take 1.3 us, read
+//! with a system call for each 19.6 us. While stacks are taken, a call without one takes 13 ns more
+//! than otherwise.
 
 mod bounds;
 mod memory_view;
