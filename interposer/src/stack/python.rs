@@ -2,10 +2,10 @@
 //!
 //! `PyGILState_GetThisThreadState` gives the thread's state; it needs no GIL and takes no lock. The
 //! frames of a thread that is in a call of the driver do not change, since only their own thread
-//! changes them, so what they refer to is alive. All memory is read by `readable`, which never faults
-//! at an address that is wrong, and the types of objects are checked: a build of Python with other
-//! structs gives no frames. While Python ends, thread states may be freed, and everything is read
-//! with system calls.
+//! changes them, so what they refer to is alive. All memory is read by `readable`, which never
+//! faults at an address that is wrong, and the types of objects are checked: a build of Python with
+//! other structs gives no frames. While Python ends, thread states may be freed, and everything is
+//! read with system calls.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};

@@ -1,8 +1,8 @@
 //! Where CPython keeps what a stack needs, for the versions 3.9 to 3.14.
 //!
-//! From 3.13 on, CPython says so itself (`_Py_DebugOffsets`, the start of `_PyRuntime`). For earlier
-//! versions the offsets are those of x86-64 builds without debug options; `python` checks them
-//! before each use.
+//! From 3.13 on, CPython says so itself (`_Py_DebugOffsets`, the start of `_PyRuntime`). For
+//! earlier versions the offsets are those of x86-64 builds without debug options; `python` checks
+//! them before each use.
 
 use crate::process::memory;
 
@@ -11,7 +11,8 @@ use crate::process::memory;
 pub(super) enum Frames {
     /// 3.9, 3.10: objects; the thread state points at the innermost.
     Objects,
-    /// 3.11, 3.12: the thread state points at a struct that points at the innermost, at that offset.
+    /// 3.11, 3.12: the thread state points at a struct that points at the innermost, at that
+    /// offset.
     Indirect(u16),
     /// 3.13 and later: the thread state points at the innermost.
     Direct,
