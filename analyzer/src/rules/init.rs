@@ -35,7 +35,8 @@ pub(super) fn not_initialized(check: &Check<'_, '_>) -> Option<Draft> {
     }
     let effects = &check.plan.effects;
     let mut objects = effects.objects.iter();
-    let changes = effects.stream(check.call).is_some()
+    let changes = matches!(family, Family::PrimaryContext(_))
+        || effects.stream(check.call).is_some()
         || objects.any(|(_, effect)| matches!(effect, Effect::Create(..) | Effect::Destroy(_)));
     let what = "is called before cuInit has succeeded";
     let title = "call before cuInit";

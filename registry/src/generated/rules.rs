@@ -575,7 +575,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuInit(0) first. It may be called several times.",
         observed: "",
         undecidable: "",
-        example: "advice[init-call-outside-driver-lifetime]: call before cuInit\n --> call 0: cuDevicePrimaryCtxRetain(pctx: NULL, dev: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0 at\n  |   0x400010\n  | cuDevicePrimaryCtxRetain is called before cuInit has succeeded. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Call cuInit(0) first. It may be called several times.\n  = manual: CUDA Driver API, Initialization, cuInit; Data types, CUDA_ERROR_NOT_INITIALIZED",
+        example: "error[init-call-outside-driver-lifetime]: call before cuInit\n --> call 0: cuDevicePrimaryCtxRetain(pctx: NULL, dev: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0 at\n  |   0x400010\n  | cuDevicePrimaryCtxRetain is called before cuInit has succeeded. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Call cuInit(0) first. It may be called several times.\n  = manual: CUDA Driver API, Initialization, cuInit; Data types, CUDA_ERROR_NOT_INITIALIZED",
     },
     Rule {
         id: "init-fork-child-use",
