@@ -93,7 +93,10 @@ pub fn programs() -> Result<Vec<Program>, String> {
                 ..correct(name)
             };
             match kind {
-                "clean" => all.push(correct(format!("clean/{stem}"))),
+                "clean" => all.push(Program {
+                    allowed: about.allowed.clone(),
+                    ..correct(format!("clean/{stem}"))
+                }),
                 "demo" => all.push(wrong(format!("demo/{stem}"))),
                 _ => {
                     all.push(correct(format!("{kind}/{stem}/correct")));
