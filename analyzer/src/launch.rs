@@ -9,6 +9,9 @@ use cutape_registry::{
 };
 
 const CONFIG: &str = "CUlaunchConfig";
+const CONFIG_STREAM: usize = offset_of(CONFIG, "hStream");
+const CONFIG_ATTRIBUTES: usize = offset_of(CONFIG, "attrs");
+const CONFIG_COUNT: usize = offset_of(CONFIG, "numAttrs");
 const ATTRIBUTE_SIZE: usize = size_of("CUlaunchAttribute");
 const ATTRIBUTE_VALUE: usize = offset_of("CUlaunchAttribute", "value.pad");
 const NODE_KERNEL: usize = offset_of("CUgraphNodeParams", "kernel.func");
@@ -32,7 +35,7 @@ const OF_CONFIG: Members = Members {
     function: None,
     grid: offset_of(CONFIG, "gridDimX"),
     shared: offset_of(CONFIG, "sharedMemBytes"),
-    stream: Some(offset_of(CONFIG, "hStream")),
+    stream: Some(CONFIG_STREAM),
     pointers: None,
     extra: None,
     kernel: None,
@@ -124,7 +127,7 @@ impl<'c> Launch<'c> {
         let of = Self::of_question(launch.config, launch.function, call)?;
         let bytes = pointee(call, launch.config.into())?;
         Some(Self {
-            stream: u64_at(bytes, offset_of(CONFIG, "hStream")),
+            stream: u64_at(bytes, CONFIG_STREAM),
             pointers: word(launch.parameters),
             extra: word(launch.extra),
             ..of
@@ -208,13 +211,19 @@ pub(crate) struct LaunchAttributes<'c> {
 impl<'c> LaunchAttributes<'c> {
     /// Those of the configuration behind a parameter.
     pub(crate) fn of(call: &Call<'c>, config: usize) -> Self {
-        let Some(bytes) = pointee(call, config) else {
-            return Self::default();
-        };
+        let bytes = pointee(call, config).unwrap_or_default();
+        let address = u64_at(bytes, CONFIG_ATTRIBUTES).unwrap_or(0);
+        if address == 0 {
+            let count = u32_at(bytes, CONFIG_COUNT).unwrap_or(0);
+            return Self {
+                count,
+                ..Self::default()
+            };
+        }
         let entries = call.snapshot(config, field::ATTRIBUTES);
         Self {
-            address: u64_at(bytes, offset_of(CONFIG, "attrs")).unwrap_or(0),
-            count: u32_at(bytes, offset_of(CONFIG, "numAttrs")).unwrap_or(0),
+            address,
+            count: u32_at(bytes, CONFIG_COUNT).unwrap_or(0),
             bytes: entries.and_then(|s| s.bytes.inline()).unwrap_or_default(),
         }
     }
