@@ -12,7 +12,7 @@ use crate::finding::{CallResult, CallSite, Class, Finding, ObjectHistory, Severi
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::render::{render_call, result_of};
-use crate::rules::{self, Check, Draft, Rules};
+use crate::rules::{self, Check, Draft, Gates, Rules};
 use crate::state::State;
 use cutape_model::{ObjectId, Origin, Site};
 
@@ -24,6 +24,7 @@ const REMEMBERED: usize = 1 << 16;
 struct Checked {
     plan: Plan,
     rules: Rules,
+    gates: Gates,
     watched: Watched,
 }
 
@@ -59,10 +60,12 @@ impl Analyzer {
             let same = function.params.len() == call.signature.parameters.len();
             let plan = same.then(|| Plan::new(function))?;
             let rules = rules::rules_of(&plan);
+            let gates = Gates::of(rules.iter().map(|(when, _)| *when));
             let watched = Watched::of(&plan);
             Some(Box::new(Checked {
                 plan,
                 rules,
+                gates,
                 watched,
             }))
         });
@@ -77,7 +80,7 @@ impl Analyzer {
         let is_irrelevant = checked.plan.is_trivial && checked.rules.is_empty();
         let findings = match is_irrelevant && !rules::is_uninitialized(call) {
             true => {
-                self.observe(context, call, &checked);
+                self.observe(context, call, &checked, None);
                 Vec::new()
             }
             false => self.analyze(context, call, &checked),
@@ -92,12 +95,14 @@ impl Analyzer {
         call: &Call<'_>,
         checked: &Checked,
     ) -> Vec<Finding> {
-        let Checked { plan, rules, .. } = checked;
+        let Checked {
+            plan, rules, gates, ..
+        } = checked;
         let site = Site::of(plan.function.name, call);
         let mut reported = false;
         let mut findings = Vec::new();
         self.state.observe(plan, call);
-        if rules::may_find(rules, &self.state, plan, call) || rules::is_uninitialized(call) {
+        if gates.may_pass(&self.state, plan, call) || rules::is_uninitialized(call) {
             let check = Check {
                 state: &self.state,
                 context,
@@ -112,7 +117,7 @@ impl Analyzer {
         if !self.deferred.is_empty() && call.succeeded() {
             self.cancel_deferred(plan, call);
         }
-        self.observe(context, call, checked);
+        self.observe(context, call, checked, Some(site));
         self.state.update(plan, call, context, site, reported);
         let freed = cutape_registry::rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT;
         if findings.iter().any(|finding| finding.rule == freed) {
@@ -136,11 +141,17 @@ impl Analyzer {
     }
 
     #[inline]
-    fn observe(&mut self, context: &dyn TraceContext, call: &Call<'_>, checked: &Checked) {
+    fn observe(
+        &mut self,
+        context: &dyn TraceContext,
+        call: &Call<'_>,
+        checked: &Checked,
+        site: Option<Site>,
+    ) {
         if call.succeeded() {
             let watched = (&checked.plan, checked.watched);
             self.performance
-                .observe(watched, call, &self.state, context);
+                .observe(watched, (call, site), &self.state, context);
         }
     }
 

@@ -182,10 +182,11 @@ impl Performance {
     pub(crate) fn observe(
         &mut self,
         (plan, watched): (&Plan, Watched),
-        call: &Call<'_>,
+        (call, site): (&Call<'_>, Option<Site>),
         state: &State,
         context: &dyn TraceContext,
     ) {
+        let site = || site.unwrap_or_else(|| Site::of(plan.function.name, call));
         match watched.watch {
             Watch::Query => {
                 let rate = self.rate(context);
@@ -196,9 +197,9 @@ impl Performance {
             }
             Watch::Neutral => self.neutral(plan, call, state),
             Watch::Event(operation) => self.event(operation, plan, call, state),
-            Watch::Launch | Watch::Work => self.work(plan, watched, call, state),
+            Watch::Launch | Watch::Work => self.work((plan, watched), call, site(), state),
             Watch::Wait => {
-                let site = Site::of(plan.function.name, call);
+                let site = site();
                 let stream = match plan.function.waits {
                     Waits::Stream(position) => Some(call.argument(usize::from(position))),
                     _ => None,
@@ -210,8 +211,13 @@ impl Performance {
         }
     }
 
-    fn work(&mut self, plan: &Plan, watched: Watched, call: &Call<'_>, state: &State) {
-        let site = Site::of(plan.function.name, call);
+    fn work(
+        &mut self,
+        (plan, watched): (&Plan, Watched),
+        call: &Call<'_>,
+        site: Site,
+        state: &State,
+    ) {
         self.work += 1;
         self.last_work = Some(call.index);
         if watched.watch == Watch::Launch {

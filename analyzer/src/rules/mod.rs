@@ -45,7 +45,7 @@ use crate::finding::Severity;
 use crate::plan::{Ordered, Plan};
 use crate::state::State;
 use crate::state::data::Data;
-pub(crate) use when::When;
+pub(crate) use when::{Gates, When};
 
 /// A finding before it is written out.
 #[derive(Debug)]
@@ -578,12 +578,6 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     )])
     .flatten()
     .collect()
-}
-
-/// Whether a rule can find something in a call.
-#[inline]
-pub(crate) fn may_find(rules: &Rules, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
-    rules.iter().any(|(when, _)| when.holds(state, plan, call))
 }
 
 /// True if the driver refused the call because it is not initialized. Every function can be refused

@@ -18,7 +18,7 @@ const TEXTURES: Kinds = Kinds::of(&[
 ]);
 
 /// When a rule can find something.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Always,
     /// The call failed or did not return.
@@ -70,6 +70,46 @@ pub(crate) enum When {
     Busy,
     /// Work may still use memory that was freed in the order of a stream.
     FreedBusy,
+}
+
+/// The gates of a function's rules, each once: most calls pass none, and their rules are not looked
+/// at one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Gates {
+    /// Those that a call with a result other than success can pass.
+    needs_failure: bool,
+    /// Those that a call can pass which accesses memory.
+    of_accesses: Vec<When>,
+    others: Vec<When>,
+}
+
+impl Gates {
+    pub(crate) fn of(gates: impl Iterator<Item = When>) -> Self {
+        let mut all = Self::default();
+        for when in gates {
+            let list = match when {
+                When::Wrong | When::Captured | When::Sticky | When::MappedWrong => {
+                    all.needs_failure = true;
+                    continue;
+                }
+                When::Accessing | When::Fresh | When::Sourced => &mut all.of_accesses,
+                _ => &mut all.others,
+            };
+            if !list.contains(&when) {
+                list.push(when);
+            }
+        }
+        all
+    }
+
+    /// Whether a call passes one; perhaps, if it failed.
+    #[inline]
+    pub(crate) fn may_pass(&self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+        let holds = |when: &When| when.holds(state, plan, call);
+        (self.needs_failure && call.result() != Some(0))
+            || self.others.iter().any(holds)
+            || (!state.ordering.current.is_empty() && self.of_accesses.iter().any(holds))
+    }
 }
 
 impl When {
