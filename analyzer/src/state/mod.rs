@@ -2,6 +2,7 @@
 
 mod creations;
 pub(crate) mod data;
+mod executed;
 pub(crate) mod execution;
 mod graph_memory;
 pub(crate) mod growth;
@@ -13,6 +14,7 @@ pub(crate) mod links;
 mod multicast;
 pub(crate) mod options;
 pub(crate) mod ordering;
+pub(crate) mod pending;
 mod update;
 mod uses;
 pub(crate) mod virtual_memory;
@@ -34,7 +36,7 @@ use execution::Execution;
 use growth::Growth;
 use host_addresses::HostAddresses;
 use launches::Launches;
-use ordering::Ordering;
+use pending::Ordering;
 use virtual_memory::VirtualMemory;
 
 /// How many ended objects of each kind are remembered.

@@ -1,20 +1,16 @@
-//! What rules about order look at: the accesses of a call, those that may still run, and memory
-//! that nothing has written.
+//! Follows the accesses of calls, those that may still run, and memory that nothing has written.
 
 mod accesses;
 mod names;
 mod sources;
 
-use std::ops::Range;
-
 use cutape_format::Call;
-use cutape_model::{Access, AccessEffect, AccessKind, Accesses, Object, ObjectId, Site};
+use cutape_model::{Access, AccessEffect, AccessKind, Object, ObjectId, Site};
 use cutape_registry::{Extent, Family, Kind, MemoryOp};
-use rustc_hash::FxHashMap;
 
-use self::sources::Source;
 use super::State;
 use super::data::{Data, MemoryOrigin, Own};
+use super::pending::FreedAccess;
 use crate::plan::{Ordered, Plan};
 
 /// How many accesses to freed memory are remembered.
@@ -23,41 +19,6 @@ const FREED: usize = 256;
 const WRITTEN: usize = 16;
 /// How many allocations are followed until something may have written them.
 const FRESH: usize = 4096;
-
-/// An access that may have run when its memory was freed in the order of another stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FreedAccess {
-    pub(crate) access: Access,
-    /// The freed memory.
-    pub(crate) start: u64,
-    pub(crate) size: u64,
-    pub(crate) freed: Site,
-}
-
-/// What rules about order look at.
-#[derive(Debug, Default)]
-pub(crate) struct Ordering {
-    /// What may still run.
-    pub(crate) accesses: Accesses,
-    /// The accesses of the call that is checked.
-    pub(crate) current: Vec<Access>,
-    /// The number of the stream of the call that is checked.
-    pub(crate) stream: Option<u32>,
-    pub(crate) freed: Vec<FreedAccess>,
-    /// Page-locked sources of copies that may still run.
-    pub(crate) sources: Vec<Source>,
-    /// Allocations that no launch can have written, and the ranges that copies and memsets wrote.
-    pub(crate) fresh: FxHashMap<ObjectId, Vec<Range<u64>>>,
-    /// Stream-ordered allocations whose object is not known yet: address, work, call.
-    allocating: Vec<(u64, (u32, u64), Site)>,
-    /// Streams that live.
-    live_streams: u32,
-    /// Memory of pools, which cuMemFree does not wait for.
-    live_of_pools: u32,
-    uses_default: bool,
-    /// Which parameters of a kernel are pointers to constants, by its name.
-    constants: FxHashMap<ObjectId, Option<Box<[bool]>>>,
-}
 
 impl State {
     /// Works out what a call accesses, for its checks.

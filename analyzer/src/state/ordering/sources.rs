@@ -1,63 +1,18 @@
 //! Page-locked memory that asynchronous copies read, with the bytes that it had when they were
 //! enqueued.
 
-use std::sync::Arc;
-
-use cutape_format::layout::{BlobRef, field};
-use cutape_format::{Bytes, Call};
-use cutape_model::{Access, AccessEffect, ObjectId, Site};
+use cutape_format::Call;
+use cutape_format::layout::field;
+use cutape_model::{Access, AccessEffect, ObjectId};
 use cutape_registry::{Kind, Role};
 
 use crate::context::TraceContext;
 use crate::plan::Plan;
 use crate::state::State;
+use crate::state::pending::{Content, Source};
 
 /// How many sources are remembered.
 const SOURCES: usize = 64;
-
-/// What the trace keeps of a source.
-#[derive(Clone, Debug)]
-enum Content {
-    Bytes(Arc<[u8]>),
-    Blob(BlobRef),
-    Hash(u64, [u8; 16]),
-}
-
-impl Content {
-    fn of(bytes: Bytes<'_>) -> Option<Self> {
-        match bytes {
-            Bytes::Inline(bytes) => Some(Self::Bytes(Arc::from(bytes))),
-            Bytes::Blob(blob) => Some(Self::Blob(blob)),
-            Bytes::Hashed(length, hash) => Some(Self::Hash(length, hash)),
-            Bytes::InFile(_) | Bytes::Omitted(_) | Bytes::Unreadable => None,
-        }
-    }
-
-    /// Whether it is certain to be something else.
-    fn differs(&self, other: &Self, context: &dyn TraceContext) -> bool {
-        match (self, other) {
-            (Self::Bytes(a), Self::Bytes(b)) => a != b,
-            (Self::Hash(length, a), Self::Hash(other, b)) => length == other && a != b,
-            // A trace that is not packed may have equal bytes twice.
-            (Self::Blob(a), Self::Blob(b)) if a != b => {
-                let both = context.blob(*a).zip(context.blob(*b));
-                both.is_some_and(|(a, b)| a != b)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The source of an asynchronous copy that may still run.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    object: ObjectId,
-    address: u64,
-    length: u64,
-    content: Content,
-    stream: (u32, u64),
-    pub(crate) site: Site,
-}
 
 /// The page-locked source of a copy: its access and its content.
 fn source_of<'a>(state: &'a State, plan: &Plan, call: &Call<'_>) -> Option<(&'a Access, Content)> {

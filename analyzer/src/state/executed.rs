@@ -1,0 +1,187 @@
+//! Follows the work that was enqueued, errors of earlier work, and the calls of threads.
+
+use cutape_format::Call;
+use cutape_model::Site;
+use cutape_registry::{Family, Kind, StreamMemoryOp, Waits};
+
+use super::State;
+use super::execution::{
+    HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation, is_sticky,
+};
+use crate::plan::{Plan, Step};
+
+/// How much of the work enqueued last is remembered.
+const RECENT: usize = 256;
+
+/// How many host functions and value operations are remembered.
+const KEPT: usize = 64;
+
+impl State {
+    /// Work was enqueued.
+    #[inline]
+    pub(super) fn note_recent(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        site: Site,
+        stream: (u32, u64),
+    ) {
+        let recent = &mut self.execution.recent;
+        if recent.len() >= RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(RecentWork {
+            stream,
+            site,
+            function: plan.launched.map_or(0, |position| call.argument(position)),
+            context: self.model.contexts.current(call.thread).handle,
+            accused: false,
+        });
+        if let Family::StreamMemory(operation) = plan.function.family {
+            self.note_value(plan, call, site, (stream, operation));
+        }
+    }
+
+    fn note_value(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        site: Site,
+        (stream, operation): ((u32, u64), StreamMemoryOp),
+    ) {
+        let Some(address) = plan.at("addr").map(|position| call.argument(position)) else {
+            return;
+        };
+        let operations = &mut self.execution.value_operations;
+        if operations.len() >= KEPT {
+            operations.pop_front();
+        }
+        operations.push_back(ValueOperation {
+            address,
+            stream,
+            waits: operation == StreamMemoryOp::Wait,
+            site,
+        });
+    }
+
+    /// A launch has a finding about freed memory.
+    pub(crate) fn accuse(&mut self, index: u64) {
+        let mut recent = self.execution.recent.iter_mut().rev();
+        if let Some(work) = recent.find(|work| work.site.index == index) {
+            work.accused = true;
+        }
+    }
+
+    /// A host function is about to be enqueued.
+    pub(super) fn note_host_function(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+        self.execution.calls_back = true;
+        self.forget_sources(None);
+        // A callback is called with the error.
+        if plan.function.family == Family::StreamCallback {
+            return;
+        }
+        let Some(stream) = self.model.call_stream(&plan.effects, call) else {
+            return;
+        };
+        let order = &self.model.order;
+        let mut recent = self.execution.recent.iter().rev();
+        let behind = recent
+            .find(|work| work.stream.0 == stream && !order.is_done(work.stream.0, work.stream.1));
+        if let Some(behind) = behind {
+            let behind = behind.site;
+            if self.execution.host_functions.len() >= KEPT {
+                self.execution.host_functions.pop_front();
+            }
+            self.execution.host_functions.push_back(HostFunction {
+                stream,
+                site,
+                behind,
+            });
+        }
+    }
+
+    /// A call has returned without an error: what it shows of threads and host functions.
+    #[inline]
+    pub(super) fn note_success(&mut self, plan: &Plan, call: &Call<'_>) {
+        let thread = call.thread as usize;
+        if self.execution.succeeded.len() <= thread {
+            self.execution.succeeded.resize(thread + 1, false);
+        }
+        self.execution.succeeded[thread] = true;
+        if plan.function.waits != Waits::No && !self.execution.host_functions.is_empty() {
+            self.execution.host_functions.clear();
+        }
+    }
+
+    /// A call has returned an error.
+    pub(super) fn note_error(&mut self, plan: &Plan, call: &Call<'_>, site: Site, result: i32) {
+        if !is_sticky(result) {
+            return;
+        }
+        let context = self.model.contexts.current(call.thread).handle;
+        let asks = plan.effects.submits() || (!plan.destroys && !plan.effects.objects.is_empty());
+        if self.execution.sticky.len() >= KEPT {
+            self.execution.sticky.clear();
+        }
+        match self.execution.sticky.get_mut(&context) {
+            Some(error) => {
+                error.repeats += 1;
+                if asks {
+                    error.ignored += 1;
+                    error.next.get_or_insert(site);
+                }
+            }
+            None => {
+                let error = StickyError {
+                    code: result,
+                    first: site,
+                    repeats: 0,
+                    ignored: 0,
+                    next: None,
+                };
+                self.execution.sticky.insert(context, error);
+                self.execution.host_functions.clear();
+            }
+        }
+    }
+
+    /// A context was created with a handle that an error may be known for.
+    pub(super) fn forget_error(&mut self, context: u64) {
+        self.execution.sticky.remove(&context);
+    }
+
+    /// The call is the last one of its thread from now on.
+    pub(crate) fn note_span(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
+        let thread = call.thread as usize;
+        if self.execution.spans.len() <= thread {
+            self.execution.spans.resize(thread + 1, None);
+        }
+        if self.execution.spans.len() < 2 {
+            return;
+        }
+        let mut objects = [None; HANDLES];
+        let handles = plan
+            .steps
+            .iter()
+            .filter_map(|&(position, step)| match step {
+                Step::Use(kind) | Step::Destroy(kind) => Some((kind, call.argument(position))),
+                _ => None,
+            });
+        let stream = plan
+            .config_stream(call)
+            .map(|handle| (Kind::Stream, handle));
+        let found = handles
+            .chain(stream)
+            .filter_map(|(kind, handle)| self.model.objects.resolve(kind, handle).live());
+        for (slot, id) in objects.iter_mut().zip(found) {
+            *slot = Some(id);
+        }
+        self.execution.spans[thread] = Some(Span {
+            leave: call.leave.map_or(u64::MAX, |leave| leave.ticks),
+            site,
+            objects,
+            context: self.model.contexts.current(call.thread).object,
+            family: plan.function.family,
+        });
+    }
+}
