@@ -28,7 +28,7 @@ struct Sides {
     target: Option<Rows>,
     source: Option<Rows>,
     /// `DURING_API_CALL`. Only such a copy to pageable memory is complete when the call returns
-    /// (driver 580.159, H100, 2026-11-22: 480 of 480; with the orders `STREAM` and `ANY` 3 of 1,200).
+    /// (driver 580.159, H100, 2026-11-22: 240 of 240; not with the orders `STREAM` and `ANY`).
     during_call: bool,
 }
 
