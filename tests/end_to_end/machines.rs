@@ -174,7 +174,7 @@ const ROWS: &[Row] = &[
         status: 1,
         expected: &[
             "warning: machine: device 1: recorded cutape null device, compute capability 8.6, here no device is left",
-            "1 x cuCtxCreate_v4 (first: call 20): names device 1 of the recorded machine, which has no device here",
+            "1 x cuCtxCreate_v4 (first: call 21): names device 1 of the recorded machine, which has no device here",
         ],
         unexpected: &[],
     },

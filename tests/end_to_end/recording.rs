@@ -285,7 +285,7 @@ fn host_memory_that_kernels_read(folder: &Path) {
 }
 
 /// The program reuses heap memory right behind an asynchronous copy to it, and waits for copies to
-/// pinned memory.
+/// pinned memory and for batches in stream order.
 fn copies_to_pageable_memory_have_their_bytes(folder: &Path) {
     let path = folder.join("t.cutape");
     recorded(&[], &path, &[&compiled("clean/copies_reused_heap")]).assert(0);
@@ -336,12 +336,12 @@ fn copies_to_pageable_memory_have_their_bytes(folder: &Path) {
         ("cuMemcpy2DAsync_v2_ptsz", [1, 0, 1]),
         ("cuMemcpy3DAsync_v2", [1, 0, 1]),
         ("cuMemcpy3DAsync_v2_ptsz", [1, 0, 1]),
-        ("cuMemcpy3DBatchAsync_v2", [0, 1, 1]),
+        ("cuMemcpy3DBatchAsync_v2", [0, 1, 3]),
         ("cuMemcpy3DPeerAsync", [1, 0, 1]),
         ("cuMemcpyAsync", [1, 0, 1]),
         ("cuMemcpyAsync_ptsz", [1, 0, 1]),
         ("cuMemcpyAtoHAsync_v2", [1, 0, 1]),
-        ("cuMemcpyBatchAsync_v2", [0, 2, 1]),
+        ("cuMemcpyBatchAsync_v2", [0, 2, 4]),
         ("cuMemcpyDtoHAsync_v2", [1, 0, 1]),
         ("cuMemcpyDtoHAsync_v2_ptsz", [1, 0, 1]),
     ];

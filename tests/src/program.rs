@@ -297,7 +297,7 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 3] = ["endings", "forward", "loading"];
+    const OTHERS: [&str; 4] = ["endings", "forward", "loading", "stacks"];
 
     /// A program in a folder that no test knows would never run.
     #[test]
@@ -336,28 +336,14 @@ mod tests {
         }
     }
 
-    /// Rules of the catalogue without an implementation; their programs must have no other finding.
-    const NOT_YET: [&str; 3] = [
-        "event-wait-unrecorded",
-        "memory-leak",
-        "memory-uninitialised-read",
-    ];
-
+    /// `cargo xtask coverage --rules` finds the rules that no test breaks.
     #[test]
-    fn every_rule_has_a_program() {
-        let all = programs().unwrap();
-        let expected: std::collections::BTreeSet<&str> = all
-            .iter()
-            .flat_map(|program| &program.expected)
-            .map(String::as_str)
-            .collect();
-        for rule in cutape_registry::RULES {
-            assert!(expected.contains(rule.id), "no program breaks {}", rule.id);
+    fn every_program_breaks_known_rules() {
+        for program in programs().unwrap() {
+            for rule in &program.expected {
+                let known = cutape_registry::rule(rule);
+                assert!(known.is_some(), "{}: no rule {rule}", program.name);
+            }
         }
-        let unknown: Vec<_> = expected
-            .into_iter()
-            .filter(|rule| cutape_registry::rule(rule).is_none())
-            .collect();
-        assert_eq!(unknown, NOT_YET);
     }
 }

@@ -419,22 +419,19 @@ fn is_of_current_device(address: u64) -> bool {
 fn waited(thread: &Thread, frame: &Frame) {
     let context = current_context();
     let is_exit = EXITING.load(Ordering::Relaxed);
-    let is_alone = {
-        let mut table = TABLE.lock();
-        let is_alone = table.leave(thread);
-        table.collect(thread);
-        is_alone
-    };
+    let mut table = TABLE.lock();
+    let is_alone = table.leave(thread);
+    table.collect(thread);
     if !frame.succeeded() {
         return;
     }
     if is_exit {
+        drop(table);
         return finish(thread, frame, context, false);
     }
     if when() != Digests::Sync {
         return;
     }
-    let mut table = TABLE.lock();
     let Some(prepared) = table.contexts.get_mut(&context) else {
         return;
     };

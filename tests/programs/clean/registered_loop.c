@@ -2,6 +2,7 @@
  * and copy their quarter to the host and back, then the host writes a few bytes. At the end, a graph
  * copies pageable memory. With arguments, bytes of each buffer in MiB and rounds, it is what the
  * figures in benches/README.md time. */
+// may: performance-tiny-launches
 #include "program.h"
 
 #include <sys/mman.h>

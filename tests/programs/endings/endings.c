@@ -51,10 +51,12 @@ static void take_descriptors(unsigned count)
     unlink(path);
 }
 
-/* Runs after the handlers of `atexit`, before the destructors of libraries. */
+/* Runs after the handlers of `atexit`, that of the driver among them, before the destructors of
+ * libraries. */
 __attribute__((destructor)) static void at_unload(void)
 {
-    synchronise(at_unload_count);
+    for (unsigned i = 0; i < at_unload_count; i++)
+        EXPECT(cuCtxSynchronize() == CUDA_ERROR_DEINITIALIZED);
 }
 
 int main(int argc, char **argv)
