@@ -33,7 +33,8 @@ fn the_launch_behind_an_asynchronous_error_is_named() {
     };
     let mut launches = vec![launch(&mut recorder, 0)];
     // Waiting for a stream that captures would end its capture, and the calls behind would fail.
-    recorder.call("cuStreamBeginCapture_v2", &[stream, 0], &mut []);
+    // Thread-local: other tests make calls at the same time.
+    recorder.call("cuStreamBeginCapture_v2", &[stream, 1], &mut []);
     let mut captured = [0; 8];
     let name = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &[0; 8])];
     let arguments = [function, 1, 1, 1, 1, 1, 1, 0, stream, 0x1000, 0];
