@@ -7,6 +7,7 @@ exit status is 1 if a result differs.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ TIMEOUT = 120
 # How often a violation is recorded and checked: each time with the same findings.
 REPEATS = int(os.environ.get("REPEATS", "1"))
 # Many programs at a time, because most of a run is the start of the driver.
-AT_ONCE = min(8, os.cpu_count() or 1)
+AT_ONCE = min(15, os.cpu_count() or 1)
 
 
 # The rules that `check` knows. A program may break one that is not implemented; then no finding is
@@ -61,19 +62,32 @@ def header(source):
     return said
 
 
+def traces_in(folder):
+    """The traces of a recording: first that of the program, then those of processes that it started."""
+    return sorted(folder.glob("*.cutape"), key=lambda trace: (trace.name != "recorded.cutape", trace.name))
+
+
+def devices():
+    """How many GPUs the machine has."""
+    return Ended(["nvidia-smi", "--list-gpus"]).out.count(b"GPU ")
+
+
 class Row:
     def __init__(self, name, package, results):
         self.name = name
         self.program = package / "programs" / name
         self.cutape = package / "cutape"
         self.results = results
-        self.trace = results / "traces" / f"{name}.cutape"
+        # A process that the program starts leaves a trace of its own.
+        self.folder = results / "traces" / name
+        self.trace = self.folder / "recorded.cutape"
         group, stem = name.split(".")[:2]
         self.violates = name.endswith(".violate") or group == "demo"
         said = header(SOURCES / group / f"{stem}.c")
         self.expected = set(said["expect"]) & RULES if self.violates else set()
         self.unchecked = set(said["expect"]) - RULES if self.violates else set()
-        self.allowed = self.expected | (set(said["may"]) if self.violates else set())
+        self.allowed = self.expected | set(said["may"])
+        self.devices = 2 if any(need.startswith("two GPUs") for need in said["needs"]) else 1
         # Programs that fill the device's memory run alone.
         self.alone = any("memory" in need for need in said["needs"])
         self.must_crash = bool(said["crashes"]) and self.violates
@@ -89,11 +103,11 @@ class Row:
         path.write_bytes(ended.out + b"\n--- stderr\n" + ended.err + f"\n--- status {ended.status}\n".encode())
 
     def run(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.bare_and_recorded()
-        # One for each rank, if the program starts processes that have one.
-        traces = [self.trace] if self.trace.exists() else sorted(self.trace.parent.glob(f"{self.name}.rank*.cutape"))
+        traces = traces_in(self.folder)
+        self.checked(traces)
         for self.trace in traces:
-            self.checked()
             self.replayed()
         if not traces:
             self.problem("no trace")
@@ -119,50 +133,56 @@ class Row:
         if not self.violates and (bare.err or recorded.err):
             self.problem(f"stderr: {(bare.message() or recorded.message())[:100]}")
 
-    def checked(self):
+    def checked(self, traces):
         # Findings go to a file, because stdout has the output of the program.
         report = self.results / "logs" / f"{self.name}.findings"
-        command = [self.cutape, "check", "--format", "json", "--report"]
-        ways = {"check": Ended([*command, f"{report}.check.json", self.trace])}
+        commands = {"check": [[trace] for trace in traces]}
         if self.may_crash or self.name.startswith("demo") or self.name.startswith("clean.t"):
-            ways["live"] = Ended([*command, f"{report}.live.json", "--", self.program])
-        for way, ended in ways.items():
-            self.log(way, ended)
-            try:
-                findings = json.loads(Path(f"{report}.{way}.json").read_text())["findings"]
-                found = {finding["rule"] for finding in findings}
-            except (OSError, ValueError, KeyError):
-                self.problem(f"{way}: {ended.message()[:150]}")
+            commands["live"] = [["--", self.program]]
+        for way, inputs in commands.items():
+            found = self.findings(way, Path(f"{report}.{way}.json"), inputs)
+            if found is None:
                 continue
             self.cells[way] = "exact" if found == self.expected else ("allowed" if self.expected <= found <= self.allowed else "WRONG")
             if not self.expected <= found <= self.allowed:
                 self.problem(f"{way} found {sorted(found)}, expected {sorted(self.expected)}")
         if self.violates:
             self.checked_again()
-        info = Ended([self.cutape, "info", "--format", "json", self.trace])
-        try:
-            self.info = json.loads(info.out)
-        except ValueError:
-            self.problem(f"info: {info.message()[:150]}")
+        for trace in traces[:1]:
+            info = Ended([self.cutape, "info", "--format", "json", trace])
+            try:
+                self.info = json.loads(info.out)
+            except ValueError:
+                self.problem(f"info: {info.message()[:150]}")
+
+    def findings(self, way, report, inputs):
+        """The rules that `check` finds violated; `None` if it does not say."""
+        found = set()
+        for words in inputs:
+            report.unlink(missing_ok=True)
+            ended = Ended([self.cutape, "check", "--format", "json", "--report", report, *words])
+            self.log(way, ended)
+            try:
+                found |= {finding["rule"] for finding in json.loads(report.read_text())["findings"]}
+            except (OSError, ValueError, KeyError):
+                self.problem(f"{way}: {ended.message()[:150]}")
+                return None
+        return found
 
     def checked_again(self):
         """Further recordings of a violation: memory that was freed holds something else each time."""
         right = int(self.cells.get("check") in ("exact", "allowed"))
+        folder = self.results / "traces" / f"{self.name}.again"
         for number in range(1, REPEATS):
-            trace = self.results / "traces" / f"{self.name}.again.cutape"
+            folder.mkdir()
+            Ended([self.cutape, "record", "-o", folder / "recorded.cutape", "--", self.program])
             report = self.results / "logs" / f"{self.name}.again.json"
-            Ended([self.cutape, "record", "-o", trace, "--", self.program])
-            Ended([self.cutape, "check", "--format", "json", "--report", report, trace])
-            try:
-                found = {finding["rule"] for finding in json.loads(report.read_text())["findings"]}
-            except (OSError, ValueError, KeyError):
-                found = None
+            found = self.findings("again", report, [[trace] for trace in traces_in(folder)])
             if found is not None and self.expected <= found <= self.allowed:
                 right += 1
             else:
                 self.problem(f"recording {number + 1}: found {sorted(found or [])}, expected {sorted(self.expected)}")
-            trace.unlink(missing_ok=True)
-            report.unlink(missing_ok=True)
+            shutil.rmtree(folder)
         self.cells["times"] = f"{right}/{REPEATS}"
 
     def replay(self, kind, *options):
@@ -223,7 +243,9 @@ def main():
     if sys.argv[3:]:
         names = [name for name in names if any(word in name for word in sys.argv[3:])]
     started = time.monotonic()
-    rows = [Row(name, package, results) for name in names]
+    rows, present = [Row(name, package, results) for name in names], devices()
+    left_out = [row.name for row in rows if row.devices > present]
+    rows = [row for row in rows if row.devices <= present]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(Row.run, [row for row in rows if not row.alone]))
     for row in rows:
@@ -241,6 +263,7 @@ def main():
     lines.append("not re-issued:")
     lines += [f"  {reason} ({len(where)} programs)" for reason, where in sorted(reasons.items())] or ["  nothing"]
     unchecked = sorted({rule for row in rows for rule in row.unchecked})
+    lines.append("need more GPUs: " + (", ".join(left_out) or "none"))
     lines.append("rules that nothing checks: " + (", ".join(unchecked) or "none"))
     wrong = [row for row in rows if row.problems]
     lines.append("")

@@ -1,7 +1,7 @@
 // A kernel gets memory of another device without access to it; the control enables the access.
 // expect: peer-access-missing
 // null-driver: CUTAPE_NULL_DEVICES=2
-// needs: two devices that can access each other
+// needs: two GPUs that can access each other
 #include "program.h"
 
 int main(void)

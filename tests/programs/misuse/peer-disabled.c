@@ -1,7 +1,7 @@
 // Access to another context is disabled although it was never enabled; the control enables it.
 // expect: peer-enable-state
 // null-driver: CUTAPE_NULL_DEVICES=2
-// needs: two devices that can access each other
+// needs: two GPUs that can access each other
 #include "program.h"
 
 int main(void)
