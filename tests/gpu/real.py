@@ -19,9 +19,11 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Python packages that a program needs, by the beginning of its name.
 NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
 COLUMNS = [
-    "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "divergences",
+    "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "advice", "divergences",
     "placed", "strategy", "attempts", "elsewhere", "granules", "skipped", "repeats",
 ]
+# What a context and the libraries' images take on a device, more or less.
+CONTEXT_BYTES = 1 << 30
 # How many replays of a trace must give the same report.
 REPEATS = int(os.environ.get("REPEATS", "1"))
 
@@ -52,7 +54,7 @@ def row(source, cutape, results):
     cells, problems, skipped = {}, [], []
     run, why = command(source, results)
     if run is None:
-        return cells, [], [f"{source.stem}: skipped: {why}"]
+        return cells, [], [f"{source.stem}: skipped: {why}"], []
     # Once beforehand: programs compile and cache at first use, and the next runs would differ.
     Ended(run)
     bare = Ended(run)
@@ -64,7 +66,7 @@ def row(source, cutape, results):
     if not same:
         problems.append(f"bare {bare.status}, recorded {recorded.status}: {recorded.message()[-150:]}")
     if not trace.exists():
-        return cells, [*problems, "no trace"], skipped
+        return cells, [*problems, "no trace"], skipped, []
     info = json.loads(Ended([cutape, "info", "--format", "json", trace]).out)
     cells["calls"] = info["calls"]["total"]
     cells["launches"] = sum(kernel["launches"] for kernel in info["kernels"])
@@ -78,13 +80,19 @@ def row(source, cutape, results):
     unpacked.unlink(missing_ok=True)
     found = results / f"{source.stem}.findings.json"
     Ended([cutape, "check", "--format", "json", "--report", found, trace])
-    cells["findings"] = len(json.loads(found.read_text())["findings"])
-    # The first alone, because it is timed.
+    findings = json.loads(found.read_text())["findings"]
+    advice = [finding for finding in findings if finding["severity"] == "advice"]
+    cells["findings"], cells["advice"] = len(findings) - len(advice), len(advice)
+    said = [f"{source.stem}: {finding['severity']}: {finding['rule']}: {finding['message']}" for finding in findings]
+    # The first alone, because it is timed; the others as many at a time as there is memory for.
+    taken = sum(kind["peak_bytes"] for name, kind in info["memory"].items() if name != "pinned-host")
+    memory = min(device["memory_bytes"] for device in info["machine"]["devices"])
+    at_once = max(1, min(AT_ONCE, int(0.8 * memory) // (taken + CONTEXT_BYTES)))
     seconds, got, message = replayed(cutape, trace, results / f"{source.stem}.json")
     cells["replay s"] = f"{seconds:.2f}"
     if got is None:
-        return cells, [*problems, f"replay: {message[:200]}"], skipped
-    with ThreadPoolExecutor(AT_ONCE) as workers:
+        return cells, [*problems, f"replay: {message[:200]}"], skipped, said
+    with ThreadPoolExecutor(at_once) as workers:
         others = list(workers.map(lambda number: replayed(cutape, trace, results / f"{source.stem}.{number}.json")[1], range(1, REPEATS)))
     same = 1 + sum(report == got for report in others)
     cells["repeats"] = f"{same}/{REPEATS}"
@@ -107,7 +115,7 @@ def row(source, cutape, results):
         problems.append(got["died"]["text"])
     if cells["findings"]:
         problems.append(f"{cells['findings']} findings on a correct program")
-    return cells, problems, skipped
+    return cells, problems, skipped, said
 
 
 def replayed(cutape, trace, file, options=()):
@@ -129,17 +137,19 @@ def main():
         sources = [source for source in sources if any(word in source.stem for word in sys.argv[3:])]
     lines = ["  ".join([f"{'program':16}"] + [f"{column:>10}" for column in COLUMNS])]
     print(lines[0])
-    wrong, reasons = [], {}
+    wrong, reasons, findings = [], {}, []
     for source in sources:
-        cells, problems, skipped = row(source, package / "cutape", results)
+        cells, problems, skipped, said = row(source, package / "cutape", results)
         mark = "  !" if problems else ""
         lines.append("  ".join([f"{source.stem:16}"] + [f"{str(cells.get(column, '-')):>10}" for column in COLUMNS]) + mark)
         # At once, for when the time is limited.
         print(lines[-1], flush=True)
         wrong += [f"{source.stem}: {problem}" for problem in problems]
+        findings += said
         for reason in skipped:
             reasons.setdefault(reason, []).append(source.stem)
     lines += ["", "not re-issued:"] + [f"  {reason} ({len(where)} programs)" for reason, where in sorted(reasons.items())]
+    lines += ["", "findings:"] + ([f"  {text}" for text in findings] or ["  none"])
     lines += ["", *wrong, f"{len(sources)} programs, {len(wrong)} problems"]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "triton", "cupy-cuda13x", "jax", "numba", "cuda-core") if installed(name)]
     text = "\n".join(lines) + "\n"
