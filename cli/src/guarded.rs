@@ -91,6 +91,17 @@ impl GuardedOptions {
         }
     }
 
+    /// The options that a child needs, to be given to it again. The guard assigns the placement.
+    pub(crate) fn for_child(&self) -> Vec<OsString> {
+        let mut options = vec!["--watchdog".into(), self.watchdog.to_string().into()];
+        options.extend(self.force.then(|| "--force".into()));
+        if let Some(map) = &self.devices {
+            let pairs: Vec<String> = map.0.iter().map(|(a, b)| format!("{a}={b}")).collect();
+            options.extend(["--devices".into(), pairs.join(",").into()]);
+        }
+        options
+    }
+
     /// The report, checked to be writable.
     pub(crate) fn report(&self) -> Result<JsonReport, Failure> {
         Ok(match self.report.as_deref() {

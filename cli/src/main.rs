@@ -21,6 +21,7 @@ mod info;
 mod input;
 mod launch;
 mod library;
+mod observation;
 mod output;
 mod pack;
 mod payloads;
@@ -101,6 +102,9 @@ enum Verb {
     /// The process in which `replay` issues the calls.
     #[command(name = replay::CHILD, hide = true)]
     ReplayChild(replay::ChildArguments),
+    /// The process that reads memory around calls.
+    #[command(name = observation::CHILD, hide = true)]
+    ObserveChild(observation::ChildArguments),
     /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
@@ -145,6 +149,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
+        Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),
     };
     match outcome {

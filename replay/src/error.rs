@@ -65,6 +65,14 @@ pub enum Error {
         /// The reason, in one line.
         why: String,
     },
+    /// The file for contents of memory cannot be written.
+    #[error("{}: contents of memory cannot be written: {why}", path.display())]
+    Contents {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system reported.
+        why: String,
+    },
     /// Memory of the recorded process lies where this process has something else.
     #[error("{} of {total} address ranges are taken in this process; a fresh process may fit", taken.len())]
     Conflict {

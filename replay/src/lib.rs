@@ -36,12 +36,13 @@
 //! of a divergence.
 //!
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
-//! measurement.
+//! measurement. [`observe_guarded`] and [`observe_as_child`] read live memory around chosen calls.
 //!
 //! Layout: `plan` reads the trace, `machine` compares it with this machine, `place` maps memory,
 //! `schedule` decides when and on which thread a call is issued, `play` plays one call, `issue`
 //! makes its arguments and calls the driver, `compare` checks what it returned, `guard` is the
-//! child process. `rerun` repeats calls.
+//! child process. `rerun` repeats calls, `observe` reads memory
+//! around them.
 //!
 //! Invariant: unsafe code is only where the driver is called, where its memory is read and written,
 //! and where the processor's clock is read, each place with its reason. No bytes of a trace cause a
@@ -65,6 +66,7 @@ mod guard;
 mod issue;
 mod machine;
 mod measure;
+mod observe;
 mod options;
 mod overrides;
 mod place;
@@ -78,8 +80,15 @@ mod schedule;
 
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
-pub use guard::{Guard, Measurements, rerun_as_child, rerun_guarded, run_as_child, run_guarded};
+pub use guard::{
+    Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
+    run_as_child, run_guarded,
+};
 pub use measure::timing::Measuring;
+pub use observe::job::{
+    MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch, ObservedMemory,
+    Piece, Reach,
+};
 pub use options::{Options, ReplacedImage, Selection};
 pub use place::allocator::Allocator;
 pub use place::lesson::{Lesson, Misplaced};

@@ -12,6 +12,7 @@ use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::issue::traits::{self, CaptureStep};
 use crate::measure::timing::Measure;
+use crate::observe::act;
 use crate::overrides;
 use crate::report::ErrorCause;
 
@@ -69,7 +70,10 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         digests::before(&mut job);
     }
     let expects_late_writes = has_notes && job.expect_late_writes();
-    if let Err(Skip(reason)) = attempt(&mut job) {
+    act::before(&mut job);
+    let attempted = attempt(&mut job);
+    act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.0));
+    if let Err(Skip(reason)) = attempted {
         job.report.skip(function.name, &reason, call.index);
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);

@@ -12,6 +12,8 @@ use crate::guard::position::Position;
 use crate::guard::randomisation::is_randomised;
 use crate::issue::player::Player;
 use crate::measure::timing::Measure;
+use crate::observe::job::{Observation, Observed};
+use crate::observe::observer::Observer;
 use crate::options::Options;
 use crate::place::waiting_threads::WaitingThreads;
 use crate::place::{allocator, late_writes};
@@ -56,7 +58,7 @@ pub(crate) fn replay_watched(
     position: &Arc<Position>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
-    let (player, _) = play_all(trace, plan, options, position, progress, None)?;
+    let (player, _) = play_all(trace, plan, options, position, progress, Hooks::default())?;
     Ok(player.report)
 }
 
@@ -68,11 +70,44 @@ pub(crate) fn replay_measured(
     position: &Arc<Position>,
     rerun: Rerun,
 ) -> Result<Outcome, Error> {
-    let rerun = Some(Box::new(rerun));
-    let (player, rerun) = play_all(trace, plan, options, position, &mut |_| {}, rerun)?;
+    let hooks = Hooks {
+        rerun: Some(Box::new(rerun)),
+        ..Hooks::default()
+    };
+    let (player, rerun) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
     let mut outcome = rerun.map(|rerun| rerun.outcome).unwrap_or_default();
     outcome.report = player.report;
     Ok(outcome)
+}
+
+/// Replays, and reads memory around chosen calls.
+pub(crate) fn replay_observed(
+    trace: &Trace,
+    plan: &Plan,
+    options: &Options,
+    position: &Arc<Position>,
+    job: Observation,
+) -> Result<Observed, Error> {
+    let observer = Some(Box::new(Observer::new(job)?));
+    let hooks = Hooks {
+        observer,
+        ..Hooks::default()
+    };
+    let (mut player, _) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
+    let observed = player.observer.take().map(|observer| observer.finish());
+    let (calls, bytes) = observed.transpose()?.unwrap_or_default();
+    Ok(Observed {
+        report: player.report,
+        calls,
+        bytes,
+    })
+}
+
+/// What goes along with a replay.
+#[derive(Default)]
+struct Hooks {
+    rerun: Option<Box<Rerun>>,
+    observer: Option<Box<Observer>>,
 }
 
 fn play_all<'t>(
@@ -81,7 +116,7 @@ fn play_all<'t>(
     options: &'t Options,
     position: &Arc<Position>,
     progress: &mut dyn FnMut(u64),
-    rerun: Option<Box<Rerun>>,
+    hooks: Hooks,
 ) -> Result<(Player<'t>, Option<Box<Rerun>>), Error> {
     let until = options.until.unwrap_or(u64::MAX);
     let (end, chosen) = match &options.calls {
@@ -93,6 +128,7 @@ fn play_all<'t>(
     };
     let api = Arc::new(Api::open(&options.driver)?);
     let mut player = Player::new(trace, plan, api, options, Arc::clone(position));
+    player.observer = hooks.observer;
     player.issuer.measure = Measure::new(options.timing, chosen);
     player.report.randomised = is_randomised();
     for (name, _) in trace.forwarded() {
@@ -112,7 +148,7 @@ fn play_all<'t>(
     }
     let done = || position.done.load(Ordering::Relaxed);
     let mut tell = || progress(done());
-    let (mut player, rerun) = threads::play(trace, player, rerun, end, &mut tell)?;
+    let (mut player, rerun) = threads::play(trace, player, hooks.rerun, end, &mut tell)?;
     let unread = player.readbacks.give_up();
     if unread > 0 {
         player.report.bytes_not_compared += unread;

@@ -21,13 +21,14 @@ use crate::error::Error;
 pub use crate::guard::attempt::Guard;
 use crate::guard::attempt::{Assignment, Attempt, KeptAttempt};
 use crate::guard::position::{Page, Position};
+use crate::observe::job::{Observation, Observed};
 use crate::options::Options;
 use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::KEEP_STACKS;
 use crate::plan::{Plan, plan};
 use crate::report::{CurrentCall, Died, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
-use crate::run::{replay_measured, replay_watched};
+use crate::run::{replay_measured, replay_observed, replay_watched};
 
 /// Names the descriptors for the child: `page,pipe`.
 const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
@@ -52,6 +53,7 @@ pub struct Measurements {
 enum Message {
     Report(Box<Report>),
     Measurements(Box<Measurements>),
+    Observed(Box<Observed>),
     Failed(Error),
 }
 
@@ -100,10 +102,36 @@ pub fn rerun_guarded(
             Ok(*measurements)
         }
         (Ended::Reported(_), _) => Err(unexpected()),
-        (Ended::Died(report), _) => Err(Error::Measure {
-            why: report.died.map_or_else(String::new, |died| {
-                format!("the measuring process {}", died.text)
-            }),
+        (Ended::Died(report), _) => Err(died(*report, "measuring")),
+    }
+}
+
+/// As [`run_guarded`], for a child that calls [`observe_as_child`].
+///
+/// # Errors
+///
+/// As there; and [`Error::Measure`] with the report's text if the child died or hung.
+pub fn observe_guarded(
+    trace: &Trace,
+    plan: &Plan,
+    command: &dyn Fn() -> Command,
+    guard: &Guard,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Observed, Error> {
+    match guarded(trace, plan, command, guard, progress)? {
+        (Ended::Reported(Message::Observed(mut observed)), attempts) => {
+            observed.report.attempts = attempts;
+            Ok(*observed)
+        }
+        (Ended::Reported(_), _) => Err(unexpected()),
+        (Ended::Died(report), _) => Err(died(*report, "replaying")),
+    }
+}
+
+fn died(report: Report, what: &str) -> Error {
+    Error::Measure {
+        why: report.died.map_or_else(String::new, |died| {
+            format!("the {what} process {}", died.text)
         }),
     }
 }
@@ -413,6 +441,20 @@ pub fn rerun_as_child(
             outcome,
             results,
         })))
+    })
+}
+
+/// The child's side of [`observe_guarded`]: replays, and reads memory around the calls of the job.
+/// Returns the exit status for the process.
+///
+/// Each attempt writes the file of contents anew: one that an earlier child left is removed.
+///
+/// Outside of [`observe_guarded`] it returns 2 and does nothing.
+pub fn observe_as_child(trace: &Trace, options: &Options, job: Observation) -> i32 {
+    as_child(trace, options, |plan, options, position| {
+        let _ = std::fs::remove_file(&job.contents);
+        let observed = replay_observed(trace, plan, options, position, job)?;
+        Ok(Message::Observed(Box::new(observed)))
     })
 }
 

@@ -177,6 +177,16 @@ impl Handles {
         Some((id, self.objects.get(id)?.data?))
     }
 
+    /// The call that made the module or library of a function or kernel.
+    pub(crate) fn owner_of_function(&self, handle: u64) -> Option<u64> {
+        let id = self.objects.resolve(Kind::Function, handle).known()?;
+        let mut object = self.objects.get(id)?;
+        while !matches!(object.kind, Kind::Module | Kind::Library) {
+            object = self.objects.get(object.parent?)?;
+        }
+        Some(object.created.index)
+    }
+
     /// The object of a handle. A kernel may be passed as a function (cuLaunchKernel, CUDA Driver
     /// API).
     #[inline]

@@ -1,13 +1,13 @@
 //! The state of a replay, and how a call goes to the driver and back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cutape_format::{Call, Trace};
 use cutape_model::Site;
-use cutape_registry::{Function, Role, Waits};
+use cutape_registry::{Function, Kind, Role, Waits};
 
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
@@ -27,6 +27,7 @@ use crate::issue::traits::Traits;
 use crate::machine::Machine;
 use crate::measure::clock;
 use crate::measure::timing::Measure;
+use crate::observe::observer::Observer;
 use crate::options::Options;
 use crate::place::address::{Found, Ranges, Way};
 use crate::place::lent::LentMemory;
@@ -62,6 +63,8 @@ pub(crate) struct Player<'t> {
     pub lent: LentMemory,
     pub machine: Machine,
     pub report: Report,
+    /// Reads memory around chosen calls.
+    pub observer: Option<Box<Observer>>,
     /// How to lend the player while the driver has a call, if calls overlap.
     pub lease: Option<Box<dyn Lease<'t> + 't>>,
 }
@@ -298,6 +301,7 @@ impl<'t> Player<'t> {
                 },
                 ..Report::default()
             },
+            observer: None,
             lease: None,
         }
     }
@@ -352,6 +356,27 @@ impl<'t> Player<'t> {
             return Err(CAPTURE_UNSUPPORTED);
         }
         self.while_lent(Api::synchronize)
+    }
+
+    /// Waits for all work of the live contexts that own memory, of the current one, and of others.
+    /// No stream may capture, since that would end the capture.
+    pub(crate) fn wait_for_contexts(
+        &self,
+        others: impl IntoIterator<Item = u64>,
+    ) -> Result<(), Code> {
+        let before = self.api.current_context().unwrap_or(0);
+        let owners = self.ranges.all_live().map(|range| range.context);
+        let contexts: BTreeSet<u64> = owners
+            .chain(others)
+            .filter(|&context| self.handles.is_taken(Kind::Context, context))
+            .chain([before])
+            .filter(|&context| context != 0)
+            .collect();
+        for context in contexts {
+            self.api.set_current(context)?;
+            self.api.synchronize()?;
+        }
+        self.api.set_current(before)
     }
 
     /// True if the driver has waited for the work that the recorded call waited for.

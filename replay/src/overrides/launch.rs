@@ -110,26 +110,18 @@ pub(crate) fn kernel(job: &mut Job<'_, '_>) -> Played {
 
 /// cuLaunchCooperativeKernel, cuLaunchKernelEx.
 pub(crate) fn other(job: &mut Job<'_, '_>) -> Played {
-    let (function, params, extra, at) = match job.function.family {
-        Family::Launch(LaunchOp::Arguments(at)) => (at.function, at.parameters, at.extra, None),
-        Family::Launch(LaunchOp::Config(at)) => {
-            (at.function, at.parameters, Some(at.extra), Some(at.config))
-        }
+    let (extra, at) = match job.function.family {
+        Family::Launch(LaunchOp::Arguments(at)) => (at.extra, None),
+        Family::Launch(LaunchOp::Config(at)) => (Some(at.extra), Some(at.config)),
         _ => return job.plain(),
     };
-    let argument = |position: u8| job.call.argument(usize::from(position));
-    let source = Source {
-        handle: argument(function),
-        has_params: argument(params) != 0,
-        params: usize::from(params),
-        extra: extra.filter(|&extra| argument(extra) != 0).map(usize::from),
-        takes_extra: extra.is_some(),
-        keeps_memory: false,
+    let Some(source) = source_of(job) else {
+        return job.plain();
     };
     let mut parameters = Parameters::default();
     rebuild(job, &source, &mut parameters)?;
     let mut presets = Presets::default();
-    presets.set(params, parameters.kernel_params);
+    presets.set(source.params, parameters.kernel_params);
     if let Some(extra) = extra {
         presets.set(extra, parameters.extra);
     }
@@ -158,6 +150,49 @@ pub(crate) fn clusters(job: &mut Job<'_, '_>) -> Played {
     job.reissue_with(presets)
 }
 
+/// What a launch gives as parameters.
+pub(crate) fn source_of(job: &Job<'_, '_>) -> Option<Source> {
+    let (function, params, extra) = match job.function.family {
+        Family::Launch(LaunchOp::Arguments(at)) => (at.function, at.parameters, at.extra),
+        Family::Launch(LaunchOp::Config(at)) => (at.function, at.parameters, Some(at.extra)),
+        _ => return None,
+    };
+    let argument = |position: u8| job.call.argument(usize::from(position));
+    Some(Source {
+        handle: argument(function),
+        has_params: argument(params) != 0,
+        params: usize::from(params),
+        extra: extra.filter(|&extra| argument(extra) != 0).map(usize::from),
+        takes_extra: extra.is_some(),
+        keeps_memory: false,
+    })
+}
+
+/// The packed parameters with live addresses and handles; `None` if the trace does not have them.
+pub(crate) fn packed<'t>(job: &mut Job<'_, 't>, source: &Source) -> Option<Cow<'t, [u8]>> {
+    let mut packed = match job.decoded.kernel_parameters {
+        Some(inline) => Cow::Borrowed(inline),
+        None => recorded(job, source.params).or_else(|| recorded(job, source.extra?))?,
+    };
+    note_host_memory(job, &packed);
+    if job.ranges.any_translated()
+        || job.captures.has_moved_conditions()
+        || job.handles.any_moved_texture()
+    {
+        let layout = job.issuer.kernels.layout(source.handle).to_vec();
+        let packed = packed.to_mut();
+        let textures = moved_textures(job, packed, &layout);
+        if let Some((address, words)) = job.ranges.translate_words(packed, &layout) {
+            job.name_stale(address, words);
+        }
+        job.captures.translate_conditions(packed, &layout);
+        for (at, live) in textures {
+            set_word(packed, at, live);
+        }
+    }
+    Some(packed)
+}
+
 /// Puts the parameters of a launch, or of a kernel node, into memory.
 pub(crate) fn rebuild(
     job: &mut Job<'_, '_>,
@@ -167,7 +202,6 @@ pub(crate) fn rebuild(
     let &Source {
         handle,
         has_params,
-        params,
         extra,
         ..
     } = source;
@@ -180,29 +214,9 @@ pub(crate) fn rebuild(
         built.extra = lend(&mut built.buffers, Buffer::of_words(&[0, 0]));
         return Ok(());
     }
-    let packed = match job.decoded.kernel_parameters {
-        Some(inline) => Some(Cow::Borrowed(inline)),
-        None => recorded(job, params).or_else(|| recorded(job, extra?)),
-    };
-    let Some(mut packed) = packed else {
+    let Some(packed) = packed(job, source) else {
         return missing(job, source, built);
     };
-    note_host_memory(job, &packed);
-    if job.ranges.any_translated()
-        || job.captures.has_moved_conditions()
-        || job.handles.any_moved_texture()
-    {
-        let layout = job.issuer.kernels.layout(handle).to_vec();
-        let packed = packed.to_mut();
-        let textures = moved_textures(job, packed, &layout);
-        if let Some((address, words)) = job.ranges.translate_words(packed, &layout) {
-            job.name_stale(address, words);
-        }
-        job.captures.translate_conditions(packed, &layout);
-        for (at, live) in textures {
-            set_word(packed, at, live);
-        }
-    }
     if packed.is_empty() {
         built.kernel_params = job.lent.stub();
         return Ok(());

@@ -8,6 +8,7 @@ pub(crate) mod in_flight;
 pub(crate) mod late_writes;
 pub(crate) mod lent;
 pub(crate) mod lesson;
+pub(crate) mod mapped;
 pub(crate) mod mapping;
 pub(crate) mod natural;
 pub(crate) mod placement;

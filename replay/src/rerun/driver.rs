@@ -1,4 +1,4 @@
-//! Typed driver calls that a measurement itself makes.
+//! Typed driver calls that a measurement or an observation itself makes.
 
 use cutape_registry::id;
 
@@ -14,7 +14,7 @@ impl Api {
     }
 
     /// Copies device memory to `bytes`. All work must be done.
-    pub(super) fn read_device(&self, address: u64, bytes: &mut [u8]) -> Result<(), Code> {
+    pub(crate) fn read_device(&self, address: u64, bytes: &mut [u8]) -> Result<(), Code> {
         let args = [bytes.as_mut_ptr() as u64, address, bytes.len() as u64];
         self.own(id::cuMemcpyDtoH_v2, &args)
     }
@@ -75,11 +75,11 @@ impl Api {
     }
 
     /// A kernel's function in the current context.
-    pub(super) fn kernel_function(&self, kernel: u64) -> Result<u64, Code> {
+    pub(crate) fn kernel_function(&self, kernel: u64) -> Result<u64, Code> {
         self.get(id::cuKernelGetFunction, &[kernel])
     }
 
-    pub(super) fn function_attribute(&self, function: u64, attribute: u32) -> Result<i32, Code> {
+    pub(crate) fn function_attribute(&self, function: u64, attribute: u32) -> Result<i32, Code> {
         self.get(id::cuFuncGetAttribute, &[u64::from(attribute), function])
     }
 

@@ -21,7 +21,6 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use cutape_format::Call;
-use cutape_registry::{Family, Kind, VirtualMemoryOp};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Code, result_name};
@@ -30,6 +29,7 @@ use crate::error::Error;
 use crate::guard::position::Position;
 use crate::issue::current::Decoded;
 use crate::issue::player::Player;
+use crate::place::mapped::Mapped;
 use crate::play::play;
 use crate::report::{Report, Skipped, tally};
 
@@ -132,8 +132,7 @@ pub(crate) struct Rerun {
     measure: Measure,
     position: Arc<Position>,
     pub(crate) outcome: Outcome,
-    /// Mapped pieces of reservations: recorded address, bytes.
-    mapped: BTreeMap<u64, u64>,
+    mapped: Mapped,
     begun: bool,
     left: usize,
     snapshot: Option<Snapshot>,
@@ -170,7 +169,7 @@ impl Rerun {
             measure,
             position,
             outcome: Outcome::default(),
-            mapped: BTreeMap::new(),
+            mapped: Mapped::default(),
             begun: false,
             snapshot: None,
             steps: Vec::new(),
@@ -227,7 +226,7 @@ impl Rerun {
                 }
                 self.outcome.between += u64::from(self.begun && !wanted);
                 play(player, next)?;
-                self.follow_mappings(next);
+                self.mapped.follow(&next.call, next.function);
             }
         }
         self.done_with(player, wanted)
@@ -279,7 +278,7 @@ impl Rerun {
         let call = &next.call;
         if !self.job.calls.contains(&call.index) {
             play(player, next)?;
-            self.follow_mappings(next);
+            self.mapped.follow(&next.call, next.function);
             return Ok(());
         }
         let once = match next.function {
@@ -516,7 +515,7 @@ impl Rerun {
             return Ok(());
         }
         let mut regions: Vec<Region> = player.ranges.all_live().filter_map(Region::of).collect();
-        regions.extend(self.mapped.iter().map(|(&start, &length)| Region {
+        regions.extend(self.mapped.pieces().map(|(start, length, _)| Region {
             recorded: start,
             live: player.ranges.translate(start),
             length,
@@ -543,43 +542,8 @@ impl Rerun {
                 "a stream is capturing at call {call}: choose calls that begin and end outside of captures"
             )));
         }
-        let api = &player.api;
-        let before = api.current_context().unwrap_or(0);
-        let mut contexts: BTreeSet<u64> = player
-            .ranges
-            .all_live()
-            .map(|range| range.context)
-            .chain(calls_of(&self.steps).map(|issued| issued.context))
-            .filter(|&context| player.handles.is_taken(Kind::Context, context))
-            .collect();
-        contexts.insert(before);
-        contexts.remove(&0);
-        for context in contexts {
-            let waited = api.set_current(context).and_then(|()| api.synchronize());
-            waited.map_err(returned(format!("cuCtxSynchronize before call {call}")))?;
-        }
-        match before {
-            0 => Ok(()),
-            _ => api.set_current(before).map_err(returned("cuCtxSetCurrent")),
-        }
-    }
-
-    /// Tracks what is mapped into reservations, which the table of ranges does not have.
-    fn follow_mappings(&mut self, next: &Decoded<'_>) {
-        let call = &next.call;
-        if !call.succeeded() {
-            return;
-        }
-        let (start, length) = (call.argument(0), call.argument(1));
-        match next.function.map(|function| function.family) {
-            Some(Family::VirtualMemory(VirtualMemoryOp::Map { .. })) => {
-                self.mapped.insert(start, length);
-            }
-            Some(Family::VirtualMemory(VirtualMemoryOp::Unmap { .. })) => {
-                let end = start.saturating_add(length);
-                self.mapped.retain(|&at, _| at < start || at >= end);
-            }
-            _ => {}
-        }
+        let contexts = calls_of(&self.steps).map(|issued| issued.context);
+        let waited = player.wait_for_contexts(contexts);
+        waited.map_err(returned(format!("cuCtxSynchronize before call {call}")))
     }
 }

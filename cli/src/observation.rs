@@ -1,0 +1,86 @@
+//! Reads live memory around calls of a trace, in a guarded replay.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use cutape_format::Trace;
+use cutape_replay::{Observation, Observed, Options};
+
+use crate::failure::{Failure, UNUSABLE};
+use crate::guarded::GuardedOptions;
+use crate::library;
+use crate::progress::Progress;
+
+/// The hidden verb of the guarded child.
+pub(crate) const CHILD: &str = "observe-child";
+
+/// The arguments of the guarded child.
+#[derive(clap::Args)]
+pub(crate) struct ChildArguments {
+    /// The resolved driver.
+    #[arg(long)]
+    child_driver: PathBuf,
+    /// An [`Observation`] as JSON.
+    #[arg(long)]
+    child_observation: PathBuf,
+    trace: PathBuf,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+}
+
+/// Replays a trace up to the last observed call and reads memory. Removes the file of contents if
+/// that fails.
+#[expect(dead_code, reason = "the verbs that use it follow")]
+pub(crate) fn observe(
+    trace: &Trace,
+    driver: &Path,
+    guarded: &GuardedOptions,
+    observation: &Observation,
+) -> Result<Observed, Failure> {
+    let program = library::own_path()?;
+    let contents = &observation.contents;
+    let description = contents.with_added_extension("observation");
+    let text = serde_json::to_string(observation).unwrap_or_default();
+    fs::write(&description, text)
+        .map_err(|error| Failure::unusable(format!("{}: {error}", description.display())))?;
+    let command = || {
+        let mut command = Command::new(&program);
+        command.arg(CHILD).arg("--child-driver").arg(driver);
+        command.arg("--child-observation").arg(&description);
+        command
+            .args(guarded.for_child())
+            .arg("--")
+            .arg(trace.path());
+        command
+    };
+    let plan = cutape_replay::plan(trace);
+    let guard = guarded.guard();
+    let mut progress = Progress::new("calls");
+    let reach = &mut |done| progress.reach(done);
+    let observed = cutape_replay::observe_guarded(trace, &plan, &command, &guard, reach);
+    let _ = fs::remove_file(&description);
+    if observed.is_err() {
+        let _ = fs::remove_file(contents);
+    }
+    observed.map_err(Failure::unusable)
+}
+
+/// The guarded child: replays, and reports through a pipe to its parent.
+pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
+    let internal = |_| Failure::unusable("observe-child is internal; use `cutape extract`");
+    let text = fs::read_to_string(&child.child_observation)
+        .map_err(|_| ())
+        .map_err(internal)?;
+    let observation: Observation = serde_json::from_str(&text)
+        .map_err(|_| ())
+        .map_err(internal)?;
+    let trace = Trace::open(&child.trace)?;
+    let options = Options {
+        keep_going: true,
+        until: observation.calls.keys().last().map(|last| last + 1),
+        ..child.guarded.replay(child.child_driver.clone())
+    };
+    let status = cutape_replay::observe_as_child(&trace, &options, observation);
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+}

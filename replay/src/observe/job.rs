@@ -1,0 +1,154 @@
+//! What to read around calls of a replay, and what was read.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::Report;
+
+/// Which calls to observe.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Observation {
+    /// What to read around each of them, by index.
+    pub calls: BTreeMap<u64, Moments>,
+    /// The variables of device code to read with launches of its kernels, by the index of the call
+    /// that loads the code.
+    pub variables: BTreeMap<u64, Vec<String>>,
+    /// Where the bytes go. A file that is there is replaced.
+    pub contents: PathBuf,
+    /// When the file has that many bytes, memory is left out, and named.
+    pub most_bytes: u64,
+}
+
+/// What to read around a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moments {
+    /// Which memory.
+    pub reach: Reach,
+    /// Read it before the call.
+    pub before: bool,
+    /// Read it after the work of the call.
+    pub after: bool,
+}
+
+/// Which memory is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// All memory that is live before the call.
+    #[default]
+    All,
+    /// What a launch can reach: memory that its parameters point into, memory that 8-byte words in
+    /// that memory point into, and the variables of its kernel's module.
+    Launch,
+}
+
+/// A replay, and what it read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Observed {
+    /// The replay.
+    pub report: Report,
+    /// In the order in which they were played.
+    pub calls: Vec<ObservedCall>,
+    /// Bytes in the file of contents.
+    pub bytes: u64,
+}
+
+/// An observed call.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ObservedCall {
+    /// Its index.
+    pub call: u64,
+    /// The launch as the driver got it, if it is one.
+    pub launch: Option<ObservedLaunch>,
+    /// The memory that was read, by address.
+    pub memory: Vec<ObservedMemory>,
+    /// Memory that was not read: which and why, one line each.
+    pub left_out: Vec<String>,
+    /// Why the call could not be observed.
+    pub refused: Option<String>,
+}
+
+/// Memory that was read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ObservedMemory {
+    /// Its address in the recording.
+    pub recorded: u64,
+    /// Its address in the replay. Pointers in contents and parameters are addresses in the replay.
+    pub live: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What kind of memory it is.
+    pub kind: MemoryKind,
+    /// Of a variable that was read with a launch its name; otherwise the function that allocated,
+    /// mapped or found it.
+    pub name: String,
+    /// Index of the call of that function; of a variable that was read with a launch, that loaded
+    /// its module.
+    pub made: u64,
+    /// Of a variable: nothing has written it since its module was loaded, as far as calls and
+    /// contents show.
+    pub as_loaded: bool,
+    /// Contents before the call; everything between the pieces is zero.
+    pub before: Vec<Piece>,
+    /// Contents after it; none if the memory ended in the call.
+    pub after: Vec<Piece>,
+}
+
+/// The kind of some memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryKind {
+    /// Allocated on a device.
+    #[default]
+    Device,
+    /// Physical memory mapped into an address reservation.
+    Mapped,
+    /// Managed memory.
+    Managed,
+    /// Page-locked host memory, allocated or registered.
+    Host,
+    /// A variable of a module.
+    Variable,
+}
+
+/// A piece of contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Offset in the memory.
+    pub at: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Offset in the file of contents. Equal contents share their place.
+    pub file: u64,
+}
+
+/// A launch as the driver got it in the replay.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ObservedLaunch {
+    /// Name of the kernel in its image; empty if the driver does not tell.
+    pub kernel: String,
+    /// Index of the call that loaded its module or library, if the trace shows it.
+    pub loaded: Option<u64>,
+    /// Ordinal of the device, in the replay.
+    pub device: i32,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// The packed parameters, with addresses of the replay.
+    pub parameters: Vec<u8>,
+    /// Offset and size of each parameter; empty if not known.
+    pub layout: Vec<(u32, u32)>,
+    /// Launch attributes: `CUlaunchAttributeID` and the bytes of the value. Attributes that name
+    /// events are left out.
+    pub attributes: Vec<(u32, Vec<u8>)>,
+    /// Function attributes that a program can set: `CUfunction_attribute` and value.
+    pub function_attributes: Vec<(u32, i32)>,
+    /// Limits of the context: `CUlimit` and value.
+    pub limits: Vec<(u32, u64)>,
+    /// Parameters that may be texture or surface objects, one line each.
+    pub textures: Vec<String>,
+}
