@@ -96,7 +96,7 @@ fn set_attribute(check: &Check<'_, '_>) -> Option<Draft> {
         return Some(about(check, draft));
     }
     let is_cluster = (CLUSTER_WIDTH..=CLUSTER_DEPTH).contains(&attribute);
-    if is_cluster && result == Some(code::NOT_PERMITTED) {
+    if is_cluster && check.went_wrong() {
         let thread = check.call.thread;
         let fixed = subject(check).and_then(|id| {
             let state = check.state;
@@ -104,17 +104,20 @@ fn set_attribute(check: &Check<'_, '_>) -> Option<Draft> {
                 function.required_cluster
             })
         });
-        let fixed = fixed.map_or(String::new(), |size| {
-            format!(" to {}", crate::launch::shape(size))
-        });
-        let what = format!(
-            "sets {name} of {} to {value}, but the kernel was compiled with a required cluster \
-             size, which fixes it{fixed}",
-            label(check)
-        );
-        let title = "required cluster size set that is fixed by the image";
-        let draft = check.draft(rules::EXEC_ATTRIBUTE_CLUSTER_COMPILE_TIME, title, what);
-        return Some(about(check, draft));
+        // The manual names NOT_PERMITTED for this alone.
+        if fixed.is_some() || result == Some(code::NOT_PERMITTED) {
+            let fixed = fixed.map_or(String::new(), |size| {
+                format!(" to {}", crate::launch::shape(size))
+            });
+            let what = format!(
+                "sets {name} of {} to {value}, but the kernel was compiled with a required \
+                 cluster size, which fixes it{fixed}",
+                label(check)
+            );
+            let title = "required cluster size set that is fixed by the image";
+            let draft = check.draft(rules::EXEC_ATTRIBUTE_CLUSTER_COMPILE_TIME, title, what);
+            return Some(about(check, draft));
+        }
     }
     let domain = match attribute {
         CARVEOUT if !(-1..=100).contains(&value) => "a percentage, or -1 for the default",

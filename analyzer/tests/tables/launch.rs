@@ -155,7 +155,7 @@ pub(crate) const EXEC: &[Row] = &[
     (
         "exec-attribute-cluster-compile-time",
         LAUNCH,
-        concat!(find!("clustered"), "cuFuncSetAttribute hfunc=0x202 attrib=11 value=4 -> 800"),
+        concat!(find!("clustered"), "cuFuncSetAttribute hfunc=0x202 attrib=11 value=4 -> 1"),
         &[concat!(find!("choosing"), "cuFuncSetAttribute hfunc=0x202 attrib=11 value=4")],
     ),
     (

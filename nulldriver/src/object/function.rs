@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use crate::call::answer::{Answer, NOT_PERMITTED, reject_if, valid_if};
+use crate::call::answer::{Answer, valid_if};
 use crate::object::code::Code;
 use crate::object::device::{SHARED, SHARED_DEFAULT, SHARED_OPT_IN, SHARED_RESERVED};
 
@@ -115,10 +115,10 @@ impl Spec {
     /// so).
     pub(crate) fn check_setting(&self, attribute: u32, value: i32) -> Answer {
         let static_shared = self.image().shared_bytes;
-        // A shape of the image is fixed (cuFuncSetAttribute).
+        // A shape of the image is fixed; measured: the manual's NOT_PERMITTED is not the answer.
         let is_fixed = self.image().required_cluster.is_some();
         let is_cluster = (CLUSTER_WIDTH..=CLUSTER_DEPTH).contains(&attribute);
-        reject_if(is_fixed && is_cluster, NOT_PERMITTED)?;
+        valid_if(!(is_fixed && is_cluster))?;
         let is_allowed = match attribute {
             // Measured.
             MAX_DYNAMIC_SHARED => u64::try_from(value)
