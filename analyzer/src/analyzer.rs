@@ -1,7 +1,5 @@
 //! The analyzer: for each call its plan, its checks, then what it changes.
 
-use std::collections::HashSet;
-
 use cutape_format::Call;
 use cutape_registry::{Family, Kind};
 
@@ -12,12 +10,10 @@ use crate::finding::{CallResult, CallSite, Class, Finding, ObjectHistory, Severi
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::render::{render_call, result_of};
+use crate::reported::Reported;
 use crate::rules::{self, Check, Draft, Gates, Rules};
 use crate::state::State;
 use cutape_model::{ObjectId, Origin, Site};
-
-/// How many findings are remembered, so that a loop does not repeat one a million times.
-const REMEMBERED: usize = 1 << 16;
 
 /// A function of the trace.
 #[derive(Debug)]
@@ -35,7 +31,7 @@ pub struct Analyzer {
     functions: Vec<Option<Option<Box<Checked>>>>,
     state: State,
     performance: Performance,
-    reported: HashSet<(&'static str, u16, u64, u64)>,
+    reported: Reported,
     /// Findings that a later success of the same function cancels, if it is about the same object.
     deferred: Vec<(&'static str, Option<ObjectId>, Finding)>,
     killed: bool,
@@ -60,7 +56,8 @@ impl Analyzer {
             let same = function.params.len() == call.signature.parameters.len();
             let plan = same.then(|| Plan::new(function))?;
             let rules = rules::rules_of(&plan);
-            let gates = Gates::of(rules.iter().map(|(when, _)| *when));
+            let gates: Vec<_> = rules.iter().map(|(when, _)| *when).collect();
+            let gates = Gates::of(&gates);
             let watched = Watched::of(&plan);
             Some(Box::new(Checked {
                 plan,
@@ -103,8 +100,10 @@ impl Analyzer {
         let mut findings = Vec::new();
         self.state.observe(plan, call);
         if gates.may_pass(&self.state, plan, call) || rules::is_uninitialized(call) {
+            self.reported.make_room();
             let check = Check {
                 state: &self.state,
+                reported: &self.reported,
                 context,
                 plan,
                 call,
@@ -117,7 +116,7 @@ impl Analyzer {
         if !self.deferred.is_empty() && call.succeeded() {
             self.cancel_deferred(plan, call);
         }
-        self.observe(context, call, checked, Some(site));
+        self.observe(context, call, checked, Some(&site));
         self.state.update(plan, call, context, site, reported);
         let freed = cutape_registry::rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT;
         if findings.iter().any(|finding| finding.rule == freed) {
@@ -146,7 +145,7 @@ impl Analyzer {
         context: &dyn TraceContext,
         call: &Call<'_>,
         checked: &Checked,
-        site: Option<Site>,
+        site: Option<&Site>,
     ) {
         if call.succeeded() {
             let watched = (&checked.plan, checked.watched);
@@ -225,17 +224,10 @@ impl Analyzer {
         call: Option<(&Call<'_>, &Plan)>,
         draft: &Draft,
     ) -> Option<Finding> {
-        if let Some((call, plan)) = call {
-            if self.reported.len() >= REMEMBERED {
-                self.reported.clear();
-            }
-            let place = match draft.culprit {
-                Some(caller) => (draft.rule, 0, caller, 0),
-                None => (draft.rule, plan.function.id, call.caller, draft.subject),
-            };
-            if !self.reported.insert(place) {
-                return None;
-            }
+        if let Some((call, plan)) = call
+            && !self.reported.insert(draft.key(plan, call))
+        {
+            return None;
         }
         let entry = cutape_registry::rule(draft.rule);
         let severity = draft

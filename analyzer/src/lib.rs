@@ -17,6 +17,7 @@ pub mod output;
 mod performance;
 mod plan;
 pub mod render;
+mod reported;
 mod rules;
 mod state;
 mod suppress;

@@ -60,6 +60,7 @@ pub struct Site {
 
 impl Site {
     /// The site of a call of that function.
+    #[inline]
     pub fn of(function: &'static str, call: &Call<'_>) -> Self {
         Self {
             index: call.index,

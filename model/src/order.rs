@@ -42,7 +42,8 @@ impl StreamKind {
 
 #[derive(Debug, Default)]
 struct StreamWork {
-    context: u64,
+    /// The index of its context.
+    context: usize,
     kind: StreamKind,
     last: u64,
     done: u64,
@@ -54,6 +55,8 @@ struct StreamWork {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ContextWork {
+    /// The entry of a clock that stands for its blocking streams.
+    group: Option<u32>,
     /// All work up to this number is complete.
     all: u64,
     /// All work up to this number in streams that take part in the legacy default stream's order is
@@ -73,10 +76,11 @@ pub struct Order {
     streams: FxHashMap<u32, StreamWork>,
     by_key: FxHashMap<StreamKey, u32>,
     dead: VecDeque<u32>,
-    contexts: FxHashMap<u64, ContextWork>,
-    /// The entry of a clock that stands for a context's blocking streams, and that context.
-    groups: FxHashMap<u32, u64>,
-    group_of: FxHashMap<u64, u32>,
+    contexts: Vec<ContextWork>,
+    /// The index of a context by its handle.
+    by_handle: FxHashMap<u64, usize>,
+    /// The contexts of the entries that stand for blocking streams.
+    groups: FxHashMap<u32, usize>,
     /// All work up to this number is complete.
     all: u64,
 }
@@ -89,6 +93,7 @@ impl Order {
             return stream;
         }
         let stream = self.next_number();
+        let context = self.context(context);
         self.by_key.insert(key, stream);
         self.streams.insert(
             stream,
@@ -99,10 +104,20 @@ impl Order {
                 ..Default::default()
             },
         );
-        if kind == StreamKind::Legacy {
-            self.contexts.entry(context).or_default().legacy_stream = Some(stream);
+        if kind == StreamKind::Legacy
+            && let Some(work) = self.contexts.get_mut(context)
+        {
+            work.legacy_stream = Some(stream);
         }
         stream
+    }
+
+    /// The index of a context.
+    fn context(&mut self, handle: u64) -> usize {
+        *self.by_handle.entry(handle).or_insert_with(|| {
+            self.contexts.push(ContextWork::default());
+            self.contexts.len() - 1
+        })
     }
 
     fn next_number(&mut self) -> u32 {
@@ -111,14 +126,15 @@ impl Order {
     }
 
     /// The entry of a clock that stands for the blocking streams of a context.
-    fn group(&mut self, context: u64) -> u32 {
-        if let Some(&group) = self.group_of.get(&context) {
-            return group;
+    fn group(&mut self, context: usize) -> Option<u32> {
+        let number = self.next_stream;
+        let group = &mut self.contexts.get_mut(context)?.group;
+        if group.is_none() {
+            *group = Some(number);
+            self.next_stream += 1;
+            self.groups.insert(number, context);
         }
-        let group = self.next_number();
-        self.group_of.insert(context, group);
-        self.groups.insert(group, context);
-        group
+        *group
     }
 
     /// The stream is destroyed; its work still runs.
@@ -138,8 +154,10 @@ impl Order {
         self.number += 1;
         let state = self.streams.get_mut(&stream)?;
         state.last = self.number;
-        if state.kind == StreamKind::Legacy {
-            self.contexts.entry(state.context).or_default().legacy = self.number;
+        if state.kind == StreamKind::Legacy
+            && let Some(context) = self.contexts.get_mut(state.context)
+        {
+            context.legacy = self.number;
         }
         Some(self.number)
     }
@@ -149,20 +167,16 @@ impl Order {
         if self.all >= number {
             return true;
         }
-        if let Some(context) = self.groups.get(&stream) {
-            let context = self.contexts.get(context);
-            return context.is_some_and(|work| work.all >= number || work.blocking >= number);
-        }
-        let Some(state) = self.streams.get(&stream) else {
-            return stream != ALL_STREAMS;
+        let (context, is_in_group) = match self.streams.get(&stream) {
+            Some(state) if state.done >= number => return true,
+            Some(state) => (state.context, state.kind.is_in_group()),
+            None => match self.groups.get(&stream) {
+                Some(&context) => (context, true),
+                None => return stream != ALL_STREAMS,
+            },
         };
-        if state.done >= number {
-            return true;
-        }
-        let Some(context) = self.contexts.get(&state.context) else {
-            return false;
-        };
-        context.all >= number || (state.kind.is_in_group() && context.blocking >= number)
+        let context = self.contexts.get(context);
+        context.is_some_and(|work| work.all >= number || (is_in_group && work.blocking >= number))
     }
 
     /// Whether a clock has this work of a stream.
@@ -197,7 +211,7 @@ impl Order {
             return true;
         }
         // A blocking stream waits for the legacy default stream and all that was before that.
-        let Some(context) = self.contexts.get(&target.context) else {
+        let Some(context) = self.contexts.get(target.context) else {
             return false;
         };
         if same && context.legacy >= number {
@@ -215,15 +229,16 @@ impl Order {
         let (context, kind, last) = (state.context, state.kind, state.last);
         let mut clock = self.pending(&state.before);
         clock.push((stream, last));
-        let work = self.contexts.get(&context).copied().unwrap_or_default();
+        let work = self.contexts.get(context).copied().unwrap_or_default();
         let group = match kind {
             StreamKind::Legacy => self.number,
             StreamKind::Blocking | StreamKind::Unknown => work.legacy,
             StreamKind::NonBlocking => 0,
         };
-        if group > work.blocking.max(work.all) {
-            let entry = (self.group(context), group);
-            merge(&mut clock, entry);
+        if group > work.blocking.max(work.all)
+            && let Some(entry) = self.group(context)
+        {
+            merge(&mut clock, (entry, group));
             let legacy = work.legacy_stream.filter(|&legacy| legacy != stream);
             let legacy = legacy.and_then(|legacy| self.streams.get(&legacy));
             let before = legacy.map(|legacy| self.pending(&legacy.before));
@@ -260,9 +275,10 @@ impl Order {
         let number = self.number;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.before = before;
-            if state.kind == StreamKind::Legacy {
-                // Blocking streams wait for it from now on.
-                let context = self.contexts.entry(state.context).or_default();
+            // Blocking streams wait for it from now on.
+            if state.kind == StreamKind::Legacy
+                && let Some(context) = self.contexts.get_mut(state.context)
+            {
                 context.legacy = number;
             }
         }
@@ -281,16 +297,18 @@ impl Order {
             if stream == ALL_STREAMS {
                 self.all = self.all.max(number);
             }
-            if let Some(&context) = self.groups.get(&stream) {
-                let entry = self.contexts.entry(context).or_default();
-                entry.blocking = entry.blocking.max(number);
-            }
             let Some(state) = self.streams.get_mut(&stream) else {
+                let context = self.groups.get(&stream);
+                if let Some(entry) = context.and_then(|&context| self.contexts.get_mut(context)) {
+                    entry.blocking = entry.blocking.max(number);
+                }
                 continue;
             };
             state.done = state.done.max(number);
-            let (context, kind) = (state.context, state.kind);
-            let entry = self.contexts.entry(context).or_default();
+            let kind = state.kind;
+            let Some(entry) = self.contexts.get_mut(state.context) else {
+                continue;
+            };
             if kind == StreamKind::Legacy {
                 entry.blocking = entry.blocking.max(number);
             } else if kind.is_in_group() && entry.legacy <= number {
@@ -309,13 +327,19 @@ impl Order {
 
     /// A call has proved all work of a context complete.
     pub fn complete_context(&mut self, context: u64) {
-        self.contexts.entry(context).or_default().all = self.number;
+        let (context, number) = (self.context(context), self.number);
+        if let Some(work) = self.contexts.get_mut(context) {
+            work.all = number;
+        }
     }
 
     /// A call has proved the work of the legacy default stream, and of the streams that wait for
     /// it, complete.
     pub fn complete_blocking(&mut self, context: u64) {
-        self.contexts.entry(context).or_default().blocking = self.number;
+        let (context, number) = (self.context(context), self.number);
+        if let Some(work) = self.contexts.get_mut(context) {
+            work.blocking = number;
+        }
     }
 
     /// Whether one stream has waited for an event that covers work of another which may still run.

@@ -197,13 +197,13 @@ impl<X> State<X> {
 
     /// Records of events, waits of streams for them, and captures.
     pub(crate) fn order_events(&mut self, effects: &Effects, call: &Call<'_>) {
-        let site = effects.site(call);
         match effects.action {
             Action::BeginCapture => {
                 let mode = effects.at("mode").map_or(0, |at| call.argument(at)) as u32;
                 let context = self.contexts.current(call.thread).handle;
                 if let Some(stream) = self.call_stream(effects, call) {
-                    self.captures.begin(stream, mode, context, site);
+                    self.captures
+                        .begin(stream, mode, context, effects.site(call));
                 }
                 return;
             }
@@ -240,6 +240,7 @@ impl<X> State<X> {
         let Some(event) = effects.handle_of(call, Kind::Event) else {
             return;
         };
+        let site = effects.site(call);
         let Some(stream) = self.call_stream(effects, call) else {
             return;
         };

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use cutape_format::Call;
-use cutape_model::{ObjectId, Site};
+use cutape_model::{ObjectId, STREAM_PER_THREAD, Site};
 use cutape_registry::{Kind, rules};
 use rustc_hash::FxHashSet;
 
@@ -42,6 +42,8 @@ struct Between {
 pub(super) struct Launches {
     /// Functions that were launched, or asked for so that they are loaded.
     loaded: FxHashSet<u64>,
+    /// The one launched last: loops launch the same function again and again.
+    last: Option<u64>,
     first: VecDeque<(Site, u64)>,
     /// The first launch of a function between two events whose time was asked for, and how many.
     measured: Option<(Site, u64)>,
@@ -61,19 +63,27 @@ impl Launches {
     }
 
     /// A launch.
+    #[inline]
     pub(super) fn launched(&mut self, plan: &Plan, call: &Call<'_>, site: Site, state: &State) {
         let Some(position) = plan.launched else {
             return;
         };
         let function = call.argument(position);
+        if self.last != Some(function) {
+            self.last = Some(function);
+            self.load(function, site);
+        }
+        if state.has_preferences {
+            self.preferred(function, call, site, state);
+        }
+    }
+
+    fn load(&mut self, function: u64, site: Site) {
         if self.loaded.insert(function) {
             if self.first.len() >= FIRST {
                 self.first.pop_front();
             }
             self.first.push_back((site, function));
-        }
-        if state.has_preferences {
-            self.preferred(function, call, site, state);
         }
     }
 
@@ -127,6 +137,7 @@ impl Launches {
 
     /// Work was submitted; `operands` finds the allocations that it is given, or `None` if they are
     /// not known.
+    #[inline]
     pub(super) fn submitted(
         &mut self,
         site: Site,
@@ -136,9 +147,23 @@ impl Launches {
     ) {
         let is_legacy = stream == LEGACY || (stream == 0 && !per_thread);
         self.uses_legacy |= is_legacy;
-        if !self.uses_legacy || (!is_legacy && stream <= 2) {
-            return;
+        let may_be_between = match is_legacy {
+            true => self.between.before.is_some(),
+            false => self.uses_legacy && stream > STREAM_PER_THREAD,
+        };
+        if may_be_between {
+            self.ordered_by_legacy(site, (stream, is_legacy), state, operands);
         }
+    }
+
+    /// Work was submitted to the legacy stream after that of another one, or to another one.
+    fn ordered_by_legacy(
+        &mut self,
+        site: Site,
+        (stream, is_legacy): (u64, bool),
+        state: &State,
+        operands: impl FnOnce() -> Option<Vec<ObjectId>>,
+    ) {
         if !is_legacy {
             let id = state.objects.live(Kind::Stream, stream);
             let data = id

@@ -182,11 +182,11 @@ impl Performance {
     pub(crate) fn observe(
         &mut self,
         (plan, watched): (&Plan, Watched),
-        (call, site): (&Call<'_>, Option<Site>),
+        (call, site): (&Call<'_>, Option<&Site>),
         state: &State,
         context: &dyn TraceContext,
     ) {
-        let site = || site.unwrap_or_else(|| Site::of(plan.function.name, call));
+        let site = || site.map_or_else(|| Site::of(plan.function.name, call), |site| *site);
         match watched.watch {
             Watch::Query => {
                 let rate = self.rate(context);

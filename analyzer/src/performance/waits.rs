@@ -81,6 +81,7 @@ impl Waiting {
 
     /// Work was submitted; `shape` tells its function and grid from others. The host may read what
     /// it writes if `is_shared`.
+    #[inline]
     pub(super) fn submitted(
         &mut self,
         call: &Call<'_>,
@@ -103,7 +104,14 @@ impl Waiting {
             work.streak = 0;
             return;
         }
-        let Some(site) = waited else { return };
+        if let Some(site) = waited {
+            self.follows_wait(call.thread, site, is_shared);
+        }
+    }
+
+    /// A launch is the first work of its thread after a wait.
+    fn follows_wait(&mut self, thread: u32, site: Site, is_shared: impl FnOnce() -> bool) {
+        let work = self.thread(thread);
         // A pattern that is about to count is looked at closely.
         if work.streak + 1 >= WAITED / 2 && is_shared() {
             work.streak = 0;

@@ -43,6 +43,7 @@ use cutape_registry::{
 use crate::context::TraceContext;
 use crate::finding::Severity;
 use crate::plan::{Ordered, Plan};
+use crate::reported::{Key, Reported};
 use crate::state::State;
 use crate::state::data::Data;
 pub(crate) use when::{Gates, When};
@@ -85,6 +86,20 @@ impl Draft {
             culprit: None,
             site: None,
         }
+    }
+
+    /// What it has in common with those that repeat it.
+    pub(crate) fn key(&self, plan: &Plan, call: &Call<'_>) -> Key {
+        match self.culprit {
+            Some(caller) => (self.rule, 0, caller, 0),
+            None => (self.rule, plan.function.id, call.caller, self.subject),
+        }
+    }
+
+    /// What it says, for a rule that asks [`Check::is_reported`] first.
+    pub(crate) fn text(mut self, title: impl Into<String>, message: impl Into<String>) -> Self {
+        (self.title, self.message) = (title.into(), message.into());
+        self
     }
 
     pub(crate) fn severity(mut self, severity: Severity) -> Self {
@@ -133,6 +148,7 @@ impl Draft {
 /// A call and all that rules may look at.
 pub(crate) struct Check<'c, 't> {
     pub(crate) state: &'c State,
+    pub(crate) reported: &'c Reported,
     pub(crate) context: &'c dyn TraceContext,
     pub(crate) plan: &'c Plan,
     pub(crate) call: &'c Call<'t>,
@@ -147,6 +163,11 @@ impl Check<'_, '_> {
 
     pub(crate) fn family(&self) -> Family {
         self.plan.function.family
+    }
+
+    /// Whether a finding is known already, so that its words are not needed.
+    pub(crate) fn is_reported(&self, draft: &Draft) -> bool {
+        self.reported.contains(&draft.key(self.plan, self.call))
     }
 
     /// The name of the parameter at a position.

@@ -86,7 +86,7 @@ fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
 fn pending(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
     let order = &check.state.order;
     let mut pending = check.state.image_data(id)?.pending.iter();
-    let &(_, _, site) = pending.find(|(stream, number, _)| !order.is_done(*stream, *number))?;
+    let &(_, site) = pending.find(|((stream, number), _)| !order.is_done(*stream, *number))?;
     let label = check.label(id);
     let message = format!(
         "cuModuleUnload gets {label} while work that needs it, {}, may still run: no call since \

@@ -28,6 +28,13 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         AccessKind::Allocation => rules::MEMORY_POOL_ACCESS_UNORDERED,
         _ => rules::MEMORY_RACE_CROSS_STREAM,
     };
+    let draft = Draft::new(rule, "", "")
+        .culprit(other.site.caller)
+        .about(access.object);
+    if check.is_reported(&draft) {
+        drafts.push(draft);
+        return;
+    }
     let label = check.label(access.object);
     let (first, second) = (at(other.site), at(check.site));
     let used = used(access);
@@ -79,18 +86,15 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if assumed {
         message = format!("{message} {ASSUMPTION}");
     }
-    let mut draft = Draft::new(rule, title, message)
-        .culprit(other.site.caller)
-        .about(access.object)
-        .chain(vec![
-            label,
-            format!("{} by {}", noun(other), at(other.site)),
-            format!(
-                "{} by {}, without a wait between",
-                noun(access),
-                at(check.site)
-            ),
-        ]);
+    let mut draft = draft.text(title, message).chain(vec![
+        label,
+        format!("{} by {}", noun(other), at(other.site)),
+        format!(
+            "{} by {}, without a wait between",
+            noun(access),
+            at(check.site)
+        ),
+    ]);
     // A program may well use a synchronous memset so, and be lucky each time.
     if assumed || (other.synchronous && other.work != AccessKind::Upload) {
         draft = draft.severity(Severity::Advice);
@@ -271,6 +275,12 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
             "cuMemFree may wait for it, which the manual does not promise and which costs time",
         ),
     };
+    let draft = Draft::new(rule, "", "")
+        .culprit(access.site.caller)
+        .about(id);
+    if check.is_reported(&draft) {
+        return Some(draft);
+    }
     let mut message = format!(
         "{} releases {} while {}, which {} it, may not be complete: no call since then has waited \
          for that work. {why}.",
@@ -286,14 +296,11 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
     if assumed {
         message = format!("{message} {ASSUMPTION}");
     }
-    let mut draft = Draft::new(rule, title, message)
-        .culprit(access.site.caller)
-        .about(id)
-        .chain(vec![
-            check.label(id),
-            format!("{} by {}", noun(access), at(access.site)),
-            format!("released by {}", at(check.site)),
-        ]);
+    let mut draft = draft.text(title, message).chain(vec![
+        check.label(id),
+        format!("{} by {}", noun(access), at(access.site)),
+        format!("released by {}", at(check.site)),
+    ]);
     if assumed {
         draft = draft.severity(Severity::Advice);
     }

@@ -72,48 +72,65 @@ pub(crate) enum When {
     FreedBusy,
 }
 
-/// The gates of a function's rules, each once: most calls pass none, and their rules are not looked
-/// at one by one.
-#[derive(Debug, Default)]
-pub(crate) struct Gates {
-    /// Those that a call with a result other than success can pass.
-    needs_failure: bool,
-    /// Those that a call can pass which accesses memory.
-    of_accesses: Vec<When>,
-    others: Vec<When>,
-}
+/// The gates of a function's rules: most calls pass none, and their rules are not looked at one by
+/// one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gates(u32);
+
+/// Gates that only a call with a result other than success can pass.
+const OF_FAILURES: Gates =
+    Gates::of(&[When::Wrong, When::Captured, When::Sticky, When::MappedWrong]);
 
 impl Gates {
-    pub(crate) fn of(gates: impl Iterator<Item = When>) -> Self {
-        let mut all = Self::default();
-        for when in gates {
-            let list = match when {
-                When::Wrong | When::Captured | When::Sticky | When::MappedWrong => {
-                    all.needs_failure = true;
-                    continue;
-                }
-                When::Accessing | When::Fresh | When::Sourced => &mut all.of_accesses,
-                _ => &mut all.others,
-            };
-            if !list.contains(&when) {
-                list.push(when);
-            }
+    pub(crate) const fn of(gates: &[When]) -> Self {
+        let (mut set, mut at) = (0, 0);
+        while at < gates.len() {
+            set |= 1 << gates[at] as u32;
+            at += 1;
         }
-        all
+        Self(set)
+    }
+
+    fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[inline(always)]
+    fn passes(self, when: When, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+        self.intersects(Self::of(&[when])) && when.holds(state, plan, call)
     }
 
     /// Whether a call passes one; perhaps, if it failed.
     #[inline]
-    pub(crate) fn may_pass(&self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
-        let holds = |when: &When| when.holds(state, plan, call);
-        (self.needs_failure && call.result() != Some(0))
-            || self.others.iter().any(holds)
-            || (!state.ordering.current.is_empty() && self.of_accesses.iter().any(holds))
+    pub(crate) fn may_pass(self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
+        let passes = |when| self.passes(when, state, plan, call);
+        (self.intersects(OF_FAILURES) && call.result() != Some(0))
+            || (!state.ordering.current.is_empty()
+                && (passes(When::Accessing) || passes(When::Fresh) || passes(When::Sourced)))
+            // One by one and not in a loop: each is two or three instructions so.
+            || passes(When::Always)
+            || passes(When::Ended)
+            || passes(When::Freed)
+            || passes(When::Undefined)
+            || passes(When::Libraries)
+            || passes(When::Devices)
+            || passes(When::Unaccessed)
+            || passes(When::Lent)
+            || passes(When::Threads)
+            || passes(When::Capturing)
+            || passes(When::Textures)
+            || passes(When::TensorMaps)
+            || passes(When::PassesExtra)
+            || passes(When::PassesAttributes)
+            || passes(When::KernelUses)
+            || passes(When::LaunchEvents)
+            || passes(When::Busy)
+            || passes(When::FreedBusy)
     }
 }
 
 impl When {
-    #[inline]
+    #[inline(always)]
     pub(super) fn holds(self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
         let objects = &state.objects;
         match self {

@@ -122,8 +122,8 @@ pub(crate) struct ImageData {
     pub(crate) is_short: OnceLock<bool>,
     /// The result of a count query, and its call.
     pub(crate) count: Option<(u32, Site)>,
-    /// The last work on each stream that needs it: stream, number, call.
-    pub(crate) pending: Vec<(u32, u64, Site)>,
+    /// The last work on each stream that needs it, and may still run: stream and number, call.
+    pub(crate) pending: Vec<((u32, u64), Site)>,
 }
 
 impl Default for ImageData {

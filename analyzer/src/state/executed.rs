@@ -150,15 +150,19 @@ impl State {
         self.execution.sticky.remove(&context);
     }
 
-    /// The call is the last one of its thread from now on.
+    /// The call is the last one of its thread from now on; of interest once there are several.
+    #[inline]
     pub(crate) fn note_span(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
         let thread = call.thread as usize;
         if self.execution.spans.len() <= thread {
             self.execution.spans.resize(thread + 1, None);
         }
-        if self.execution.spans.len() < 2 {
-            return;
+        if self.execution.spans.len() > 1 {
+            self.execution.spans[thread] = Some(self.span(plan, call, site));
         }
+    }
+
+    fn span(&self, plan: &Plan, call: &Call<'_>, site: Site) -> Span {
         let mut objects = [None; HANDLES];
         let handles = plan
             .steps
@@ -176,12 +180,12 @@ impl State {
         for (slot, id) in objects.iter_mut().zip(found) {
             *slot = Some(id);
         }
-        self.execution.spans[thread] = Some(Span {
+        Span {
             leave: call.leave.map_or(u64::MAX, |leave| leave.ticks),
             site,
             objects,
             context: self.model.contexts.current(call.thread).object,
             family: plan.function.family,
-        });
+        }
     }
 }

@@ -17,30 +17,41 @@ pub(crate) struct HostParameter {
 }
 
 /// What is remembered of the addresses in calls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HostAddresses {
     /// Host memory that the driver knows: page-locked or registered.
     pub(super) known_host: IntervalMap<()>,
-    /// Addresses that copies used as host memory, by a hash of the address.
-    pub(super) host: Box<[Option<(u64, Site)>]>,
+    /// Addresses that copies used as host memory, by a hash of the address; empty until the first.
+    host: Box<[Option<(u64, Site)>]>,
     /// The first such address in a launch.
     pub(crate) host_parameter: Option<HostParameter>,
     /// There is a finding about that.
     pub(crate) host_parameter_reported: bool,
 }
 
-impl Default for HostAddresses {
-    fn default() -> Self {
-        Self {
-            known_host: IntervalMap::default(),
-            host: vec![None; HOST_ADDRESSES].into(),
-            host_parameter: None,
-            host_parameter_reported: false,
+impl HostAddresses {
+    /// A copy used the address as host memory.
+    pub(super) fn insert(&mut self, address: u64, copy: Site) {
+        if self.host.is_empty() {
+            self.host = vec![None; HOST_ADDRESSES].into();
         }
+        self.host[place_of(address)] = Some((address, copy));
+    }
+
+    /// The copy that used the address as host memory.
+    pub(super) fn copy_with(&self, address: u64) -> Option<Site> {
+        let (host, copy) = (*self.host.get(place_of(address))?)?;
+        (host == address).then_some(copy)
+    }
+
+    /// True if no copy has used host memory that the driver does not know.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.host.is_empty()
     }
 }
 
 /// Where an address is remembered.
-pub(super) fn place_of(address: u64) -> usize {
+fn place_of(address: u64) -> usize {
     (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize % HOST_ADDRESSES
 }

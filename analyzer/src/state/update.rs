@@ -85,7 +85,7 @@ impl State {
             self.note_work(plan, call, site, work);
             self.note_recent(plan, call, site, work);
             self.note_kernel(plan, call, site);
-            if plan.ordered != Ordered::No {
+            if !self.ordering.current.is_empty() || plan.ordered == Ordered::Pool || plan.copies {
                 self.note_accesses(plan, call, work);
             }
         }
@@ -225,38 +225,46 @@ impl State {
     }
 
     /// Remembers which modules a call's work needs.
-    fn note_work(&mut self, plan: &Plan, call: &Call<'_>, site: Site, (stream, work): (u32, u64)) {
-        let parent = |id| self.model.objects.get(id)?.parent;
-        let mut modules: [Option<ObjectId>; 3] = [None; 3];
-        let function = plan.launched.map(|position| call.argument(position));
-        let function = function.map(|handle| self.objects.resolve(Kind::Function, handle));
-        modules[0] = function.and_then(|found| parent(found.live()?));
-        if plan.takes_addresses && self.objects.has_had(Kind::Global) {
-            let devices = plan
-                .steps
-                .iter()
-                .filter(|(_, step)| matches!(step, Step::Device(_)));
-            let addresses = devices.map(|&(position, _)| call.argument(position));
-            let globals = addresses.filter_map(|address| {
-                let id = self.memory_at(address)?;
-                (self.objects.get(id)?.kind == Kind::Global).then_some(id)
-            });
-            for (module, global) in modules[1..].iter_mut().zip(globals) {
-                *module = parent(global);
-            }
+    fn note_work(&mut self, plan: &Plan, call: &Call<'_>, site: Site, work: (u32, u64)) {
+        if let Some(position) = plan.launched {
+            let function = self
+                .objects
+                .resolve(Kind::Function, call.argument(position));
+            self.note_module_use(function.live(), work, site);
         }
-        for module in modules {
-            let Some(module) = module else { continue };
-            let object = self.objects.get(module);
-            if object.is_none_or(|object| object.kind != Kind::Module) {
-                continue;
-            }
-            if let Some(data) = self.image_data_mut(module) {
-                match data.pending.iter_mut().find(|entry| entry.0 == stream) {
-                    Some(entry) => *entry = (stream, work, site),
-                    None => data.pending.push((stream, work, site)),
+        if plan.takes_addresses && self.objects.has_had(Kind::Global) {
+            for &(position, step) in &plan.steps {
+                if let Step::Device(_) = step {
+                    let id = self.memory_at(call.argument(position));
+                    let object = id.and_then(|id| self.objects.get(id));
+                    let global = object.filter(|object| object.kind == Kind::Global);
+                    self.note_module_use(global.and(id), work, site);
                 }
             }
+        }
+    }
+
+    /// Work needs the module that a function or a variable belongs to.
+    fn note_module_use(&mut self, part: Option<ObjectId>, work: (u32, u64), site: Site) {
+        let parent = || self.objects.get(part?)?.parent;
+        let Some(module) = parent() else { return };
+        let object = self.objects.get(module);
+        if object.is_none_or(|object| object.kind != Kind::Module) {
+            return;
+        }
+        let Some(data) = self.image_data_mut(module) else {
+            return;
+        };
+        let mut known = data.pending.iter_mut();
+        if let Some(entry) = known.find(|(known, _)| known.0 == work.0) {
+            *entry = (work, site);
+            return;
+        }
+        let mut pending = std::mem::take(&mut data.pending);
+        pending.retain(|&((stream, number), _)| !self.order.is_done(stream, number));
+        pending.push((work, site));
+        if let Some(data) = self.image_data_mut(module) {
+            data.pending = pending;
         }
     }
 

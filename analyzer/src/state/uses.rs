@@ -6,7 +6,7 @@ use cutape_model::{ObjectId, Site};
 use cutape_registry::Kind;
 
 use super::State;
-use super::host_addresses::{self, HostParameter};
+use super::host_addresses::HostParameter;
 use crate::plan::Plan;
 
 impl State {
@@ -46,31 +46,34 @@ impl State {
                 self.uses.known_host.find(address).is_some() || self.memory_at(address).is_some()
             };
             if address != 0 && !is_known() {
-                self.uses.host[host_addresses::place_of(address)] = Some((address, site));
+                self.uses.insert(address, site);
             }
         }
     }
 
     /// Looks for such an address in the parameters of a launch.
+    #[inline]
     pub(super) fn note_host_parameters(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        if self.uses.host_parameter.is_some() {
-            return;
+        if !self.uses.is_empty() && self.uses.host_parameter.is_none() {
+            self.uses.host_parameter = self.host_parameter(plan, call, site);
         }
+    }
+
+    fn host_parameter(&self, plan: &Plan, call: &Call<'_>, launch: Site) -> Option<HostParameter> {
         let mut positions = plan.launch_parameters.into_iter().flatten();
         let snapshot =
             positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
-        let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
-        let Some(bytes) = bytes else { return };
+        let bytes = snapshot?.bytes.inline()?;
         // Few words are such an address, so the layout is looked at last.
         let mut words = bytes.as_chunks::<8>().0.iter().enumerate();
-        let found = words.find_map(|(place, word)| {
+        words.find_map(|(place, word)| {
             let address = u64::from_le_bytes(*word);
-            let (host, copy) = self.uses.host[host_addresses::place_of(address)]?;
+            let copy = self.uses.copy_with(address)?;
             // It may have been registered since.
             let is_known = || {
                 self.uses.known_host.find(address).is_some() || self.memory_at(address).is_some()
             };
-            if host != address || is_known() {
+            if is_known() {
                 return None;
             }
             let layout = self.layout(call.argument(plan.launched?))?;
@@ -78,10 +81,9 @@ impl State {
             Some(HostParameter {
                 address,
                 number: layout.iter().position(is_here)?,
-                launch: site,
+                launch,
                 copy,
             })
-        });
-        self.uses.host_parameter = found;
+        })
     }
 }

@@ -5,7 +5,7 @@ mod names;
 mod sources;
 
 use cutape_format::Call;
-use cutape_model::{Access, AccessEffect, AccessKind, Object, ObjectId, Site};
+use cutape_model::{Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Site};
 use cutape_registry::{Extent, Family, Kind, MemoryOp};
 
 use super::State;
@@ -22,13 +22,15 @@ const FRESH: usize = 4096;
 
 impl State {
     /// Works out what a call accesses, for its checks.
+    #[inline]
     pub(crate) fn observe(&mut self, plan: &Plan, call: &Call<'_>) {
         self.ordering.current.clear();
         self.ordering.stream = None;
-        if !call.succeeded() || !self.captures.is_empty() {
+        let succeeded = call.succeeded();
+        if !succeeded || !self.captures.is_empty() {
             self.ordering.stream = self.stream_of_capture(plan, call);
         }
-        if plan.ordered == Ordered::No || !call.succeeded() {
+        if plan.ordered == Ordered::No || !succeeded {
             return;
         }
         if plan.ordered == Ordered::Launch {
@@ -39,18 +41,21 @@ impl State {
                 || !self.ordering.sources.is_empty()
                 || self.ordering.live_of_pools > 0;
             if !is_needed {
-                self.ordering.uses_default |= plan.effects.stream(call).is_some_and(|s| s <= 2);
+                self.ordering.uses_default |= uses_default(plan, call);
                 return;
             }
         }
+        self.observe_accesses(plan, call);
+    }
+
+    fn observe_accesses(&mut self, plan: &Plan, call: &Call<'_>) {
         let stream = self.model.call_stream(&plan.effects, call);
         self.ordering.stream = stream;
         let Some(stream) = stream else { return };
         if !self.captures.is_empty() && self.captures.of(stream).is_some() {
             return;
         }
-        self.ordering.uses_default |=
-            plan.in_default_stream || plan.effects.stream(call).is_some_and(|s| s <= 2);
+        self.ordering.uses_default |= plan.in_default_stream || uses_default(plan, call);
         let site = Site::of(plan.function.name, call);
         self.collect(plan, call, (stream, 0), site);
     }
@@ -269,6 +274,12 @@ impl State {
         };
         self.ordering.freed.retain(apart);
     }
+}
+
+/// True if the call names a default stream.
+fn uses_default(plan: &Plan, call: &Call<'_>) -> bool {
+    let stream = plan.effects.stream(call);
+    stream.is_some_and(|stream| stream <= STREAM_PER_THREAD)
 }
 
 /// How memory was allocated, if its call is known.
