@@ -1,11 +1,16 @@
 //! Sets of calls: one syntax for all verbs.
 
+mod marked;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use cutape_analyzer::glob::matches;
 use cutape_format::{Call, Signatures, Trace};
+
+use self::marked::Marked;
+pub(crate) use self::marked::Markers;
 
 use crate::demangle::demangle;
 use crate::failure::Failure;
@@ -14,12 +19,15 @@ use crate::trace_state::{Scope, TraceState};
 /// The syntax, for help texts and errors.
 pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \
      100.., ..200), a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), \
-     thread:N; a comma joins several";
+     range:NAME (calls in ranges of NVTX, step*, train/step, step[0]), mark:A..mark:B, thread:N; \
+     a comma joins several";
 
 /// Some of a trace's calls: the union of its terms.
 #[derive(Debug)]
 pub(crate) struct CallSet {
     terms: Vec<Term>,
+    /// The moments of the terms that markers decide, in ticks, by begin.
+    moments: Vec<Range<u64>>,
     /// Matches by kernel name: demangling at every launch would dominate the time (assumed).
     kernels: RefCell<HashMap<String, bool>>,
 }
@@ -34,6 +42,8 @@ enum Term {
     Kernel(String),
     /// Ordinal.
     Thread(u32),
+    /// What markers of the trace decide.
+    Marked(Marked),
 }
 
 impl CallSet {
@@ -54,6 +64,7 @@ impl CallSet {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             terms,
+            moments: Vec::new(),
             kernels: RefCell::default(),
         })
     }
@@ -61,8 +72,47 @@ impl CallSet {
     /// Parses the value of `--calls` and checks it against a trace.
     pub(crate) fn for_trace(text: &str, trace: &Trace) -> Result<Self, Failure> {
         Self::parse(text)
-            .and_then(|set| set.check(trace.signatures()).map(|()| set))
+            .and_then(|set| set.resolve(trace))
             .map_err(|error| Failure::unusable(format!("--calls: {error}")))
+    }
+
+    /// The set for a trace, whose functions and markers it names.
+    pub(crate) fn resolve(mut self, trace: &Trace) -> Result<Self, String> {
+        self.check(trace.signatures())?;
+        let marked = || {
+            self.terms.iter().filter_map(|term| match term {
+                Term::Marked(marked) => Some(marked),
+                _ => None,
+            })
+        };
+        if marked().next().is_none() {
+            return Ok(self);
+        }
+        let markers = Markers::of(trace);
+        let mut moments: Vec<Range<u64>> = Vec::new();
+        for term in marked() {
+            if let Some(error) = term.no_match(&markers) {
+                return Err(error);
+            }
+            moments.extend(term.moments(&markers)?);
+        }
+        moments.sort_by_key(|moments| moments.start);
+        // Nested and overlapping ranges become one.
+        self.moments = Vec::new();
+        for next in moments {
+            match self.moments.last_mut() {
+                Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+                _ => self.moments.push(next),
+            }
+        }
+        Ok(self)
+    }
+
+    /// Whether a moment, in ticks, lies in a range that the set names.
+    pub(crate) fn contains_moment(&self, ticks: u64) -> bool {
+        let behind = self.moments.partition_point(|range| range.start <= ticks);
+        let last = behind.checked_sub(1).and_then(|at| self.moments.get(at));
+        last.is_some_and(|range| ticks < range.end)
     }
 
     /// The range from the first to the last call, if the set consists of numbers only.
@@ -81,7 +131,7 @@ impl CallSet {
     }
 
     /// Rejects function names that match no function of the table.
-    pub(crate) fn check(&self, signatures: &Signatures) -> Result<(), String> {
+    fn check(&self, signatures: &Signatures) -> Result<(), String> {
         for term in &self.terms {
             if let Term::Function(glob) = term
                 && !signatures
@@ -114,9 +164,10 @@ impl CallSet {
             Term::Function(glob) => {
                 matches(glob, &call.signature.name) || matches(glob, &call.signature.base)
             }
-            Term::Kernel(_) => false,
+            Term::Kernel(_) | Term::Marked(_) => false,
             Term::Thread(thread) => call.thread == *thread,
-        }) || kernel.is_some_and(|kernel| self.has_kernel(kernel))
+        }) || self.contains_moment(call.ticks)
+            || kernel.is_some_and(|kernel| self.has_kernel(kernel))
     }
 
     fn has_kernel(&self, kernel: &str) -> bool {
@@ -157,6 +208,9 @@ impl Term {
                 "" => Err("no name after `kernel:`".into()),
                 _ => Ok(Term::Kernel(name.to_owned())),
             };
+        }
+        if let Some(marked) = Marked::parse(word) {
+            return marked.map(Term::Marked);
         }
         if let Some(ordinal) = word.strip_prefix("thread:") {
             let ordinal = ordinal
@@ -222,6 +276,10 @@ mod tests {
             ("cuMem*", Term::Function("cuMem*".into())),
             ("kernel:saxpy*", Term::Kernel("saxpy*".into())),
             ("thread:3", Term::Thread(3)),
+            (
+                "range:step",
+                Term::Marked(Marked::parse("range:step").unwrap().unwrap()),
+            ),
         ] {
             assert_eq!(CallSet::parse(text).unwrap().terms, [expected], "{text}");
         }
@@ -256,6 +314,9 @@ mod tests {
             ("thread:", "no thread number"),
             ("thread:-1", "no thread number"),
             ("kernel:", "no name after"),
+            ("range:", "no name after `range:`"),
+            ("mark:x", "a mark is a moment"),
+            ("mark:x..7", "ends with a mark"),
             ("cuMem*,cu Foo", "no function name contains ' '"),
             ("a\nb", "no function name contains '\\n'"),
         ] {
@@ -332,5 +393,85 @@ mod tests {
             let found: Vec<u64> = set.calls(&trace).collect();
             assert_eq!(found, expected, "{text}");
         }
+    }
+
+    /// A launch in each step of an epoch, one after it, and marks.
+    fn marked() -> Trace {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let builder = &mut builder;
+        test_trace::get_function(builder, 0x51, "saxpy");
+        let run = |builder: &mut TraceBuilder, what: &[&str]| {
+            for what in what {
+                match *what {
+                    "launch" => test_trace::launch(builder, 0x51, [1, 1, 1]),
+                    other => test_trace::marker(builder, other),
+                }
+            }
+        };
+        run(builder, &["push epoch", "push step 0", "launch", "pop"]);
+        run(
+            builder,
+            &["mark a", "push step 1", "launch", "launch", "pop", "launch"],
+        );
+        run(
+            builder,
+            &["start 5 lib@load", "pop", "launch", "end 5", "mark b"],
+        );
+        run(builder, &["launch", "mark a", "push step 0", "launch"]);
+        test_trace::open(builder, "call-set-marked")
+    }
+
+    #[test]
+    fn calls_in_ranges_and_between_marks() {
+        let trace = marked();
+        for (text, expected) in [
+            ("range:epoch", vec![1, 2, 3, 4]),
+            ("range:step*", vec![1, 2, 3, 7]),
+            ("range:step 0", vec![1, 7]),
+            ("range:step 0[0]", vec![1]),
+            ("range:step*[-1]", vec![7]),
+            ("range:step*[1..3]", vec![2, 3, 7]),
+            ("range:epoch/step*", vec![1, 2, 3]),
+            ("range:*/step 1", vec![2, 3]),
+            ("range:lib@load", vec![5]),
+            ("range:load", vec![5]),
+            ("range:l*@*,0", vec![0, 5]),
+            ("mark:a..", vec![2, 3, 4, 5, 6, 7]),
+            ("mark:a[1]..", vec![7]),
+            ("mark:a..mark:b", vec![2, 3, 4, 5]),
+            ("mark:a..mark:a", vec![2, 3, 4, 5, 6]),
+            ("..mark:a[0]", vec![0, 1]),
+            ("..mark:b,range:step 0[1]", vec![0, 1, 2, 3, 4, 5, 7]),
+        ] {
+            let set = CallSet::for_trace(text, &trace).unwrap();
+            let found: Vec<u64> = set.calls(&trace).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        for (text, what) in [
+            (
+                "range:stp",
+                "no range `stp`; the trace has epoch, step 0, step 1, load",
+            ),
+            ("range:other@*", "no range `other@*`"),
+            (
+                "range:step*[3]",
+                "the trace has 3 such ranges, numbered from 0",
+            ),
+            ("mark:c..", "no mark `c`; the trace has a, b"),
+            ("mark:b..mark:b", "no mark `b` follows the begin"),
+        ] {
+            let failure = CallSet::for_trace(text, &trace).unwrap_err();
+            assert!(
+                failure.message.contains(what),
+                "{text}: {}",
+                failure.message
+            );
+            assert!(!failure.message.contains('\n'), "{text}");
+        }
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        test_trace::get_function(&mut builder, 0x51, "saxpy");
+        let bare = test_trace::open(&builder, "call-set-unmarked");
+        let failure = CallSet::for_trace("range:step", &bare).unwrap_err();
+        assert!(failure.message.contains("the trace has no ranges"));
     }
 }

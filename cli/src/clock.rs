@@ -66,7 +66,8 @@ impl TickClock {
     }
 }
 
-fn ticks() -> u64 {
+/// The counter now.
+pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

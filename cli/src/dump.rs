@@ -1,5 +1,7 @@
 //! `cutape dump`: prints the calls of a trace, one per line, with decoded arguments.
 
+mod markers;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,10 +12,11 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use cutape_analyzer::decode::write_joined;
 use cutape_analyzer::{CallResult, Frame, TraceContext};
-use cutape_format::{Call, Note, Trace};
+use cutape_format::{Call, Marker, Note, Trace};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
+use self::markers::MarkerLines;
 use crate::call_set::CallSet;
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -31,10 +34,13 @@ use crate::trace_state::Scope;
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
-    /// Print only these calls: 120, 100..200, cuMem*, kernel:saxpy*, thread:3.
+    /// Print only these calls: 120, 100..200, cuMem*, kernel:saxpy*,
+    /// range:step*, mark:A..mark:B, thread:3.
     ///
-    /// A comma joins several.
-    #[arg(long, value_name = "SET")]
+    /// A comma joins several. range:NAME are the calls of all threads during
+    /// the ranges of that name (NVTX): train/step for a range inside another,
+    /// step[0] for the first, step[-1] for the last, DOMAIN@NAME.
+    #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
     /// Text for people, or one JSON object per line.
     #[arg(long, value_enum, default_value = "text")]
@@ -58,9 +64,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(_) => crate::input::open_indexed(&arguments.trace)?,
         None => crate::input::open(&arguments.trace)?,
     };
-    if let Some(set) = &calls {
-        set.check(trace.signatures()).map_err(wrong)?;
-    }
+    let calls = calls.map(|set| set.resolve(&trace)).transpose();
+    let calls = calls.map_err(wrong)?;
     let filter = CallFilter {
         calls,
         thread: arguments.thread,
@@ -108,6 +113,17 @@ impl CallFilter {
                 .as_ref()
                 .is_none_or(|set| set.contains(call, kernel))
     }
+
+    /// Whether to print a marker: where calls are chosen by ranges or marks, one that lies in them.
+    fn shows(&self, marker: &Marker) -> bool {
+        let of_thread = |thread| marker.thread == Some(thread);
+        self.thread.is_none_or(of_thread)
+            && self.calls.as_ref().is_none_or(|set| {
+                // The end of a range is the first moment behind it.
+                set.contains_moment(marker.ticks)
+                    || set.contains_moment(marker.ticks.saturating_sub(1))
+            })
+    }
 }
 
 /// Prints the matching calls; returns how many.
@@ -135,8 +151,10 @@ fn write_calls(
     let mut line = String::new();
     let mut shown = 0;
     let range = filter.range();
+    let mut markers = MarkerLines::new(trace, sites.clock, format, palette);
     let walked = trace.walk().calls(range.clone()).run(|call| {
         progress.step();
+        markers.write_before(call.ticks, filter, out)?;
         renderer.observe(call);
         if !range.contains(&call.index)
             || !filter.contains(call, renderer.state.launched_kernel(call))
@@ -157,6 +175,7 @@ fn write_calls(
         Ok::<_, Failure>(())
     })?;
     crate::input::known_functions(trace, walked.unknown_function())?;
+    markers.write_before(u64::MAX, filter, out)?;
     // Functions whose calls would be listed if the recorder knew them; not with a filter.
     let forwarded = trace
         .forwarded()

@@ -5,6 +5,7 @@ mod folder;
 mod images;
 mod objects;
 mod process;
+mod ranges;
 mod summary;
 mod tables;
 

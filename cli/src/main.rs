@@ -21,6 +21,7 @@ mod info;
 mod input;
 mod launch;
 mod library;
+mod mark;
 mod observation;
 mod output;
 mod pack;
@@ -93,6 +94,8 @@ enum Verb {
     Dump(dump::Arguments),
     /// Summarise what the recorded program did.
     Info(info::Arguments),
+    /// Put a mark into a recording while the program runs.
+    Mark(mark::Arguments),
     /// Check this machine and this installation.
     Doctor(doctor::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -145,6 +148,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Dump(arguments) => dump::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
+        Verb::Mark(arguments) => mark::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),

@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
     /// Compare only these calls, and stop after the last.
     ///
     /// Earlier calls are re-issued too, because these depend on them. SET is
-    /// 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins several.
+    /// 120, 100..200, cuMem*, kernel:saxpy*, range:step*, thread:3; a comma
+    /// joins several.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
     /// Stop before the call with this index.

@@ -1,5 +1,6 @@
 //! Small traces for the tests of the verbs that read them.
 
+use cutape_format::layout::{MarkerNote, marker_action, marker_source};
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
 /// `cuModuleGetFunction` that gives `handle` for `name`.
@@ -25,6 +26,32 @@ pub(crate) fn launch(builder: &mut TraceBuilder, handle: u64, grid: [u64; 3]) {
             ..NewCall::default()
         })
         .leave(0, 0, &[]);
+}
+
+/// A marker of NVTX on thread 0: `push NAME`, `pop`, `mark TEXT`, `start ID NAME`, `end ID`.
+pub(crate) fn marker(builder: &mut TraceBuilder, what: &str) {
+    let (word, rest) = what.split_once(' ').unwrap_or((what, ""));
+    let number = |text: &str| text.parse().unwrap();
+    let (action, id, text) = match word {
+        "push" => (marker_action::PUSH, 0, rest),
+        "pop" => (marker_action::POP, 0, ""),
+        "mark" => (marker_action::MARK, 0, rest),
+        "start" => {
+            let (id, name) = rest.split_once(' ').unwrap();
+            (marker_action::START, number(id), name)
+        }
+        "end" => (marker_action::END, number(rest), ""),
+        _ => panic!("{what}"),
+    };
+    let (domain, text) = text.split_once('@').unwrap_or(("", text));
+    let note = MarkerNote {
+        number: 4242,
+        action,
+        id,
+        source: marker_source::NVTX,
+        ..MarkerNote::default()
+    };
+    builder.marker(note, domain, text);
 }
 
 /// Writes the trace to a file of that name, opens it, and removes the file.

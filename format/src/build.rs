@@ -9,9 +9,9 @@ use crate::codec::{self, Encode};
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
     ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
-    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, OriginNote, PythonCodeNote,
-    ReadbackNote, RecordHead, SHORT_TICKS_END, SnapshotHead, TextHead, ThreadNote, VALUE_TICKS_END,
-    chunk_kind, field, note_kind, record_kind, short_enter, snapshot_flag,
+    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, MarkerNote, OriginNote,
+    PythonCodeNote, ReadbackNote, RecordHead, SHORT_TICKS_END, SnapshotHead, TextHead, ThreadNote,
+    VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind, short_enter, snapshot_flag,
 };
 use crate::read::signature::{Parameter, Signatures, ValueType};
 use crate::write::Record;
@@ -102,6 +102,8 @@ pub struct TraceBuilder {
     mappings: Vec<Mapping>,
     /// Records of a chunk of stacks.
     stacks: Vec<u8>,
+    /// Records of a chunk of markers.
+    markers: Vec<u8>,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
     threads: BTreeMap<u32, ThreadChunks>,
@@ -131,6 +133,7 @@ impl TraceBuilder {
             meta: Vec::new(),
             mappings: Vec::new(),
             stacks: Vec::new(),
+            markers: Vec::new(),
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
@@ -357,7 +360,8 @@ impl TraceBuilder {
     pub fn stack(&mut self, note: FramesNote, words: &[u64]) -> &mut Self {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let body = [codec::encode_to_vec(note), words].concat();
-        self.stack_record(note_kind::FRAMES, &body)
+        put_note(&mut self.stacks, note_kind::FRAMES, &body);
+        self
     }
 
     /// Adds a code object of Python.
@@ -379,21 +383,22 @@ impl TraceBuilder {
             body.extend(codec::encode_to_vec(TextHead { width, length }));
             body.extend_from_slice(bytes);
         }
-        self.stack_record(note_kind::PYTHON_CODE, &body)
+        put_note(&mut self.stacks, note_kind::PYTHON_CODE, &body);
+        self
     }
 
-    fn stack_record(&mut self, kind: u16, body: &[u8]) -> &mut Self {
-        let length = (8 + body.len()).next_multiple_of(8);
-        let head = RecordHead {
-            length: length as u32,
-            kind: record_kind::NOTE,
-            detail: 0,
-            function: kind,
+    /// Adds a marker, which takes 10 ticks as calls do.
+    pub fn marker(&mut self, note: MarkerNote, domain: &str, text: &str) -> &mut Self {
+        let note = MarkerNote {
+            ticks: self.ticks,
+            domain_length: domain.len() as u16,
+            text_length: text.len() as u32,
+            ..note
         };
-        let end = self.stacks.len() + length;
-        self.stacks.extend(head.word().to_le_bytes());
-        self.stacks.extend_from_slice(body);
-        self.stacks.resize(end, 0);
+        self.ticks += 10;
+        let head = codec::encode_to_vec(note);
+        let body = [&*head, domain.as_bytes(), text.as_bytes()].concat();
+        put_note(&mut self.markers, note_kind::MARKER, &body);
         self
     }
 
@@ -478,9 +483,10 @@ impl TraceBuilder {
         let mut file = FileHead {
             magic: MAGIC,
             major: MAJOR,
-            minor: match self.stacks.is_empty() {
-                true => self.short.into(),
-                false => 2,
+            minor: match (self.stacks.is_empty(), self.markers.is_empty()) {
+                (true, true) => self.short.into(),
+                (false, true) => 2,
+                (_, false) => 3,
             },
             head_length: FILE_HEAD_LENGTH as u32,
             flags: 0,
@@ -518,6 +524,10 @@ impl TraceBuilder {
             let head = ChunkHead::new(chunk_kind::STACKS);
             put_chunk(&mut file, head, &self.stacks, 0, false);
         }
+        if !self.markers.is_empty() {
+            let head = ChunkHead::new(chunk_kind::MARKERS);
+            put_chunk(&mut file, head, &self.markers, 0, false);
+        }
         for (&thread, state) in &self.threads {
             for (sequence, chunk) in (0..).zip(&state.bodies) {
                 let head = ChunkHead {
@@ -547,6 +557,21 @@ impl TraceBuilder {
     pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.bytes())
     }
+}
+
+/// Appends a note to the records of a chunk.
+fn put_note(records: &mut Vec<u8>, kind: u16, body: &[u8]) {
+    let length = (8 + body.len()).next_multiple_of(8);
+    let head = RecordHead {
+        length: length as u32,
+        kind: record_kind::NOTE,
+        detail: 0,
+        function: kind,
+    };
+    let end = records.len() + length;
+    records.extend(head.word().to_le_bytes());
+    records.extend_from_slice(body);
+    records.resize(end, 0);
 }
 
 /// A word for each argument, zero above its width.

@@ -4,6 +4,7 @@
 
 mod chunk;
 mod file;
+mod marker;
 mod note;
 mod record;
 #[allow(
@@ -20,6 +21,7 @@ pub use chunk::{
     ChunkHead, chunk_kind,
 };
 pub use file::{FILE_HEAD_ENCODED, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAGIC, MAJOR, MINOR};
+pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
     BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DigestNote, DigestSetupNote,
     DigestSkippedNote, DigestVoidNote, FramesNote, HostChangedNote, HostSkippedNote, LayoutNote,

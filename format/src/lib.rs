@@ -27,6 +27,8 @@ pub mod rank;
 pub mod slot;
 pub mod write;
 
+#[cfg(feature = "read")]
+mod append;
 #[cfg(feature = "build")]
 #[allow(
     clippy::indexing_slicing,
@@ -41,6 +43,8 @@ mod parallel;
 #[cfg(feature = "read")]
 mod read;
 
+#[cfg(feature = "read")]
+pub use append::{LONGEST_MARK, append_mark};
 #[cfg(feature = "build")]
 pub use build::{NewCall, NewSnapshot, TraceBuilder};
 pub use file_range::FileRange;
@@ -54,6 +58,7 @@ pub use read::{
     call::{Call, Leave},
     cursor::{Calls, Cursor},
     error::{Damage, Error},
+    marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
     signature::{
         Enumeration, FieldLayout, Parameter, Signature, Signatures, StructLayout, ValueType,

@@ -7,8 +7,11 @@ mod sample;
 use std::fs;
 use std::path::PathBuf;
 
-use cutape_format::{Note, ResolvedAddress, SourceFrame, Stack, StackFrame, Trace, pack};
-use sample::{SIGNATURES, describe, place, sample, short_sample, stack_sample};
+use cutape_format::{
+    MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack, StackFrame,
+    Trace, marked_ranges, pack,
+};
+use sample::{SIGNATURES, describe, marker_sample, place, sample, short_sample, stack_sample};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -27,6 +30,8 @@ fn golden_files_are_read() {
         "v1.1-packed",
         "v1.2",
         "v1.2-packed",
+        "v1.3",
+        "v1.3-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -62,7 +67,12 @@ fn golden_files_are_read() {
 
 #[test]
 fn stacks_are_read() {
-    for name in ["v1.2.cutape", "v1.2-packed.cutape"] {
+    for name in [
+        "v1.2.cutape",
+        "v1.2-packed.cutape",
+        "v1.3.cutape",
+        "v1.3-packed.cutape",
+    ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
             .calls()
@@ -109,6 +119,51 @@ fn stacks_are_read() {
 }
 
 #[test]
+fn markers_are_read() {
+    for name in ["v1.3.cutape", "v1.3-packed.cutape"] {
+        let trace = Trace::open_indexed(&golden(name)).unwrap();
+        let markers = trace.markers();
+        let ranges: Vec<_> = marked_ranges(&markers)
+            .into_iter()
+            .map(|range| (range.domain, range.name, range.thread, range.parent))
+            .collect();
+        let range = |domain: &str, text: &str, parent| {
+            (domain.to_owned(), text.to_owned(), Some(0), parent)
+        };
+        assert_eq!(
+            ranges,
+            [
+                range("", "train", None),
+                range("", "step 0", Some(0)),
+                range("data", "load", None),
+            ],
+            "{name}"
+        );
+        let marks: Vec<_> = markers
+            .iter()
+            .filter(|marker| marker.action == MarkerAction::Mark)
+            .map(|mark| (&*mark.text, mark.source, mark.thread, mark.payload))
+            .collect();
+        assert_eq!(
+            marks,
+            [
+                (
+                    "batch ü",
+                    MarkerSource::Nvtx,
+                    Some(0),
+                    Some(Payload::Signed(-3))
+                ),
+                ("second phase", MarkerSource::Outside, None, None),
+            ],
+            "{name}"
+        );
+        assert_eq!((markers[3].category, markers[3].color), (5, 0xff00_ff00));
+    }
+    let earlier = Trace::open(&golden("v1.2.cutape")).unwrap();
+    assert!(!earlier.has_markers() && earlier.markers().is_empty());
+}
+
+#[test]
 fn sources_survive_packing() {
     let place = place("golden-sources");
     let (once, twice) = (place.join("once"), place.join("twice"));
@@ -137,6 +192,7 @@ fn the_writer_still_writes_these_bytes() {
         (sample(), "v1.cutape"),
         (short_sample(), "v1.1.cutape"),
         (stack_sample(), "v1.2.cutape"),
+        (marker_sample(), "v1.3.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

@@ -27,6 +27,7 @@ mod hook;
 mod host_memory;
 mod hot;
 mod loaded;
+mod markers;
 mod overrides;
 mod process;
 mod queries;

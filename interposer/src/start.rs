@@ -13,7 +13,7 @@ use crate::hot::{clock, cost, functions, plan, recording};
 use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
-use crate::{async_readback, digests, driver, host_memory, overrides, stack};
+use crate::{async_readback, digests, driver, host_memory, markers, overrides, stack};
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
 #[cold]
@@ -86,6 +86,7 @@ fn create_trace() -> u8 {
     }
     identity::write_program(&settings);
     maps::write();
+    markers::begin(clock);
     cost::forget();
     stack::configure(settings.stacks);
     match clock {
@@ -129,6 +130,7 @@ extern "C" fn in_child() {
     kept_blobs::forget();
     overrides::forget();
     stack::forget();
+    markers::forget();
     // SAFETY: the state lives as long as its thread, which is this one.
     unsafe { &*thread::current() }.forget();
 }

@@ -72,6 +72,10 @@ fn interposer(_: &Path) {
         &[
             "cutape_interposer_marker",
             "cutape_forward",
+            "cutape_mark",
+            "cutape_range_pop",
+            "cutape_range_push",
+            "InitializeInjectionNvtx2",
             "dlmopen",
             "dlopen",
             "execv",

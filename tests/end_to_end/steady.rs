@@ -13,6 +13,7 @@ use cutape_tests::{Verdict, compile, parts, root, run};
 cutape_tests::suite![
     recorded_calls_make_no_system_calls,
     recorded_calls_allocate_nothing,
+    markers_make_no_system_calls_and_allocate_nothing,
     calls_take_no_more_bytes_than_promised,
     stats_report_the_cost_of_recording,
 ];
@@ -200,6 +201,60 @@ fn recorded_calls_allocate_nothing(folder: &Path) {
         assert!(few > 0, "the counter counts nothing");
         assert_eq!(count(20_000), few, "{call} with stacks {stacks}");
     }
+}
+
+fn markers_make_no_system_calls_and_allocate_nothing(folder: &Path) -> Verdict {
+    let built = build(folder);
+    let program = folder.join("marks");
+    compile(
+        &root().join("tests/programs/markers/marks.c"),
+        &program,
+        &[
+            &"-O2",
+            &parts().driver_folder.join("libcuda.so.1"),
+            &"-pthread",
+        ],
+    );
+    let command = |ranges: u64| {
+        let trace = folder.join(format!("marks-{ranges}.cutape"));
+        let _ = fs::remove_file(&trace);
+        let mut command = Command::new(&program);
+        command
+            .args(["loop", &ranges.to_string()])
+            .env("CUTAPE_TRACE", &trace)
+            .env("CUTAPE_DRIVER", parts().driver_folder.join("libcuda.so.1"))
+            .env("NVTX_INJECTION64_PATH", folder.join("libcuda.so.1"))
+            .env("LD_LIBRARY_PATH", folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        (command, trace)
+    };
+    let (few, more) = (5, 150);
+    let (mut made, mut allocated) = (Vec::new(), Vec::new());
+    for ranges in [few, more] {
+        let (mut traced, trace) = command(ranges);
+        let Some(calls) = system_calls(&mut traced) else {
+            return Verdict::Ignored("ptrace is not permitted".to_owned());
+        };
+        assert_eq!(
+            Trace::open(&trace).unwrap().markers().len() as u64,
+            3 * ranges
+        );
+        made.push(calls);
+        let (mut counted, _) = command(ranges);
+        counted
+            .env("LD_PRELOAD", &built.counter)
+            .stdout(Stdio::piped());
+        let output = counted.output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let count = printed
+            .lines()
+            .find_map(|line| line.strip_prefix("allocations "));
+        allocated.push(count.unwrap().parse::<u64>().unwrap());
+    }
+    assert_eq!(made[0], made[1], "system calls");
+    assert_eq!(allocated[0], allocated[1], "allocations");
+    Verdict::Passed
 }
 
 fn calls_take_no_more_bytes_than_promised(folder: &Path) {

@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     pub(super) driver: Vec<PathBuf>,
     /// Measure only these calls, after issuing the calls before them.
     ///
-    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins
-    /// several.
+    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, range:step*, thread:3; a
+    /// comma joins several.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     pub(super) calls: Option<String>,
     /// Measure each kernel separately: its first launch of each shape.

@@ -428,3 +428,55 @@ fn a_reader_that_stops_reading_is_no_error() {
         assert_eq!(error.status, crate::failure::QUIET, "{format:?}");
     }
 }
+
+#[test]
+fn markers_stand_between_calls() {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    builder.meta("clock.ticks-per-second", "10000000");
+    let launch = |builder: &mut TraceBuilder| test_trace::launch(builder, 0x51, [1, 1, 1]);
+    test_trace::marker(&mut builder, "push lib@a\"b");
+    launch(&mut builder);
+    test_trace::marker(&mut builder, "mark m");
+    test_trace::marker(&mut builder, "start 3 s");
+    launch(&mut builder);
+    test_trace::marker(&mut builder, "end 3");
+    test_trace::marker(&mut builder, "end 4");
+    let trace = test_trace::open(&builder, "dump-markers");
+    let is_call = |line: &&String| !line.starts_with('-');
+    let all = text(&trace);
+    let lines: Vec<&str> = all.iter().map(|line| &line[..line.len().min(52)]).collect();
+    assert_eq!(lines[0], "- @0 +0.000000ms push \"a\\\"b\"  [domain lib]");
+    assert!(lines[1].starts_with("0 @0 "), "{lines:#?}");
+    assert_eq!(lines[2], "- @0 +0.003000ms mark \"m\"");
+    assert_eq!(lines[3], "- @0 +0.004000ms start \"s\"");
+    assert!(lines[4].starts_with("1 @0 "), "{lines:#?}");
+    assert_eq!(lines[5], "- @0 +0.007000ms end \"s\"  [3.0 us]");
+    assert_eq!(lines[6], "- @0 +0.008000ms end of nothing");
+    assert_eq!(all.len(), 7);
+    let objects = json(&trace);
+    assert_eq!(
+        objects[5],
+        json!({
+            "marker": "end", "name": "s", "domain": null, "thread": 0, "source": "nvtx",
+            "time_ns": 7000, "duration_ns": 3000,
+        })
+    );
+    assert_eq!(objects[0]["domain"], "lib");
+    assert_eq!(objects[6]["name"], Json::Null);
+    // A choice by ranges shows the markers in them, others none.
+    for (calls, markers, count) in [("range:s", 2, 1), ("1", 0, 1), ("cuLaunchKernel", 0, 2)] {
+        let set = CallSet::for_trace(calls, &trace).unwrap();
+        let filter = CallFilter {
+            calls: Some(set),
+            ..filter(None, None)
+        };
+        let out = dump(&trace, &filter, Format::Text, Palette::default());
+        let lines: Vec<String> = out.lines().map(str::to_owned).collect();
+        assert_eq!(
+            lines.iter().filter(is_call).count(),
+            count,
+            "{calls}: {out}"
+        );
+        assert_eq!(lines.len() - count, markers, "{calls}: {out}");
+    }
+}

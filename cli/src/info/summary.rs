@@ -14,6 +14,7 @@ use super::copies::Copies;
 use super::images::{Images, RecordedImage};
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use super::process::{ProcessFacts, number, text};
+use super::ranges::{MarkFacts, RangeCounter, RangeFacts};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::launch::LaunchShape;
@@ -43,6 +44,9 @@ pub(crate) struct Summary {
     pub(crate) functions: Vec<FunctionFacts>,
     /// By number of launches.
     pub(crate) kernels: Vec<KernelFacts>,
+    /// In the order of their first begin.
+    pub(crate) ranges: Vec<RangeFacts>,
+    pub(crate) marks: Vec<MarkFacts>,
     pub(crate) images: Vec<RecordedImage>,
     /// Uses of images whose bytes the trace lacks.
     pub(crate) images_not_kept: u64,
@@ -204,6 +208,7 @@ struct SummaryBuilder<'t> {
     functions: Vec<Option<FunctionFacts>>,
     kernels: KernelEntries,
     images: Images,
+    ranges: RangeCounter,
     clock: Clock,
     last: u64,
 }
@@ -255,6 +260,9 @@ impl<'t> SummaryBuilder<'t> {
             name: thread.name,
             calls: 0,
         });
+        let lost = trace.meta_value("markers.lost").map(|count| {
+            format!("{count} ranges and marks from before the first call are not recorded")
+        });
         let remarks = trace.forwarded().map(|(name, by)| {
             format!(
                 "calls of `{}`, which the recorder does not know, are not recorded; first by {}",
@@ -272,6 +280,8 @@ impl<'t> SummaryBuilder<'t> {
             calls: CallCounts::default(),
             functions: Vec::new(),
             kernels: Vec::new(),
+            ranges: Vec::new(),
+            marks: Vec::new(),
             images: Vec::new(),
             images_not_kept: 0,
             memory: MemoryAccounts::default(),
@@ -279,7 +289,7 @@ impl<'t> SummaryBuilder<'t> {
             never_destroyed: Vec::new(),
             in_flight: Vec::new(),
             failed: Vec::new(),
-            remarks: remarks.collect(),
+            remarks: remarks.chain(lost).collect(),
         };
         Ok(Self {
             trace,
@@ -288,6 +298,7 @@ impl<'t> SummaryBuilder<'t> {
             functions: Vec::new(),
             kernels: KernelEntries::default(),
             images: Images::default(),
+            ranges: RangeCounter::new(trace),
             clock: Clock::of(trace),
             last: trace.head().start_ticks,
         })
@@ -313,6 +324,7 @@ impl<'t> SummaryBuilder<'t> {
         summary.kernels = self.kernels.entries;
         let kernels = &mut summary.kernels;
         kernels.sort_by(|a, b| (b.launches, &a.name).cmp(&(a.launches, &b.name)));
+        (summary.ranges, summary.marks) = self.ranges.finish(self.clock, self.last);
         summary.images = self.images.list;
         summary.images_not_kept = self.images.missing;
         summary.never_destroyed = never_destroyed(&self.renderer.state.state);
@@ -328,6 +340,9 @@ impl<'t> SummaryBuilder<'t> {
             self.summary.memory.add(&changes, state);
         }
         self.count(call);
+        let is_launch = |function: &Function| matches!(function.family, Family::Launch(_));
+        self.ranges
+            .add(call.ticks, interest.function.is_some_and(is_launch));
         if let Some(function) = interest.function {
             match function.family {
                 Family::Launch(_) => {

@@ -29,6 +29,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     let mut page = Page { columns, out };
     write_functions(summary, &mut page)?;
     write_kernels(summary, &mut page)?;
+    write_ranges(summary, &mut page)?;
     write_images(summary, &mut page)?;
     write_memory(summary, &mut page)?;
     write_objects(summary, &mut page)?;
@@ -375,6 +376,46 @@ fn write_kernels(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     });
     let header = ["kernel", "grids", "launches", "failed"];
     write_table("Launches by kernel", &header, rows.collect(), 2, page)
+}
+
+fn write_ranges(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let named = |domain: &Option<String>, name: &str| match domain {
+        Some(domain) => format!("{domain}@{name}"),
+        None => name.to_owned(),
+    };
+    let rows = summary.ranges.iter().map(|entry| {
+        let open = match entry.open {
+            0 => String::new(),
+            open => format!(" ({} open)", grouped(open)),
+        };
+        vec![
+            named(&entry.domain, &entry.range) + &open,
+            grouped(entry.count),
+            grouped(entry.calls),
+            grouped(entry.launches),
+            time_or_unknown(entry.total_ns),
+            time_or_unknown(entry.mean_ns),
+            time_or_unknown(entry.max_ns),
+        ]
+    });
+    let header = [
+        "range", "count", "calls", "launches", "total", "mean", "max",
+    ];
+    write_table("Ranges", &header, rows.collect(), 1, page)?;
+    let rows = summary.marks.iter().map(|entry| {
+        vec![
+            named(&entry.domain, &entry.mark),
+            grouped(entry.count),
+            time_or_unknown(entry.first_ns),
+        ]
+    });
+    write_table(
+        "Marks",
+        &["mark", "count", "first at"],
+        rows.collect(),
+        1,
+        page,
+    )
 }
 
 fn write_images(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {

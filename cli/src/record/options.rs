@@ -85,6 +85,9 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) digests: Option<Digests>,
+    /// Do not record ranges and marks of NVTX.
+    #[arg(long)]
+    pub(crate) no_nvtx: bool,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,

@@ -91,6 +91,16 @@ pub(crate) fn start(
     if recording.measures_cost {
         command.env("CUTAPE_COST", "1");
     }
+    match nvtx_library() {
+        Some(other) if !recording.no_nvtx => eprintln!(
+            "cutape: NVTX ranges and marks are not recorded: {NVTX} names another library, {}; \
+             unset it to record them",
+            other.display()
+        ),
+        Some(_) => {}
+        None if recording.no_nvtx => _ = command.env_remove(NVTX),
+        None => _ = command.env(NVTX, folder.library()),
+    }
     let clock = TickClock::start();
     let child = command
         .spawn()
@@ -114,6 +124,17 @@ pub(crate) fn start(
         _folder: folder,
         _reservation: reservation,
     })
+}
+
+/// The variable by which NVTX finds the library that it loads.
+const NVTX: &str = "NVTX_INJECTION64_PATH";
+
+/// The library that the user has chosen for NVTX; `None` if it is cutape's, of a recording that
+/// this one runs in.
+fn nvtx_library() -> Option<PathBuf> {
+    let path = std::env::var_os(NVTX).filter(|path| !path.is_empty())?;
+    let path = PathBuf::from(path);
+    (library::exports(&path, "cutape_mark") != Some(true)).then_some(path)
 }
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);

@@ -37,6 +37,8 @@ pub mod chunk_kind {
     pub const STACKS: u16 = 11;
     /// `Vec<ResolvedAddress>`: the source of the addresses of call stacks, added by `pack`.
     pub const SOURCES: u16 = 12;
+    /// Markers: records of the note kind `MARKER`, of all threads.
+    pub const MARKERS: u16 = 13;
 }
 
 /// `used` and `body_checksum` of the chunk are final.

@@ -138,6 +138,11 @@ fn write_packed(
         let body = StoredBody::new(Cow::Owned(stacks));
         writer.write(ChunkHead::new(chunk_kind::STACKS), &body, Vec::new())?;
     }
+    let markers = trace.marker_records();
+    if !markers.is_empty() {
+        let body = StoredBody::new(Cow::Owned(markers));
+        writer.write(ChunkHead::new(chunk_kind::MARKERS), &body, Vec::new())?;
+    }
     let sources = trace.sources_by_address();
     if !sources.is_empty() {
         write_table(&mut writer, chunk_kind::SOURCES, sources)?;
@@ -255,6 +260,7 @@ fn kept_chunks(trace: &Trace) -> impl Iterator<Item = usize> {
         | chunk_kind::MAPS
         | chunk_kind::SYMBOLS
         | chunk_kind::STACKS
+        | chunk_kind::MARKERS
         | chunk_kind::SOURCES
         | chunk_kind::BLOB
         | chunk_kind::CALL_COUNTS

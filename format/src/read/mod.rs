@@ -9,6 +9,7 @@ pub(crate) mod error;
 mod follow;
 mod growth;
 mod index;
+pub(crate) mod marker;
 pub(crate) mod note;
 mod outline;
 pub(crate) mod record;

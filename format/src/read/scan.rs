@@ -119,7 +119,7 @@ impl Trace {
         // Records and blobs count as far as they are written; tables only when complete.
         let is_table = !matches!(
             head.kind,
-            chunk_kind::CALLS | chunk_kind::BLOB | chunk_kind::STACKS
+            chunk_kind::CALLS | chunk_kind::BLOB | chunk_kind::STACKS | chunk_kind::MARKERS
         );
         let is_known = (chunk_kind::META..=chunk_kind::INDEX).contains(&head.kind);
         // Until a copy is closed, the buffer has its records.

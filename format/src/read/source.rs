@@ -214,6 +214,7 @@ pub(crate) fn chunk_name(kind: u16) -> &'static str {
         chunk_kind::CONTROL => "the recorder's control chunk",
         chunk_kind::STACKS => "a chunk of call stacks",
         chunk_kind::SOURCES => "the table of sources",
+        chunk_kind::MARKERS => "a chunk of markers",
         _ => "a chunk of a later version",
     }
 }

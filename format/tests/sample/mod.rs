@@ -6,8 +6,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use cutape_format::layout::{
-    CHUNK_MAGIC, ChunkHead, FramesNote, PythonCodeNote, ReadbackNote, field, note_kind,
-    python_frame, snapshot_flag, stack_flag,
+    CHUNK_MAGIC, ChunkHead, FramesNote, MarkerNote, PythonCodeNote, ReadbackNote, field,
+    marker_action, marker_payload, marker_source, note_kind, python_frame, snapshot_flag,
+    stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -110,6 +111,45 @@ pub(crate) fn stack_sample() -> TraceBuilder {
         })
         .stack_note(0, 8)
         .leave(0, 1, &[]);
+    builder
+}
+
+/// The sample with stacks and the markers of version 1.3: nested ranges, one that two threads share,
+/// and moments, of the program and of another process.
+pub(crate) fn marker_sample() -> TraceBuilder {
+    let mut builder = stack_sample();
+    let note = |action, id| MarkerNote {
+        number: 4243,
+        source: marker_source::NVTX,
+        action,
+        id,
+        ..MarkerNote::default()
+    };
+    let unnamed = MarkerNote {
+        thread: MarkerNote::NO_THREAD,
+        ..note(marker_action::PUSH, 0)
+    };
+    let counted = MarkerNote {
+        payload: (-3_i64).cast_unsigned(),
+        payload_type: marker_payload::I64,
+        category: 5,
+        color: 0xff00_ff00,
+        ..note(marker_action::MARK, 0)
+    };
+    let outside = MarkerNote {
+        thread: MarkerNote::NO_THREAD,
+        number: 0,
+        source: marker_source::OUTSIDE,
+        ..note(marker_action::MARK, 0)
+    };
+    builder
+        .marker(unnamed, "", "train")
+        .marker(note(marker_action::PUSH, 0), "", "step 0")
+        .marker(note(marker_action::START, 1), "data", "load")
+        .marker(counted, "data", "batch ü")
+        .marker(note(marker_action::POP, 0), "", "")
+        .marker(outside, "", "second phase")
+        .marker(note(marker_action::END, 1), "data", "");
     builder
 }
 

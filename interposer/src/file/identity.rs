@@ -59,6 +59,13 @@ pub(crate) fn forget() {
     }
 }
 
+/// Writes how many markers from before the first call are missing.
+pub(crate) fn write_lost_markers(count: u64) {
+    let mut pairs = Pairs::new();
+    pairs.put("markers.lost", count.to_string());
+    pairs.write();
+}
+
 /// Writes what is known before the driver is called.
 pub(crate) fn write_program(settings: &Settings) {
     DEVICES_WRITTEN.store(false, Ordering::Relaxed);

@@ -3,6 +3,6 @@
 pub(crate) mod identity;
 pub(crate) mod kept_blobs;
 pub(crate) mod rows;
-pub(crate) mod stack_chunk;
+pub(crate) mod shared_chunk;
 pub(crate) mod thread_buffer;
 pub(crate) mod trace_file;

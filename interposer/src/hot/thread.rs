@@ -68,6 +68,8 @@ pub(crate) struct Thread {
     rounds: Cell<u8>,
     /// From 0, in the order of first calls.
     pub(crate) ordinal: Cell<u32>,
+    /// The operating system's number; 0 until it is asked for.
+    number: Cell<u32>,
     /// The cost of recording on this thread; NULL unless it is measured.
     pub(crate) cost: Cell<*const Cost>,
     buffer: Cell<Option<ThreadBuffer>>,
@@ -98,6 +100,7 @@ thread_local! {
             is_full: Cell::new(false),
             rounds: Cell::new(0),
             ordinal: Cell::new(NO_ORDINAL),
+            number: Cell::new(0),
             cost: Cell::new(core::ptr::null()),
             buffer: Cell::new(None),
             sequence: Cell::new(0),
@@ -287,12 +290,38 @@ impl Thread {
         result
     }
 
+    /// Runs `act`, which is not a call and records none, perhaps within a call. Not if this
+    /// interrupts our own code, as a signal handler does.
+    pub(crate) fn aside(&self, act: impl FnOnce()) {
+        let active = self.active.get();
+        if active != 0 && active & IN_DRIVER == 0 {
+            return;
+        }
+        self.active.set(OUTSIDE);
+        compiler_fence(Ordering::SeqCst);
+        act();
+        compiler_fence(Ordering::SeqCst);
+        self.active.set(active);
+    }
+
+    /// The operating system's number of the thread.
+    pub(crate) fn number(&self) -> u32 {
+        if self.number.get() == 0 {
+            // By number: glibc before 2.30 has no function for it and would not load us.
+            // SAFETY: no memory is involved.
+            self.number
+                .set(unsafe { libc::syscall(libc::SYS_gettid) } as u32);
+        }
+        self.number.get()
+    }
+
     /// In a forked child: this thread has recorded nothing yet.
     pub(crate) fn forget(&self) {
         if self.active.get() != OUTSIDE {
             self.active.set(0);
         }
         self.ordinal.set(NO_ORDINAL);
+        self.number.set(0);
         self.set_attention(true);
         self.is_unnamed.set(true);
         self.is_full.set(false);
@@ -559,15 +588,9 @@ impl Thread {
         let _errno = Errno::keep();
         let mut name = [0u8; 16];
         // SAFETY: the name buffer has the 16 bytes that the request writes.
-        let number = unsafe {
-            libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
-            // By number: glibc before 2.30 has no function for it and would not load us.
-            libc::syscall(libc::SYS_gettid)
-        };
-        let note = ThreadNote {
-            number: number as u32,
-            name,
-        };
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        let number = self.number();
+        let note = ThreadNote { number, name };
         self.note(note_kind::THREAD, |draft| draft.put_encoded(note));
     }
 }

@@ -33,6 +33,8 @@ pub(crate) const VIA: &CStr = c"CUTAPE_VIA";
 pub(crate) const LOADER_ENTRIES: [&[u8]; 2] = [b"LD_PRELOAD=", b"LD_AUDIT="];
 pub(crate) const LIBRARY_PATH_ENTRY: &[u8] = b"LD_LIBRARY_PATH=";
 pub(crate) const TRACE_ENTRY: &[u8] = b"CUTAPE_TRACE=";
+/// The library that NVTX loads: `cutape record` names us, unless the user has named another.
+const NVTX_ENTRY: &[u8] = b"NVTX_INJECTION64_PATH=";
 const OUR_ENTRIES: &[u8] = b"CUTAPE_";
 
 /// `NAME=VALUE` entries, ended by NULL.
@@ -84,6 +86,7 @@ fn injected_among(environment: &[CString]) -> Vec<CString> {
     let is_injected = |entry: &&CString| {
         LOADER_ENTRIES.iter().any(|name| begins(entry, name))
             || begins(entry, LIBRARY_PATH_ENTRY)
+            || begins(entry, NVTX_ENTRY)
             || begins(entry, OUR_ENTRIES)
     };
     if !environment.iter().any(|entry| begins(entry, TRACE_ENTRY)) {

@@ -1,12 +1,11 @@
-//! Stores each distinct stack, and each code object of Python, once: in chunks of the trace that
-//! all threads write to, without a lock.
+//! Stores each distinct stack, and each code object of Python, once.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use cutape_format::layout::{CHUNK_HEAD_LENGTH, FramesNote, note_kind, record_kind};
+use cutape_format::layout::{FramesNote, chunk_kind, note_kind};
 use cutape_format::write::Record;
 
-use crate::file::stack_chunk;
+use crate::file::shared_chunk::SharedChunk;
 use crate::process::memory::Scratch;
 
 /// Places for the hashes of what is stored; a process with more than three quarters of that many
@@ -16,22 +15,11 @@ const MOST: usize = PLACES / 4 * 3;
 /// Longer records are left out.
 pub(super) const LONGEST: usize = 128 << 10;
 
-/// The kind of a record that could not be built; readers skip it.
-const NOTHING: u16 = 0;
-
 /// The places; NULL before `begin`. Never freed.
 static STORED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The chunk that is being filled.
-struct Region {
-    start: *mut u8,
-    length: usize,
-    /// Bytes that are given out, and more if there were not enough.
-    used: AtomicUsize,
-}
-
-static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
+static CHUNK: SharedChunk = SharedChunk::new(chunk_kind::STACKS, 256 << 10);
 
 /// Makes the places. To be called before anything else here.
 pub(super) fn begin() {
@@ -45,7 +33,7 @@ pub(super) fn begin() {
 
 /// In a forked child, whose trace is another file.
 pub(super) fn forget() {
-    REGION.store(core::ptr::null_mut(), Ordering::Relaxed);
+    CHUNK.forget();
     let is_clean = COUNT.swap(0, Ordering::Relaxed) == 0;
     for place in places().iter().filter(|_| !is_clean) {
         place.store(0, Ordering::Relaxed);
@@ -114,50 +102,10 @@ pub(super) fn put(
     length: usize,
     build: impl FnOnce(&mut Record<'_>) -> Option<()>,
 ) -> Option<()> {
-    let length = length.next_multiple_of(8);
-    let space = space(length)?;
-    let mut record = Record::new(space)?;
-    let kind = match build(&mut record) {
-        Some(()) => kind,
-        None => NOTHING,
-    };
-    // A gap would hide all that follows.
-    while record.length() < length {
-        record.put_number(0, (length - record.length()).min(8))?;
-    }
-    record.commit(record_kind::NOTE, kind).map(|_| ())
-}
-
-/// That many bytes of a chunk, which are the caller's alone.
-fn space(length: usize) -> Option<&'static mut [u8]> {
     if length > LONGEST {
         return None;
     }
-    loop {
-        let region = REGION.load(Ordering::Acquire);
-        // SAFETY: NULL, or leaked below.
-        if let Some(known) = unsafe { region.as_ref() } {
-            let at = known.used.fetch_add(length, Ordering::Relaxed);
-            if at
-                .checked_add(length)
-                .is_some_and(|end| end <= known.length)
-            {
-                // SAFETY: within the mapping, which is never unmapped; `used` gives these bytes to
-                // this caller alone.
-                return Some(unsafe {
-                    core::slice::from_raw_parts_mut(known.start.add(at), length)
-                });
-            }
-        }
-        let (start, length) = stack_chunk::open()?;
-        let new = Box::into_raw(Box::new(Region {
-            start,
-            length,
-            used: AtomicUsize::new(CHUNK_HEAD_LENGTH),
-        }));
-        // If another thread was first, ours stays empty in the file.
-        let _ = REGION.compare_exchange(region, new, Ordering::AcqRel, Ordering::Relaxed);
-    }
+    CHUNK.put(kind, length, build)
 }
 
 #[cfg(test)]

@@ -78,8 +78,12 @@ fn program() -> TraceBuilder {
 }
 
 fn summary(name: &str) -> Summary {
+    summary_of(&program(), name)
+}
+
+fn summary_of(builder: &TraceBuilder, name: &str) -> Summary {
     let path = std::env::temp_dir().join(format!("cutape-{name}-{}.cutape", std::process::id()));
-    program().write(&path).unwrap();
+    builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();
     let summary = Summary::of(&trace, &mut Progress::hidden()).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -200,4 +204,62 @@ fn a_trace_that_says_nothing() {
     assert!(Summary::of(&trace, &mut Progress::hidden()).is_err());
     assert!(ProgramFacts::of(&trace).path.is_none());
     assert!(MachineFacts::of(&trace).devices.is_empty());
+}
+
+#[test]
+fn ranges_and_marks() {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    builder
+        .meta("clock.ticks-per-second", "10000000")
+        .meta("markers.lost", "3");
+    test_trace::get_function(&mut builder, 0x51, "k");
+    for what in [
+        "push train",
+        "push step",
+        "launch",
+        "mark m",
+        "launch",
+        "pop",
+        "push step",
+        "launch",
+        "pop",
+        "start 1 d@open",
+        "launch",
+        "mark m",
+    ] {
+        match what {
+            "launch" => test_trace::launch(&mut builder, 0x51, [1, 1, 1]),
+            other => test_trace::marker(&mut builder, other),
+        }
+    }
+    let summary = summary_of(&builder, "info-ranges");
+    let ranges = json!(summary.ranges);
+    let range = |range: &str, domain: Option<&str>, numbers: [u64; 7]| {
+        let [count, open, calls, launches, total, mean, max] = numbers;
+        json!({
+            "range": range, "domain": domain, "count": count, "open": open, "calls": calls,
+            "launches": launches, "total_ns": total, "mean_ns": mean, "max_ns": max,
+        })
+    };
+    assert_eq!(
+        ranges,
+        json!([
+            range("train", None, [1, 1, 4, 4, 14_000, 14_000, 14_000]),
+            range("train/step", None, [2, 0, 3, 3, 9000, 4500, 6000]),
+            range("open", Some("d"), [1, 1, 1, 1, 2000, 2000, 2000]),
+        ])
+    );
+    assert_eq!(
+        json!(summary.marks),
+        json!([{"mark": "m", "domain": null, "count": 2, "first_ns": 6000}])
+    );
+    assert!(summary.remarks[0].starts_with("3 ranges and marks"));
+    let mut out = Vec::new();
+    tables::write(&summary, 100, &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert!(
+        out.contains("  train/step           2      3         3 "),
+        "{out}"
+    );
+    assert!(out.contains("  d@open (1 open)      1 "), "{out}");
 }

@@ -1,0 +1,355 @@
+//! The terms of a call set that markers of the trace decide: `range:NAME` and `mark:NAME..`.
+
+use std::ops::Range;
+
+use cutape_analyzer::glob::matches;
+use cutape_format::{MarkedRange, Marker, MarkerAction, Trace, marked_ranges};
+
+/// How many names an error lists.
+const SHOWN: usize = 6;
+
+/// Some moments of a trace.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// Within ranges.
+    Ranges(Pattern),
+    /// From one mark to the next one.
+    Between(Option<Pattern>, Option<Pattern>),
+}
+
+/// Names ranges or marks: `[DOMAIN@]NAME[NUMBER]`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    text: String,
+    /// Glob.
+    domain: Option<String>,
+    /// Glob for the name, or for the end of the path of names.
+    name: String,
+    occurrence: Option<Occurrence>,
+}
+
+/// Which of the ranges or marks that match, in the order of their begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occurrence {
+    /// From 0.
+    First(usize),
+    /// From the last one, which is 1.
+    Last(usize),
+    /// The first, and the one after the last.
+    From(usize, usize),
+}
+
+impl Marked {
+    /// Parses a word; `None` if it is another kind of term.
+    pub(super) fn parse(word: &str) -> Option<Result<Self, String>> {
+        if let Some(text) = word.strip_prefix("range:") {
+            return Some(Pattern::parse(text, "range:").map(Self::Ranges));
+        }
+        let is_bound = |bound: &str| bound.starts_with("mark:");
+        let (from, to) = match word.strip_prefix("..") {
+            Some(to) if is_bound(to) => ("", to),
+            _ if is_bound(word) => match word.split_once("..") {
+                Some(bounds) => bounds,
+                None => {
+                    return Some(Err(format!(
+                        "`{0}`: a mark is a moment, which has no calls; write {0}.. for what \
+                         follows it, or {0}..mark:NAME",
+                        word.escape_debug()
+                    )));
+                }
+            },
+            _ => return None,
+        };
+        let bound = |text: &str| match text.strip_prefix("mark:") {
+            Some(text) => Pattern::parse(text, "mark:").map(Some),
+            None if text.is_empty() => Ok(None),
+            None => Err(format!(
+                "`{}`: a range that begins with a mark ends with a mark",
+                word.escape_debug()
+            )),
+        };
+        Some(bound(from).and_then(|from| Ok(Self::Between(from, bound(to)?))))
+    }
+
+    /// The moments, in ticks.
+    pub(super) fn moments(&self, markers: &Markers) -> Result<Vec<Range<u64>>, String> {
+        match self {
+            Self::Ranges(pattern) => {
+                let found = pattern.select(markers.matching_ranges(pattern), "range")?;
+                let ranges = found.into_iter().filter_map(|at| markers.ranges.get(at));
+                Ok(ranges
+                    .map(|range| range.begin..range.end.unwrap_or(u64::MAX))
+                    .collect())
+            }
+            Self::Between(from, to) => {
+                let moment = |pattern: &Option<Pattern>, otherwise, last: bool| {
+                    let Some(pattern) = pattern else {
+                        return Ok(otherwise);
+                    };
+                    let found = pattern.select(markers.matching_marks(pattern), "mark")?;
+                    let chosen = if last { found.last() } else { found.first() };
+                    Ok::<u64, String>(chosen.copied().unwrap_or(otherwise))
+                };
+                let from = moment(from, 0, false)?;
+                // The first such mark behind the begin, unless the occurrence is given.
+                let to = match to {
+                    Some(pattern) if pattern.occurrence.is_none() => {
+                        let marks = markers.matching_marks(pattern);
+                        let behind = marks.iter().find(|ticks| **ticks > from);
+                        match (behind, marks.is_empty()) {
+                            (Some(ticks), _) => *ticks,
+                            (None, true) => return Err(markers.no_match(pattern, "mark")),
+                            (None, false) => {
+                                return Err(format!(
+                                    "no mark `{}` follows the begin",
+                                    pattern.text.escape_debug()
+                                ));
+                            }
+                        }
+                    }
+                    to => moment(to, u64::MAX, true)?,
+                };
+                if from >= to {
+                    return Err("the second mark is not behind the first".into());
+                }
+                Ok(std::iter::once(from..to).collect())
+            }
+        }
+    }
+
+    /// What to say if nothing matches.
+    pub(super) fn no_match(&self, markers: &Markers) -> Option<String> {
+        match self {
+            Self::Ranges(pattern) => markers
+                .matching_ranges(pattern)
+                .is_empty()
+                .then(|| markers.no_match(pattern, "range")),
+            Self::Between(from, to) => [from, to].into_iter().flatten().find_map(|pattern| {
+                markers
+                    .matching_marks(pattern)
+                    .is_empty()
+                    .then(|| markers.no_match(pattern, "mark"))
+            }),
+        }
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str, prefix: &str) -> Result<Self, String> {
+        let shown = text.escape_debug();
+        let (rest, occurrence) = match text.strip_suffix(']').and_then(|t| t.rsplit_once('[')) {
+            Some((rest, number)) => match Occurrence::parse(number) {
+                Some(occurrence) => (rest, Some(occurrence)),
+                None => (text, None),
+            },
+            None => (text, None),
+        };
+        let (domain, name) = match rest.split_once('@') {
+            Some((domain, name)) => (Some(domain.to_owned()), name),
+            None => (None, rest),
+        };
+        if name.is_empty() {
+            return Err(format!("`{prefix}{shown}`: no name after `{prefix}`"));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            domain,
+            name: name.to_owned(),
+            occurrence,
+        })
+    }
+
+    fn matches_domain(&self, domain: &str) -> bool {
+        self.domain
+            .as_ref()
+            .is_none_or(|glob| matches(glob, domain))
+    }
+
+    /// Those of the found ones that the occurrence names.
+    fn select<T: Clone>(&self, found: Vec<T>, what: &str) -> Result<Vec<T>, String> {
+        let chosen = match self.occurrence {
+            None => Some(&found[..]),
+            Some(Occurrence::First(number)) => found.get(number..=number),
+            Some(Occurrence::Last(number)) => found
+                .len()
+                .checked_sub(number)
+                .and_then(|at| found.get(at..=at)),
+            Some(Occurrence::From(first, end)) => found.get(first..end),
+        };
+        chosen.map(<[T]>::to_vec).ok_or_else(|| {
+            format!(
+                "`{}`: the trace has {} such {what}{}, numbered from 0",
+                self.text.escape_debug(),
+                found.len(),
+                if found.len() == 1 { "" } else { "s" }
+            )
+        })
+    }
+}
+
+impl Occurrence {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some((first, end)) = text.split_once("..") {
+            let (first, end) = (first.parse().ok()?, end.parse().ok()?);
+            return (first < end).then_some(Self::From(first, end));
+        }
+        match text.strip_prefix('-') {
+            Some(number) => number.parse().ok().filter(|n| *n > 0).map(Self::Last),
+            None => text.parse().ok().map(Self::First),
+        }
+    }
+}
+
+/// The markers of a trace and their ranges.
+#[derive(Debug, Default)]
+pub(crate) struct Markers {
+    pub(crate) list: Vec<Marker>,
+    /// In the order of their begin.
+    pub(crate) ranges: Vec<MarkedRange>,
+}
+
+impl Markers {
+    /// Those of a trace.
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let list = trace.markers();
+        let ranges = marked_ranges(&list);
+        Self { list, ranges }
+    }
+
+    /// The names of the ranges around a range and its own, from the outermost.
+    pub(crate) fn path(&self, range: usize) -> String {
+        let mut names = Vec::new();
+        let mut at = Some(range);
+        while let Some(range) = at.and_then(|at| self.ranges.get(at)) {
+            names.push(range.name.as_str());
+            at = range.parent;
+        }
+        names.reverse();
+        names.join("/")
+    }
+
+    fn matching_ranges(&self, pattern: &Pattern) -> Vec<usize> {
+        let name_matches = |at: usize| {
+            // The name, then with one more of the names around it each time.
+            let mut path = String::new();
+            let mut at = Some(at);
+            while let Some(range) = at.and_then(|at| self.ranges.get(at)) {
+                match path.is_empty() {
+                    true => path.push_str(&range.name),
+                    false => path.insert_str(0, &format!("{}/", range.name)),
+                }
+                if matches(&pattern.name, &path) {
+                    return true;
+                }
+                at = range.parent;
+            }
+            false
+        };
+        let ranges = self.ranges.iter().enumerate();
+        ranges
+            .filter(|(at, range)| pattern.matches_domain(&range.domain) && name_matches(*at))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    fn matching_marks(&self, pattern: &Pattern) -> Vec<u64> {
+        let marks = self.marks();
+        marks
+            .filter(|mark| pattern.matches_domain(&mark.domain))
+            .filter(|mark| matches(&pattern.name, &mark.text))
+            .map(|mark| mark.ticks)
+            .collect()
+    }
+
+    fn marks(&self) -> impl Iterator<Item = &Marker> {
+        let is_mark = |marker: &&Marker| marker.action == MarkerAction::Mark;
+        self.list.iter().filter(is_mark)
+    }
+
+    /// What the trace has instead of a range or mark that it lacks.
+    fn no_match(&self, pattern: &Pattern, what: &str) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        let all: Vec<&str> = match what {
+            "range" => self.ranges.iter().map(|range| &*range.name).collect(),
+            _ => self.marks().map(|mark| &*mark.text).collect(),
+        };
+        for name in all {
+            if !names.contains(&name) && names.len() <= SHOWN {
+                names.push(name);
+            }
+        }
+        let shown = pattern.text.escape_debug();
+        if names.is_empty() {
+            return format!(
+                "no {what} `{shown}`: the trace has no {what}s, because the program made none, \
+                 through NVTX or otherwise, while it was recorded"
+            );
+        }
+        let more = if names.len() > SHOWN { ", ..." } else { "" };
+        names.truncate(SHOWN);
+        let names: Vec<String> = names
+            .iter()
+            .map(|name| name.escape_debug().to_string())
+            .collect();
+        format!(
+            "no {what} `{shown}`; the trace has {}{more}",
+            names.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let pattern = |domain: Option<&str>, name: &str, occurrence| {
+            (domain.map(str::to_owned), name.to_owned(), occurrence)
+        };
+        for (text, expected) in [
+            ("step", pattern(None, "step", None)),
+            ("step[3]", pattern(None, "step", Some(Occurrence::First(3)))),
+            ("step[-1]", pattern(None, "step", Some(Occurrence::Last(1)))),
+            (
+                "s*[2..5]",
+                pattern(None, "s*", Some(Occurrence::From(2, 5))),
+            ),
+            ("train/step", pattern(None, "train/step", None)),
+            ("nccl@all*", pattern(Some("nccl"), "all*", None)),
+            ("@step", pattern(Some(""), "step", None)),
+            ("sizes = [2, 3]", pattern(None, "sizes = [2, 3]", None)),
+            ("step[x]", pattern(None, "step[x]", None)),
+        ] {
+            let found = Pattern::parse(text, "range:").unwrap();
+            assert_eq!(
+                (found.domain, found.name, found.occurrence),
+                expected,
+                "{text}"
+            );
+        }
+        for text in ["", "[3]", "nccl@"] {
+            assert!(Pattern::parse(text, "range:").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn terms() {
+        for (word, is_marked, is_good) in [
+            ("range:step", true, true),
+            ("range:", true, false),
+            ("mark:a..", true, true),
+            ("..mark:a", true, true),
+            ("mark:a..mark:b[1]", true, true),
+            ("mark:a", true, false),
+            ("mark:a..7", true, false),
+            ("mark:..", true, false),
+            ("cuMem*", false, false),
+            ("..7", false, false),
+        ] {
+            let parsed = Marked::parse(word);
+            assert_eq!(parsed.is_some(), is_marked, "{word}");
+            assert_eq!(parsed.is_some_and(|term| term.is_ok()), is_good, "{word}");
+        }
+    }
+}

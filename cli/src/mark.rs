@@ -1,0 +1,170 @@
+//! `cutape mark`: puts a mark into a recording, from outside the program.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_format::{LONGEST_MARK, Trace, append_mark, recorded_process};
+
+use crate::clock;
+use crate::failure::Failure;
+use crate::input;
+
+/// What `mark` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The process that is being recorded.
+    ///
+    /// Default: the program that `cutape record` started, for a script that
+    /// runs in it.
+    #[arg(long, value_name = "PID", verbatim_doc_comment)]
+    pid: Option<u32>,
+    /// What to say at this moment; `dump`, `info` and --calls show it.
+    text: String,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    // The moment of the mark is when it was asked for.
+    let ticks = clock::ticks();
+    let text = &arguments.text;
+    if text.is_empty() || text.len() > LONGEST_MARK {
+        return Err(Failure::unusable(format!(
+            "the text of a mark has 1 to {LONGEST_MARK} bytes, this one {}",
+            text.len()
+        )));
+    }
+    let path = match arguments.pid {
+        Some(process) => trace_of(process)?,
+        None => own_trace()?,
+    };
+    let trace = Trace::follow(&path)?;
+    let process = input::writer(&trace).ok_or_else(|| {
+        Failure::unusable(format!(
+            "{}: no process is recording to it any more",
+            path.display()
+        ))
+    })?;
+    if trace.head().clock != 0 {
+        return Err(Failure::unusable(format!(
+            "{}: this machine has no clock that processes share, so a mark has no place among the \
+             calls; let the program mark itself (docs/guide.md)",
+            path.display()
+        )));
+    }
+    append_mark(&trace, ticks, text)
+        .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
+    match input::writer(&trace) {
+        Some(_) => Ok(ExitCode::SUCCESS),
+        None => Err(Failure::unusable(format!(
+            "process {process} has ended meanwhile; the mark may be missing in {}",
+            path.display()
+        ))),
+    }
+}
+
+/// The trace of the recording that this process runs in.
+fn own_trace() -> Result<PathBuf, Failure> {
+    let path = env::var_os("CUTAPE_TRACE").filter(|path| !path.is_empty());
+    let path = PathBuf::from(path.ok_or_else(|| {
+        Failure::unusable(
+            "no recording: this is not run by a program that `cutape record` started; give --pid \
+             PID",
+        )
+    })?);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(Failure::unusable(format!(
+            "{}: no such trace: the program has not called the driver yet, or has a rank; give \
+             --pid PID",
+            path.display()
+        ))),
+    }
+}
+
+/// The trace that a process has mapped to write it.
+fn trace_of(process: u32) -> Result<PathBuf, Failure> {
+    let maps = fs::read(format!("/proc/{process}/maps")).map_err(|error| {
+        Failure::unusable(match error.kind() {
+            io::ErrorKind::NotFound => format!("--pid {process}: no such process"),
+            _ => format!("--pid {process}: {error}"),
+        })
+    })?;
+    let maps = String::from_utf8_lossy(&maps);
+    let mut traces: Vec<(PathBuf, u32)> = Vec::new();
+    for path in maps.lines().filter_map(mapped_path) {
+        // In a container the path is the container's.
+        let inside = PathBuf::from(format!("/proc/{process}/root{path}"));
+        for path in [PathBuf::from(path), inside] {
+            if let Some(recorded) = recorded_process(&path) {
+                if traces.iter().all(|(known, _)| *known != path) {
+                    traces.push((path, recorded));
+                }
+                break;
+            }
+        }
+    }
+    let numbers = numbers_of(process);
+    // A forked process keeps its parent's trace mapped.
+    let own = traces
+        .iter()
+        .find(|(_, recorded)| numbers.contains(recorded));
+    own.map(|(path, _)| path.clone()).ok_or_else(|| {
+        Failure::unusable(format!(
+            "--pid {process}: the process is not being recorded, or has not called the driver yet"
+        ))
+    })
+}
+
+/// The path in a line of a process's map: address, permissions, offset, device, inode, path.
+fn mapped_path(line: &str) -> Option<&str> {
+    let mut rest = line;
+    for _ in 0..5 {
+        rest = rest.trim_start();
+        rest = &rest[rest.find(' ')?..];
+    }
+    let path = rest.trim_start();
+    Path::new(path).is_absolute().then_some(path)
+}
+
+/// The numbers of a process: here, and in the namespaces that it is in.
+fn numbers_of(process: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let inner = inner.unwrap_or_default().split_whitespace();
+    inner
+        .filter_map(|number| number.parse().ok())
+        .chain([process])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_maps() {
+        for (line, expected) in [
+            (
+                "7f00-7f01 rw-s 00001000 fe:00 5 /tmp/a b.cutape",
+                Some("/tmp/a b.cutape"),
+            ),
+            (
+                "7f00-7f01 r-xp 00000000 fe:00 123  /usr/lib/x.so",
+                Some("/usr/lib/x.so"),
+            ),
+            ("7f00-7f01 rw-p 00000000 00:00 0 ", None),
+            ("7f00-7f01 rw-p 00000000 00:00 0 [heap]", None),
+            ("", None),
+        ] {
+            assert_eq!(mapped_path(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn processes_have_their_numbers() {
+        assert!(numbers_of(std::process::id()).contains(&std::process::id()));
+        assert_eq!(numbers_of(u32::MAX), [u32::MAX]);
+    }
+}

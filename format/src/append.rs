@@ -1,0 +1,138 @@
+//! Adding to a trace from outside, while its process is recording.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU64;
+
+use memmap2::MmapOptions;
+
+use crate::codec;
+use crate::control::{self, CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
+use crate::layout::{
+    CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, MarkerNote, RECORD_HEAD_LENGTH,
+    RecordHead, chunk_kind, marker_action, marker_source, note_kind, record_kind,
+};
+use crate::read::trace::Trace;
+
+/// The most bytes of a text, so that its chunk is as short as a chunk can be.
+pub const LONGEST_MARK: usize =
+    CHUNK_ALIGNMENT as usize - CHUNK_HEAD_LENGTH - RECORD_HEAD_LENGTH - MarkerNote::LENGTH - 8;
+
+/// Adds a mark of that moment, in ticks of the trace's clock, to a trace that a process on this
+/// machine is recording. A longer text than [`LONGEST_MARK`] is cut.
+///
+/// # Errors
+/// If the trace is not one that can grow, or the file cannot be written.
+pub fn append_mark(trace: &Trace, ticks: u64, text: &str) -> io::Result<()> {
+    let control = trace.source.head_at(CONTROL_POSITION as usize);
+    let has_control = control.is_some_and(|head| head.kind == chunk_kind::CONTROL);
+    if trace.source.is_packed() || !has_control {
+        let why = "no process is recording to it: it is packed, or of an early version";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(trace.path())?;
+    let mut options = MmapOptions::new();
+    options.offset(CONTROL_POSITION).len(CONTROL_LENGTH);
+    // SAFETY: the recorder never shortens its file, and the head shows that the chunk is there.
+    let map = unsafe { options.map_mut(&file) }?;
+    let end: *const AtomicU64 = map.as_ptr().wrapping_add(CONTROL_END).cast();
+    // SAFETY: within the map, and aligned, since maps begin with a page. The recorder uses it as an
+    // atomic as well.
+    let end = unsafe { &*end };
+    let claimed = control::claim(end, CHUNK_ALIGNMENT, CHUNK_ALIGNMENT);
+    let (position, _) = claimed.ok_or(io::ErrorKind::FileTooLarge)?;
+    let body = record(ticks, text);
+    let head = ChunkHead {
+        flags: CHUNK_CLOSED,
+        length: CHUNK_ALIGNMENT,
+        used: body.len() as u64,
+        ticks,
+        body_checksum: crc32fast::hash(&body),
+        ..ChunkHead::new(chunk_kind::MARKERS)
+    };
+    let mut padded = body;
+    padded.resize(CHUNK_ALIGNMENT as usize - CHUNK_HEAD_LENGTH, 0);
+    // The head last: until then a reader sees a claimed place. Writing extends the file if that is
+    // necessary, and never shortens it.
+    file.write_all_at(&padded, position + CHUNK_HEAD_LENGTH as u64)?;
+    file.write_all_at(&head.encode(), position)
+}
+
+fn record(ticks: u64, text: &str) -> Vec<u8> {
+    let mut length = text.len().min(LONGEST_MARK);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    let text = text.as_bytes().get(..length).unwrap_or(&[]);
+    let note = MarkerNote {
+        ticks,
+        thread: MarkerNote::NO_THREAD,
+        action: marker_action::MARK,
+        source: marker_source::OUTSIDE,
+        text_length: text.len() as u32,
+        ..MarkerNote::default()
+    };
+    let bytes = RECORD_HEAD_LENGTH + MarkerNote::LENGTH + text.len();
+    let head = RecordHead {
+        length: bytes.next_multiple_of(8) as u32,
+        kind: record_kind::NOTE,
+        detail: 0,
+        function: note_kind::MARKER,
+    };
+    let mut record = head.word().to_le_bytes().to_vec();
+    record.extend(codec::encode_to_vec(note));
+    record.extend_from_slice(text);
+    record.resize(bytes.next_multiple_of(8), 0);
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::marker::MarkerSource;
+
+    #[test]
+    fn marks_are_added_behind_what_is_claimed() {
+        let path = std::env::temp_dir().join(format!("append-{}.cutape", std::process::id()));
+        let table = "cutape-signatures\t1\nfunction\t0\ta\ta\tS\tCUresult\tplain\n";
+        let mut bytes = crate::TraceBuilder::new(table).bytes();
+        // The control chunk lies before the others, as the recorder writes it.
+        let start = CONTROL_POSITION as usize;
+        let head = ChunkHead {
+            length: CONTROL_LENGTH as u64,
+            ..ChunkHead::new(chunk_kind::CONTROL)
+        };
+        let mut chunk = head.encode().to_vec();
+        let claimed = (bytes.len() + CONTROL_LENGTH + 8192) as u64;
+        chunk.extend(claimed.to_le_bytes());
+        chunk.resize(CONTROL_LENGTH, 0);
+        bytes.splice(start..start, chunk);
+        std::fs::write(&path, &bytes).unwrap();
+        let trace = Trace::follow(&path).unwrap();
+        let long = "é".repeat(5000);
+        for (ticks, text) in [(7, "second"), (5, "first"), (9, &*long)] {
+            append_mark(&trace, ticks, text).unwrap();
+        }
+        let trace = Trace::open(&path).unwrap();
+        let marks = trace.markers();
+        let found: Vec<_> = marks.iter().map(|mark| (mark.ticks, &*mark.text)).collect();
+        assert_eq!(found[..2], [(5, "first"), (7, "second")]);
+        assert!(found[2].1.len() > 3000 && long.starts_with(found[2].1));
+        let outside = |mark: &crate::Marker| {
+            (mark.source, mark.thread, mark.number) == (MarkerSource::Outside, None, 0)
+        };
+        assert!(marks.iter().all(outside));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), claimed + 3 * 4096);
+        let packed = path.with_extension("packed");
+        crate::pack(&trace, &packed, &[], &[]).unwrap();
+        let trace = Trace::open(&packed).unwrap();
+        assert_eq!(trace.markers(), marks);
+        assert!(append_mark(&trace, 1, "late").is_err());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&packed).unwrap();
+    }
+}
