@@ -20,7 +20,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
 COLUMNS = [
     "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "advice", "divergences",
-    "placed", "strategy", "attempts", "elsewhere", "granules", "skipped", "repeats",
+    "placed", "ranges", "strategy", "attempts", "elsewhere", "granules", "skipped", "repeats",
 ]
 # What a context and the libraries' images take on a device, more or less.
 CONTEXT_BYTES = 1 << 30
@@ -50,6 +50,13 @@ def command(source, results):
     return ([sys.executable, source], "") if has(package) else (None, f"Python has no {package}")
 
 
+def expected_ranges(source):
+    """How often each range of NVTX is to be recorded, from the program's line `ranges: NAME=COUNT ...`."""
+    lines = source.read_text().splitlines()[:4]
+    words = [line.split("ranges:")[1].split() for line in lines if "ranges:" in line]
+    return {name: int(count) for name, _, count in (word.rpartition("=") for word in sum(words, []))}
+
+
 def row(source, cutape, results):
     cells, problems, skipped = {}, [], []
     run, why = command(source, results)
@@ -73,6 +80,15 @@ def row(source, cutape, results):
     cells["images"] = len(info["images"])
     cells["copied KiB"] = sum(info["copies"][f"{way}_bytes"] for way in ("host_to_device", "device_to_host")) // 1024
     cells["packed KiB"] = trace.stat().st_size // 1024
+    ranges = {f"{entry['domain']}@{entry['range']}" if entry["domain"] else entry["range"]: entry for entry in info["ranges"]}
+    expected = expected_ranges(source)
+    if expected:
+        counts = {name: ranges[name]["count"] if name in ranges else 0 for name in expected}
+        cells["ranges"] = f"{sum(counts[name] == count for name, count in expected.items())}/{len(expected)}"
+        # Each of them is around work, and ends.
+        idle = [name for name in expected if name in ranges and (ranges[name]["open"] or not ranges[name]["calls"])]
+        if counts != expected or idle:
+            problems.append(f"ranges: {counts}; open or without calls: {', '.join(idle) or 'none'}")
     # What the recorder wrote: without the images of libraries, uncompressed.
     unpacked = results / f"{source.stem}.raw"
     Ended([cutape, "record", "--no-pack", "-o", unpacked, "--", *run])
