@@ -276,4 +276,17 @@ PTX_TEXT PTX_EXTERN_USER[] = PTX_HEAD
     " ret;\n}\n";
 PTX_TEXT PTX_EXTERN_OWNER[] = PTX_HEAD ".visible .global .align 4 .u32 shared_value = 7;\n";
 
+/* A kernel with a grid barrier, as cooperative groups make one, behind a branch never taken. */
+PTX_TEXT PTX_GRID_BARRIER[] = PTX_HEAD
+    ".visible .entry synced(.param .u64 out)\n{\n"
+    " .reg .b64 %out, %workspace;\n .reg .b32 %low, %high, %old;\n .reg .pred %never;\n"
+    " ld.param.u64 %out, [out];\n"
+    " mov.u32 %high, %envreg1;\n mov.u32 %low, %envreg2;\n"
+    " mov.b64 %workspace, {%low, %high};\n"
+    " setp.eq.u64 %never, %out, 0;\n"
+    " @!%never bra done;\n"
+    " bar.sync 0;\n"
+    " atom.global.add.u32 %old, [%workspace], 1;\n"
+    "done:\n ret;\n}\n";
+
 #endif

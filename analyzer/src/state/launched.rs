@@ -52,7 +52,6 @@ impl State {
         attributes: LaunchAttributes<'_>,
         site: Site,
     ) {
-        self.launches.has_uncounted |= attributes.count == 0;
         for (attribute, trigger) in [
             (
                 LaunchAttribute::ProgrammaticEvent,

@@ -53,8 +53,6 @@ pub(crate) struct Launches {
     pub(super) last_kernels: FxHashMap<StreamName, LastKernel>,
     /// Some kernel lets the next one in its stream start early.
     pub(super) has_early_triggers: bool,
-    /// A launch passed an array of attributes with a count of zero.
-    pub(crate) has_uncounted: bool,
 }
 
 impl Launches {

@@ -512,9 +512,18 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
     (
         "launch-config-attributes-dangling",
         LAUNCH,
-        // Only the first is reported.
-        concat!(launch_ex!("0x200", "1", "0", ""), launch_ex!("0x200", "1", "0", "")),
-        &["cuLaunchKernelEx f=0x200 config%1,1,1,32,1,1,0,0,0x300,0,0,0,0,0 kernelParams=0x9000"],
+        concat!(find!("barrier"), launch_ex!("0x202", "4", "0", "")),
+        &[
+            // Without need: most programs count the attributes in an array, and pass zero.
+            launch_ex!("0x200", "1", "0", ""),
+            concat!(find!("barrier"), launch_ex!("0x202", "4", "1", "launch_attrs=2:1")),
+        ],
+    ),
+    (
+        "launch-config-attributes-dangling",
+        LAUNCH,
+        concat!(find!("choosing"), launch_ex!("0x202", "4", "0", "-> 912")),
+        &[concat!(find!("choosing"), launch_ex!("0x202", "4", "1", "launch_attrs=4:2,1,1"))],
     ),
     (
         "launch-config-attribute-not-for-launch",

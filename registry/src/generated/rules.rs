@@ -624,13 +624,13 @@ pub static RULES: &[Rule] = &[
     Rule {
         id: "launch-config-attributes-dangling",
         area: "launch-config",
-        severity: Severity::Advice,
-        statement: "If numAttrs is zero, the driver does not look at attrs; the manual recommends NULL. Reported once in a trace.",
+        severity: Severity::Warning,
+        statement: "If numAttrs is zero, the driver does not look at attrs. Reported where the kernel needs an attribute, so that the number was probably forgotten.",
         manual: "CUDA Driver API, Execution Control, cuLaunchKernelEx",
-        advice: "Set numAttrs if the attributes are meant; else set attrs to NULL.",
+        advice: "Set numAttrs to the number of attributes in the array.",
         observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS",
         undecidable: "",
-        example: "advice[launch-config-attributes-dangling]: launch attributes with a count of zero\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000}, f: 0x200\n  |   (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with attrs = 0x8000 and numAttrs = 0, so the\n  | driver does not look at the attributes. If there are any, their number is missing; if not, the\n  | manual recommends NULL. Only the first such launch is reported. The driver returned\n  | CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Set numAttrs if the attributes are meant; else set attrs to NULL.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx",
+        example: "warning[launch-config-attributes-dangling]: launch attributes with a count of zero\n --> call 8: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 4, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000}, f: 0x202\n  |   (function#2 \"barrier\"), kernelParams: 0x9000, extra: NULL) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuLaunchKernelEx launches function#2 0x202 \"barrier\" with attrs = 0x8000 and numAttrs = 0, so\n  | the driver does not look at the attributes; but the kernel needs a cooperative launch: its PTX\n  | synchronises the grid. The number of attributes is probably missing. The driver returned\n  | CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#2 0x202 \"barrier\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Set numAttrs to the number of attributes in the array.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx",
     },
     Rule {
         id: "launch-config-attributes-null",

@@ -223,7 +223,7 @@ pub(super) fn passed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let passed = LaunchAttributes::of(check.call, config);
     let mut numbers = passed.iter().map(|(id, _)| id);
     let matters = |id| [AccessPolicyWindow as u32, ProgrammaticSerialization as u32].contains(&id);
-    if check.went_wrong() || !(passed.count == 0 || numbers.any(matters)) {
+    if check.went_wrong() || !numbers.any(matters) {
         return;
     }
     for launch in Launch::of(check.family(), check.call) {
@@ -232,23 +232,21 @@ pub(super) fn passed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         let window = attributes.value(LaunchAttribute::AccessPolicyWindow);
         let window =
             window.and_then(|value| window::check(check, value, launch.device.unwrap_or(0)));
-        let found = window
-            .or_else(|| unread(&launch))
-            .or_else(|| unsynchronised(&launch));
+        let found = window.or_else(|| unsynchronised(&launch));
         drafts.extend(found);
     }
 }
 
-/// An array of attributes with a count of zero; reported once.
-fn unread(launch: &Refused<'_, '_>) -> Option<Draft> {
+/// A launch without the attribute that its kernel needs: `need`, which passes an array of attributes
+/// with a count of zero.
+pub(super) fn unread(launch: &Refused<'_, '_>, need: &str) -> Option<Draft> {
     let attributes = launch.launch.attributes;
-    if attributes.count != 0 || launch.check.state.launches.has_uncounted {
+    if attributes.count != 0 || attributes.address == 0 {
         return None;
     }
     let what = format!(
         "launches {} with attrs = {:#x} and numAttrs = 0, so the driver does not look at the \
-         attributes. If there are any, their number is missing; if not, the manual recommends NULL. \
-         Only the first such launch is reported",
+         attributes; but the kernel needs {need}. The number of attributes is probably missing",
         launch.label(),
         attributes.address,
     );

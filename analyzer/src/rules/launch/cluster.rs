@@ -2,7 +2,8 @@
 
 use cutape_registry::{LaunchAttribute, rules};
 
-use super::Refused;
+use super::{Refused, attributes};
+use crate::finding::Severity;
 use crate::launch::{Launch, product, shape};
 use crate::rules::function::{CLUSTER_WIDTH, NON_PORTABLE_CLUSTER};
 use crate::rules::{Check, Draft, at, code};
@@ -103,6 +104,10 @@ fn against_image(refused: &Refused<'_, '_>) -> Option<Draft> {
         || refused.image_fact(|function| Some(function.needs_cluster)) == Some(true);
     if !must || effective(refused).is_some() {
         return None;
+    }
+    let need = "a cluster size that the launch chooses (.explicitcluster)";
+    if let Some(draft) = attributes::unread(refused, need) {
+        return Some(draft.severity(Severity::Error));
     }
     let what = format!(
         "gives no cluster size for {}, which was compiled for clusters of a size that the launch \

@@ -2,7 +2,7 @@
 
 use cutape_registry::{Kind, rules};
 
-use super::{Check, Refused};
+use super::{Check, Refused, attributes};
 use crate::finding::Severity;
 use crate::launch::{Launch, product, shape};
 use crate::rules::Draft;
@@ -76,6 +76,11 @@ pub(super) fn by_use(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             let rule = rules::LAUNCH_CONFIG_COOPERATIVE_DYNAMIC_PARALLELISM;
             drafts.push(launch.draft(rule, title, what));
         } else if uses.grid_barrier && !launch.launch.is_cooperative {
+            let need = "a cooperative launch: its PTX synchronises the grid";
+            if let Some(draft) = attributes::unread(&launch, need) {
+                drafts.push(draft);
+                continue;
+            }
             let what = format!(
                 "launches {}, whose PTX synchronises the grid (it reads the workspace of \
                  cooperative launches, and has atomics and barriers), as an ordinary kernel. \
