@@ -249,6 +249,17 @@ impl Term {
     }
 }
 
+/// Parses a number or a range of numbers as sets have them: `120`, `100..200`, `100..=200`,
+/// `100..`, `..200`.
+pub(crate) fn number_range(text: &str) -> Result<Range<u64>, String> {
+    let is_range = |first: char| first.is_ascii_digit() || first == '.';
+    match text.starts_with(is_range).then(|| Term::parse(text)) {
+        Some(Ok(Term::Range(from, to))) => Ok(from..to),
+        Some(Err(what)) => Err(what),
+        _ => Err("not a range of numbers, e.g. 3..5".into()),
+    }
+}
+
 fn number(word: &str) -> Result<u64, String> {
     // `parse` alone would accept a sign.
     Some(word)

@@ -1,6 +1,7 @@
 //! `cutape info`: summarises what the recorded program did.
 
 mod copies;
+mod cut;
 mod folder;
 mod images;
 mod objects;

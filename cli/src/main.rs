@@ -39,6 +39,7 @@ mod symbols;
 #[cfg(test)]
 mod test_trace;
 mod trace_state;
+mod trim;
 
 use std::process::ExitCode;
 
@@ -98,6 +99,8 @@ enum Verb {
     Mark(mark::Arguments),
     /// Check this machine and this installation.
     Doctor(doctor::Arguments),
+    /// Write a smaller trace with some calls and what they need.
+    Trim(trim::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
     Pack(pack::Arguments),
     /// Copy the readable part of a damaged trace.
@@ -149,6 +152,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
+        Verb::Trim(arguments) => trim::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),

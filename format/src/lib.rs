@@ -51,7 +51,9 @@ pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 #[cfg(feature = "read")]
-pub use pack::{PackSummary, RepairSummary, pack, pack_with_policies, repair};
+pub use pack::{
+    CallSelection, PackSummary, RepairSummary, pack, pack_calls, pack_with_policies, repair,
+};
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]
 pub use read::{

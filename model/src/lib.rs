@@ -20,6 +20,7 @@ mod effects;
 mod graphs;
 mod kinds;
 mod memory;
+mod needs;
 mod objects;
 mod order;
 mod state;
@@ -35,6 +36,7 @@ pub use graphs::{
 };
 pub use kinds::Kinds;
 pub use memory::{IntervalMap, Memory, Place};
+pub use needs::{Need, Needs, NeedsBuilder, ReadBytes};
 pub use objects::{
     End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
 };

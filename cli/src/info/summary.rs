@@ -11,6 +11,7 @@ use cutape_registry::{Family, Function};
 use serde::Serialize;
 
 use super::copies::Copies;
+use super::cut::CutFacts;
 use super::images::{Images, RecordedImage};
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use super::process::{ProcessFacts, number, text};
@@ -79,6 +80,8 @@ pub(crate) struct TraceFacts {
     pub(crate) stacks: Option<String>,
     /// How many of them are distinct.
     pub(crate) distinct_stacks: u64,
+    /// Its source, if it was cut.
+    pub(crate) cut: Option<CutFacts>,
 }
 
 #[derive(Debug, Serialize)]
@@ -494,6 +497,7 @@ impl TraceFacts {
             outputs: text(trace, "outputs"),
             stacks: text(trace, "stacks"),
             distinct_stacks: trace.stack_count() as u64,
+            cut: CutFacts::of(trace),
         })
     }
 }

@@ -155,6 +155,9 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
             bytes(trace.blob_bytes)
         ),
     ));
+    if let Some(cut) = &trace.cut {
+        rows.push(("cut from", cut.text(summary.calls.total)));
+    }
     let recorder = trace.recorder_version.clone().unwrap_or_else(unknown);
     rows.push(("recorder", format!("version {recorder}")));
     rows.push(("payloads", payloads(trace)));

@@ -6,9 +6,9 @@ use std::cell::OnceCell;
 
 use crate::codec;
 use crate::layout::{
-    LeaveHead, MINOR, RECORD_HEAD_LENGTH, RecordHead, SnapshotHead, field, note_kind, record_kind,
-    snapshot_flag,
+    LeaveHead, MINOR, RecordHead, SnapshotHead, field, note_kind, record_kind, snapshot_flag,
 };
+use crate::pack::record::put_record;
 use crate::payload_policy::{PayloadPolicies, PayloadPolicy};
 use crate::read::error::Damage;
 use crate::read::record::{Enter, encoded_snapshots, records};
@@ -349,16 +349,4 @@ fn is_payload(function: Option<&Signature>, side: Side, snapshot: &SnapshotHead)
         }
         _ => false,
     }
-}
-
-fn put_record(out: &mut Vec<u8>, head: RecordHead, record: &[u8]) {
-    let length = (RECORD_HEAD_LENGTH + record.len()).next_multiple_of(8);
-    let end = out.len() + length;
-    let head = RecordHead {
-        length: length as u32,
-        ..head
-    };
-    out.extend(head.word().to_le_bytes());
-    out.extend_from_slice(record);
-    out.resize(end, 0);
 }

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::pack::rewrite::{invalid_data, rewrite};
-use crate::payload_policy::PayloadPolicies;
+use crate::pack::rewrite::{Changes, invalid_data, rewrite};
 use crate::read::error::Damage;
 use crate::read::trace::Trace;
 
@@ -47,7 +46,7 @@ pub fn repair(trace: &Trace, target: &Path) -> io::Result<RepairSummary> {
         (format!("repair.{number}"), text)
     };
     let meta: Vec<_> = damage.iter().zip(earlier..).map(entry).collect();
-    rewrite(trace, target, &meta, &[], PayloadPolicies::default(), false)?;
+    rewrite(trace, target, &Changes::new(&meta).without_damage())?;
     let mut summary = RepairSummary {
         damage,
         ..RepairSummary::default()

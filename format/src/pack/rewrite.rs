@@ -1,7 +1,7 @@
 //! Writing a trace as one packed file.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +14,7 @@ use crate::layout::{
 use crate::pack::blobs::write_blobs;
 use crate::pack::file::{StoredBody, TemporaryFile, Writer, already_exists};
 use crate::pack::reduce::{self, Reduction, Replaced};
+use crate::pack::selection::{CallSelection, Selection};
 use crate::pack::summary::PackSummary;
 use crate::parallel::for_each_ordered;
 use crate::payload_policy::PayloadPolicies;
@@ -60,22 +61,84 @@ pub fn pack_with_policies(
         let advice = "; `repair` keeps the readable part";
         return Err(damaged(trace, first, advice));
     }
-    rewrite(trace, target, meta, symbols, policies, true)
+    let changes = Changes {
+        symbols,
+        policies,
+        ..Changes::new(meta)
+    };
+    rewrite(trace, target, &changes)
 }
 
-/// As [`pack_with_policies`]. If `is_whole` is false, what cannot be read is left out.
-pub(super) fn rewrite(
+/// Writes some calls of `trace` to `target`, with what they refer to, adding `meta` entries.
+///
+/// The records of these calls stay as they are; notes about other calls' digests are left out.
+/// Otherwise as [`pack_with_policies`].
+///
+/// # Errors
+/// As [`pack_with_policies`].
+pub fn pack_calls(
     trace: &Trace,
     target: &Path,
     meta: &[(String, String)],
-    symbols: &[Symbol],
+    wanted: &CallSelection<'_>,
     policies: PayloadPolicies,
-    is_whole: bool,
 ) -> io::Result<PackSummary> {
-    let policies = reduce::effective(trace, policies);
-    let reduction = Reduction::new(trace, policies, is_whole)
+    if let Some(first) = trace.damage().first() {
+        let advice = "; `repair` keeps the readable part";
+        return Err(damaged(trace, first, advice));
+    }
+    let selection =
+        Selection::new(trace, wanted).map_err(|error| invalid_data(error.to_string()))?;
+    let changes = Changes {
+        policies,
+        selection: Some(&selection),
+        ..Changes::new(meta)
+    };
+    rewrite(trace, target, &changes)
+}
+
+/// How a trace is changed when it is written anew.
+#[derive(Clone, Copy)]
+pub(super) struct Changes<'a> {
+    meta: &'a [(String, String)],
+    symbols: &'a [Symbol],
+    policies: PayloadPolicies,
+    selection: Option<&'a Selection>,
+    /// Damage is an error; otherwise what cannot be read is left out.
+    is_whole: bool,
+}
+
+impl<'a> Changes<'a> {
+    /// Entries are added to the table of facts.
+    pub(super) fn new(meta: &'a [(String, String)]) -> Self {
+        Self {
+            meta,
+            symbols: &[],
+            policies: PayloadPolicies::default(),
+            selection: None,
+            is_whole: true,
+        }
+    }
+
+    /// What cannot be read is left out.
+    pub(super) fn without_damage(self) -> Self {
+        Self {
+            is_whole: false,
+            ..self
+        }
+    }
+}
+
+/// Writes the trace with these changes.
+pub(super) fn rewrite(
+    trace: &Trace,
+    target: &Path,
+    changes: &Changes<'_>,
+) -> io::Result<PackSummary> {
+    let policies = reduce::effective(trace, changes.policies);
+    let reduction = Reduction::new(trace, policies, changes.is_whole)
         .map_err(|why| invalid_data(format!("{}: {why}", trace.path().display())))?;
-    let meta = [meta, &reduce::meta(trace, policies)].concat();
+    let meta = [changes.meta, &reduce::meta(trace, policies)].concat();
     let source = trace.source.metadata()?;
     let is_in_place = match fs::metadata(target) {
         Ok(there) if (there.dev(), there.ino()) == (source.dev(), source.ino()) => true,
@@ -91,7 +154,11 @@ pub(super) fn rewrite(
     };
     let temporary = TemporaryFile::beside(&target)?;
     let file = &temporary.file;
-    let summary = write_packed(trace, file, &meta, symbols, reduction.as_ref(), is_whole)?;
+    let changes = Changes {
+        meta: &meta,
+        ..*changes
+    };
+    let summary = write_packed(trace, file, &changes, reduction.as_ref())?;
     if is_in_place {
         temporary.file.sync_data()?;
         temporary.replace(&target)?;
@@ -119,21 +186,29 @@ fn damaged(trace: &Trace, damage: &Damage, advice: &str) -> io::Error {
 fn write_packed(
     trace: &Trace,
     file: &File,
-    meta: &[(String, String)],
-    symbols: &[Symbol],
+    changes: &Changes<'_>,
     reduction: Option<&Reduction<'_>>,
-    is_whole: bool,
 ) -> io::Result<PackSummary> {
     let mut writer = Writer::behind_head(file)?;
-    write_table(&mut writer, chunk_kind::META, merged_meta(trace, meta))?;
+    write_table(
+        &mut writer,
+        chunk_kind::META,
+        merged_meta(trace, changes.meta),
+    )?;
     if !trace.mappings().is_empty() {
         write_table(&mut writer, chunk_kind::MAPS, trace.mappings())?;
     }
-    let symbols = merged_symbols(trace, symbols);
+    let mut symbols = merged_symbols(trace, changes.symbols);
+    let mut stacks = trace.stack_records();
+    let mut sources = trace.sources_by_address();
+    if let Some(selection) = changes.selection {
+        stacks = selection.stack_records(&stacks);
+        symbols.retain(|symbol| selection.has_address(symbol.address));
+        sources.retain(|source| selection.has_address(source.address));
+    }
     if !symbols.is_empty() {
         write_table(&mut writer, chunk_kind::SYMBOLS, symbols)?;
     }
-    let stacks = trace.stack_records();
     if !stacks.is_empty() {
         let body = StoredBody::new(Cow::Owned(stacks));
         writer.write(ChunkHead::new(chunk_kind::STACKS), &body, Vec::new())?;
@@ -143,11 +218,10 @@ fn write_packed(
         let body = StoredBody::new(Cow::Owned(markers));
         writer.write(ChunkHead::new(chunk_kind::MARKERS), &body, Vec::new())?;
     }
-    let sources = trace.sources_by_address();
     if !sources.is_empty() {
         write_table(&mut writer, chunk_kind::SOURCES, sources)?;
     }
-    let calls = write_calls(trace, &mut writer, reduction, is_whole)?;
+    let calls = write_calls(trace, &mut writer, changes, reduction)?;
     let mut summary = write_blobs(trace, &mut writer, &calls.references)?;
     summary.payloads = calls.replaced.payloads;
     summary.payload_bytes = calls.replaced.bytes;
@@ -203,23 +277,39 @@ struct WrittenCalls {
 fn write_calls(
     trace: &Trace,
     writer: &mut Writer<'_>,
+    changes: &Changes<'_>,
     reduction: Option<&Reduction<'_>>,
-    is_whole: bool,
 ) -> io::Result<WrittenCalls> {
+    let Changes {
+        selection,
+        is_whole,
+        ..
+    } = *changes;
     let mut written = WrittenCalls::default();
+    // By thread: how many chunks of calls were written.
+    let mut sequences: HashMap<u32, u32> = HashMap::new();
     for_each_ordered(
         kept_chunks(trace),
         |chunk| {
             let mut body = trace.load(chunk)?;
             // A chunk of a later version is kept as it is.
             if trace.chunk(chunk).head.kind != chunk_kind::CALLS {
-                return Ok((chunk, StoredBody::new(body), None));
+                if let Some(selection) = selection {
+                    body = selection.table(trace.chunk(chunk).head.kind, body);
+                }
+                return Ok(Some((chunk, StoredBody::new(body), None)));
             }
             let mut replaced = Replaced::default();
             if let Some(reduction) = reduction {
                 let reduced;
                 (reduced, replaced) = reduction.body(chunk, &body)?;
                 body = Cow::Owned(reduced);
+            }
+            if let Some(selection) = selection {
+                body = Cow::Owned(selection.calls(&trace.chunk(chunk).head, &body));
+                if body.is_empty() {
+                    return Ok(None);
+                }
             }
             let mut contents = Contents::of(trace, &body);
             // A blob that an unknown record may name is not kept where payloads are not.
@@ -228,22 +318,34 @@ fn write_calls(
                 Cow::Borrowed(bytes) => *bytes = bytes.get(..contents.end).unwrap_or(bytes),
                 Cow::Owned(bytes) => bytes.truncate(contents.end),
             }
-            Ok((chunk, StoredBody::new(body), Some((contents, replaced))))
+            Ok(Some((
+                chunk,
+                StoredBody::new(body),
+                Some((contents, replaced)),
+            )))
         },
         |outcome: Result<_, Damage>| {
             let (chunk, body, calls) = match outcome {
-                Ok(outcome) => outcome,
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => return Ok(()),
                 Err(damage) if is_whole => return Err(damaged(trace, &damage, "")),
                 // A repair reports it.
                 Err(_) => return Ok(()),
             };
+            let mut head = trace.chunk(chunk).head;
             if let Some((contents, replaced)) = calls {
+                if let Some(selection) = selection {
+                    let sequence = sequences.entry(head.thread).or_default();
+                    head.first = selection.kept_before(head.thread, head.first);
+                    head.sequence = *sequence;
+                    *sequence += 1;
+                }
                 written.counts.push(contents.count(writer.position));
                 written.references.append(contents.references);
                 written.replaced.payloads += replaced.payloads;
                 written.replaced.bytes += replaced.bytes;
             }
-            writer.write(trace.chunk(chunk).head, &body, Vec::new())
+            writer.write(head, &body, Vec::new())
         },
     )?;
     Ok(written)

@@ -1,0 +1,20 @@
+//! Cuts traces: writes smaller traces that replay and check like a part of their source.
+//!
+//! [`needs`] reads what each call needs, [`part`] adds to chosen calls what they need, and
+//! [`write()`] writes the result with its [`Provenance`]. Calls keep their records, so a cut never
+//! changes what a call says.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
+)]
+
+mod part;
+mod provenance;
+mod ranges;
+mod write;
+
+pub use part::{Part, needs, part};
+pub use provenance::{Provenance, source_hash};
+pub use ranges::Ranges;
+pub use write::write;

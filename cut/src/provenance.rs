@@ -1,0 +1,71 @@
+//! Where a cut trace comes from: entries in its table of facts.
+
+use std::fs::File;
+use std::io;
+
+use cutape_format::Trace;
+
+use crate::ranges::Ranges;
+
+const SOURCE: &str = "cut.source";
+const HASH: &str = "cut.source-blake3";
+const CHOICE: &str = "cut.choice";
+const VERSION: &str = "cut.version";
+const CALLS: &str = "cut.calls";
+const OF: &str = "cut.source-calls";
+
+/// Where a cut trace comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// The file name of the source, without its folder.
+    pub source: String,
+    /// The blake3 hash of the source's bytes, in hexadecimal digits.
+    pub hash: String,
+    /// What was asked for, e.g. `trim --last 10`.
+    pub choice: String,
+    /// The version of cutape that cut it.
+    pub version: String,
+    /// The indices of its calls in the source.
+    pub calls: Ranges,
+    /// How many calls the source has.
+    pub of: u64,
+}
+
+impl Provenance {
+    /// What a trace says; `None` if it was not cut.
+    pub fn of(trace: &Trace) -> Option<Self> {
+        let value = |key| trace.meta_value(key).unwrap_or_default();
+        Some(Self {
+            calls: Ranges::parse(trace.meta_value(CALLS)?)?,
+            source: value(SOURCE).to_owned(),
+            hash: value(HASH).to_owned(),
+            choice: value(CHOICE).to_owned(),
+            version: value(VERSION).to_owned(),
+            of: value(OF).parse().unwrap_or(0),
+        })
+    }
+
+    /// As entries of the table of facts.
+    pub fn entries(&self) -> Vec<(String, String)> {
+        [
+            (SOURCE, self.source.clone()),
+            (HASH, self.hash.clone()),
+            (CHOICE, self.choice.clone()),
+            (VERSION, self.version.clone()),
+            (CALLS, self.calls.to_string()),
+            (OF, self.of.to_string()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .to_vec()
+    }
+}
+
+/// The blake3 hash of a trace's file, in hexadecimal digits.
+///
+/// # Errors
+/// Errors of reading.
+pub fn source_hash(trace: &Trace) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(trace.path())?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}

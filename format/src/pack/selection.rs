@@ -1,0 +1,287 @@
+//! Leaving calls out of a trace: the records of the others stay as they are.
+//!
+//! Notes belong to calls, and some say what later calls need: those move to the next call that is
+//! kept. `SPEC.md` has the list.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::codec;
+use crate::layout::{
+    ChunkHead, HostChangedNote, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote, RecordHead,
+    chunk_kind, note_kind, record_kind,
+};
+use crate::pack::record::put_record;
+use crate::read::call::Call;
+use crate::read::error::Error;
+use crate::read::note::Note;
+use crate::read::record::records;
+use crate::read::stack::StackFrame;
+use crate::read::trace::Trace;
+
+/// Which calls of a trace to keep.
+pub struct CallSelection<'a> {
+    /// Whether a call is kept, by its index.
+    pub keeps: &'a dyn Fn(u64) -> bool,
+    /// Whether the host memory at an address, as a call finds it, is of a kept call.
+    pub keeps_host_memory: &'a dyn Fn(u64, u64) -> bool,
+}
+
+/// The number in its thread of a call that is left out.
+const LEFT_OUT: u64 = u64::MAX;
+
+/// What of a trace is written.
+#[derive(Debug, Default)]
+pub(crate) struct Selection {
+    /// By thread and number: the number among the kept calls of the thread.
+    numbers: Vec<Vec<u64>>,
+    /// How many calls of each thread are kept.
+    kept: Vec<u64>,
+    /// Encoded notes of earlier calls, by thread and number of the kept call that gets them.
+    moved: HashMap<(u32, u64), Vec<u8>>,
+    functions: HashSet<u16>,
+    /// The ids of the stacks of kept calls, and of the code in these.
+    stacks: HashSet<u64>,
+    codes: HashSet<u64>,
+    /// The callers of kept calls, and the return addresses in their stacks.
+    addresses: HashSet<u64>,
+}
+
+impl Selection {
+    /// Reads all calls once.
+    pub(crate) fn new(trace: &Trace, wanted: &CallSelection<'_>) -> Result<Self, Error> {
+        let mut selection = Self::default();
+        let mut left = LeftNotes::default();
+        trace.walk().run(|call| {
+            selection.add(call, wanted, &mut left);
+            Ok::<_, Error>(())
+        })?;
+        for &id in &selection.stacks {
+            for frame in trace.stack(id).unwrap_or_default().frames {
+                match frame {
+                    StackFrame::Native(address) => _ = selection.addresses.insert(address),
+                    StackFrame::Python { code, .. } => _ = selection.codes.insert(code),
+                }
+            }
+        }
+        Ok(selection)
+    }
+
+    fn add(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>, left: &mut LeftNotes) {
+        let thread = call.thread as usize;
+        if self.numbers.len() <= thread {
+            self.numbers.resize_with(thread + 1, Vec::new);
+            self.kept.resize(thread + 1, 0);
+        }
+        let is_kept = (wanted.keeps)(call.index);
+        if let (Some(numbers), Some(kept)) =
+            (self.numbers.get_mut(thread), self.kept.get_mut(thread))
+        {
+            // Calls that were lost with damaged chunks have numbers too.
+            numbers.resize(call.number as usize, LEFT_OUT);
+            numbers.push(if is_kept { *kept } else { LEFT_OUT });
+            *kept += u64::from(is_kept);
+        }
+        if !is_kept {
+            left.add(call, wanted);
+            return;
+        }
+        self.functions.insert(call.signature.id);
+        self.addresses.insert(call.caller);
+        self.stacks.extend(call.stack());
+        let moved = left.take(call);
+        if !moved.is_empty() {
+            self.moved.insert((call.thread, call.number), moved);
+        }
+    }
+
+    fn number(&self, thread: u32, number: u64) -> Option<u64> {
+        let numbers = self.numbers.get(thread as usize)?;
+        let new = numbers.get(usize::try_from(number).ok()?)?;
+        (*new != LEFT_OUT).then_some(*new)
+    }
+
+    /// How many calls of a thread are kept before the one of that number.
+    pub(crate) fn kept_before(&self, thread: u32, number: u64) -> u64 {
+        let numbers = self.numbers.get(thread as usize);
+        let numbers = numbers.map_or(&[][..], |all| {
+            all.get(..number as usize).unwrap_or(all.as_slice())
+        });
+        let last = numbers.iter().rev().find(|&&number| number != LEFT_OUT);
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// A body that is not of calls.
+    pub(crate) fn table<'b>(&self, kind: u16, body: Cow<'b, [u8]>) -> Cow<'b, [u8]> {
+        match kind {
+            chunk_kind::SIGNATURES => Cow::Owned(self.signatures(&body)),
+            _ => body,
+        }
+    }
+
+    /// The records of a chunk that belong to kept calls.
+    pub(crate) fn calls(&self, chunk: &ChunkHead, body: &[u8]) -> Vec<u8> {
+        let (thread, first) = (chunk.thread, chunk.first);
+        let mut out = Vec::new();
+        let mut next = first;
+        // Records before the first ENTER are of the call before.
+        let mut is_kept = first > 0 && self.number(thread, first - 1).is_some();
+        for (_, head, record) in records(body) {
+            if record_kind::is_enter(head.kind) {
+                is_kept = self.number(thread, next).is_some();
+                if is_kept {
+                    put_record(&mut out, head, record);
+                    let moved = self.moved.get(&(thread, next));
+                    out.extend_from_slice(moved.map_or(&[], Vec::as_slice));
+                }
+                next += 1;
+            } else if is_kept && let Some(record) = self.kept_record(head, record) {
+                put_record(&mut out, head, &record);
+            }
+        }
+        out
+    }
+
+    /// A record of a kept call; `None` if it says something about calls that are left out.
+    fn kept_record<'r>(&self, head: RecordHead, record: &'r [u8]) -> Option<Cow<'r, [u8]>> {
+        if head.kind != record_kind::NOTE {
+            return Some(Cow::Borrowed(record));
+        }
+        match head.function {
+            note_kind::READBACK => {
+                let (note, used) = codec::decode::<ReadbackNote>(record)?;
+                let number = self.number(note.thread, note.number)?;
+                let mut moved = codec::encode_to_vec(ReadbackNote { number, ..note });
+                moved.extend_from_slice(record.get(used..)?);
+                Some(Cow::Owned(moved))
+            }
+            // What memory held depends on all calls.
+            note_kind::DIGEST
+            | note_kind::DIGEST_VALUES
+            | note_kind::DIGEST_SKIPPED
+            | note_kind::DIGEST_VOID => None,
+            _ => Some(Cow::Borrowed(record)),
+        }
+    }
+
+    /// Whether a kept call comes from an address.
+    pub(crate) fn has_address(&self, address: u64) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    /// The records of the stacks that kept calls have, and of the code in them.
+    pub(crate) fn stack_records(&self, all: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (_, head, record) in records(all) {
+            let id = record.first_chunk().map(|id| u64::from_le_bytes(*id));
+            let ids = match head.function {
+                note_kind::FRAMES => &self.stacks,
+                _ => &self.codes,
+            };
+            if id.is_some_and(|id| ids.contains(&id)) {
+                put_record(&mut out, head, record);
+            }
+        }
+        out
+    }
+
+    /// The signature table without functions that no kept call is of.
+    fn signatures(&self, text: &[u8]) -> Vec<u8> {
+        let is_kept = |line: &&[u8]| {
+            let mut words = line.split(|&byte| byte == b'\t');
+            if words.next() != Some(b"function") {
+                return true;
+            }
+            let id = words.next().and_then(|id| std::str::from_utf8(id).ok());
+            let id = id.and_then(|id| id.parse().ok());
+            id.is_some_and(|id| self.functions.contains(&id))
+        };
+        let lines = text.split_inclusive(|&byte| byte == b'\n');
+        lines.filter(is_kept).flatten().copied().collect()
+    }
+}
+
+/// Notes of calls that were left out, until a kept call gets them.
+#[derive(Debug, Default)]
+struct LeftNotes {
+    /// Number and name of a thread whose first call was left out.
+    threads: BTreeMap<u32, Vec<u8>>,
+    /// Layouts and origins by function, in order.
+    functions: BTreeMap<u64, Vec<u8>>,
+    /// What host memory held.
+    host: Vec<u8>,
+}
+
+impl LeftNotes {
+    fn add(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) {
+        for &(kind, bytes) in &call.notes {
+            match (kind, Note::read(kind, bytes)) {
+                (_, Note::Thread(_)) => put_note(self.threads.entry(call.thread), kind, bytes),
+                (_, Note::Layout(handle, _)) => {
+                    put_note(self.functions.entry(handle), kind, bytes);
+                }
+                (_, Note::Origin(OriginNote { handle, .. }, _)) => {
+                    put_note(self.functions.entry(handle), kind, bytes);
+                }
+                (_, Note::HostChanged(note, _))
+                    if (wanted.keeps_host_memory)(call.index, note.address) =>
+                {
+                    // The next kept call finds what this one left.
+                    let Some((_, used)) = codec::decode::<HostChangedNote>(bytes) else {
+                        continue;
+                    };
+                    let mut moved = codec::encode_to_vec(HostChangedNote {
+                        is_after: 0,
+                        ..note
+                    });
+                    moved.extend_from_slice(bytes.get(used..).unwrap_or(&[]));
+                    put_record(&mut self.host, note_head(kind), &moved);
+                }
+                (_, Note::HostSkipped(note))
+                    if (wanted.keeps_host_memory)(call.index, note.address) =>
+                {
+                    put_record(&mut self.host, note_head(kind), bytes);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Those that a kept call gets, as records.
+    fn take(&mut self, call: &Call<'_>) -> Vec<u8> {
+        let mut taken = self.threads.remove(&call.thread).unwrap_or_default();
+        if !self.functions.is_empty() {
+            for position in 0..call.signature.parameters.len() {
+                let notes = self.functions.remove(&call.argument(position));
+                taken.extend(notes.unwrap_or_default());
+            }
+            // Nodes of graphs and launch configurations name functions in structs.
+            for snapshot in call.snapshots() {
+                let bytes = snapshot.bytes.inline().unwrap_or(&[]);
+                for word in bytes.as_chunks::<8>().0 {
+                    let notes = self.functions.remove(&u64::from_le_bytes(*word));
+                    taken.extend(notes.unwrap_or_default());
+                }
+            }
+        }
+        taken.append(&mut self.host);
+        taken
+    }
+}
+
+fn note_head(kind: u16) -> RecordHead {
+    RecordHead {
+        length: RECORD_HEAD_LENGTH as u32,
+        kind: record_kind::NOTE,
+        detail: 0,
+        function: kind,
+    }
+}
+
+fn put_note<K: Ord>(
+    entry: std::collections::btree_map::Entry<'_, K, Vec<u8>>,
+    kind: u16,
+    bytes: &[u8],
+) {
+    put_record(entry.or_default(), note_head(kind), bytes);
+}

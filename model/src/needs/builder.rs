@@ -1,0 +1,505 @@
+//! Finds out what calls need, in one pass over them: the operands of calls and what created them.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use cutape_format::{Bytes, Call, Note};
+use cutape_registry::{ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::contents::Contents;
+use super::current::CurrentContexts;
+use super::operands::{Operands, Touch};
+use super::table::{Need, Needs};
+use crate::effects::{Effect, Effects};
+use crate::memory::IntervalMap;
+use crate::objects::{Lookup, ObjectId, Retention, STREAM_PER_THREAD};
+use crate::state::State;
+
+/// cuda.h: CUDA_ERROR_OUT_OF_MEMORY.
+const OUT_OF_MEMORY: i32 = 2;
+/// How many launches are remembered that no wait has followed yet.
+pub(super) const UNWAITED: usize = 1 << 12;
+
+/// Reads the bytes of a snapshot, wherever they are.
+pub type ReadBytes<'a> = dyn Fn(Bytes<'_>) -> Option<Cow<'a, [u8]>> + 'a;
+
+/// Work that an object stands for: nodes of a graph, or the memory that a texture shows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attached {
+    pub(super) touches: Vec<Touch>,
+    pub(super) objects: Vec<ObjectId>,
+}
+
+/// A capture in progress.
+#[derive(Debug, Default)]
+pub(super) struct Capture {
+    pub(super) begun: u32,
+    pub(super) members: Vec<u32>,
+    pub(super) attached: Attached,
+}
+
+/// Work of a stream that may not be complete.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// The stream waits for the default stream, and that for it.
+    pub(super) is_blocking: bool,
+    pub(super) calls: Vec<u32>,
+}
+
+/// Which calls were the last to wait, in order to name those that order work.
+#[derive(Debug, Default)]
+pub(super) struct LastWaits {
+    pub(super) context: Option<u32>,
+    pub(super) event: Option<u32>,
+    /// By stream: host waits for it, and its own waits for events.
+    pub(super) host: FxHashMap<u32, u32>,
+    pub(super) streams: FxHashMap<u32, u32>,
+    /// The last call whose work was in a default stream.
+    pub(super) default: Option<u32>,
+}
+
+/// Finds out what calls need.
+#[derive(Debug)]
+pub struct NeedsBuilder {
+    pub(super) state: State<()>,
+    pub(super) effects: Vec<Option<Option<Rc<Effects>>>>,
+    pub(super) found: Vec<(u32, u32, Need)>,
+    pub(super) computes: Vec<bool>,
+    pub(super) host: FxHashMap<(u32, u64), u32>,
+    /// By call, the stream of its work; `u32::MAX` for none.
+    pub(super) streams: Vec<u32>,
+    pub(super) initialised: Option<u32>,
+    pub(super) current: CurrentContexts,
+    /// The last call that changed an object.
+    pub(super) changed: FxHashMap<ObjectId, u32>,
+    /// The last call that changed how a device is used.
+    pub(super) devices: FxHashMap<i32, u32>,
+    pub(super) retained: FxHashMap<i32, Vec<u32>>,
+    pub(super) contents: Contents,
+    /// Addresses in recorded bytes of an allocation.
+    pub(super) pointers: FxHashMap<ObjectId, FxHashSet<u64>>,
+    pub(super) attached: FxHashMap<ObjectId, Attached>,
+    /// Addresses of variables, by what they belong to.
+    pub(super) globals: FxHashMap<ObjectId, Vec<u64>>,
+    pub(super) captures: FxHashMap<u64, Capture>,
+    pub(super) waits: LastWaits,
+    /// Reserved ranges, and what is mapped there: the call that mapped it.
+    pub(super) reservations: IntervalMap<ObjectId>,
+    pub(super) mapped: FxHashMap<u64, u32>,
+    /// Linked cubins, which module loads take from the link state.
+    pub(super) cubins: IntervalMap<u32>,
+    /// Owners of functions that no recorded call returned.
+    pub(super) origins: FxHashMap<u64, (Kind, u64)>,
+    /// The last calls that returned a value of a type that only the driver makes.
+    pub(super) tokens: FxHashMap<&'static str, u32>,
+    /// The calls that returned strings of the driver.
+    pub(super) strings: FxHashMap<u64, u32>,
+    /// The last call of each kind that failed to make an object.
+    pub(super) not_made: FxHashMap<Kind, u32>,
+    /// By stream: calls whose work no wait has proved complete yet.
+    pub(super) pending: FxHashMap<u32, Pending>,
+    pub(super) unwaited: Vec<u32>,
+    pub(super) poisoned: Option<u32>,
+}
+
+impl Default for NeedsBuilder {
+    fn default() -> Self {
+        Self {
+            state: State::new(Retention::PerHandle),
+            effects: Vec::new(),
+            found: Vec::new(),
+            computes: Vec::new(),
+            host: FxHashMap::default(),
+            streams: Vec::new(),
+            initialised: None,
+            current: CurrentContexts::default(),
+            changed: FxHashMap::default(),
+            devices: FxHashMap::default(),
+            retained: FxHashMap::default(),
+            contents: Contents::default(),
+            pointers: FxHashMap::default(),
+            attached: FxHashMap::default(),
+            globals: FxHashMap::default(),
+            captures: FxHashMap::default(),
+            waits: LastWaits::default(),
+            reservations: IntervalMap::default(),
+            mapped: FxHashMap::default(),
+            cubins: IntervalMap::default(),
+            origins: FxHashMap::default(),
+            tokens: FxHashMap::default(),
+            strings: FxHashMap::default(),
+            not_made: FxHashMap::default(),
+            pending: FxHashMap::default(),
+            unwaited: Vec::new(),
+            poisoned: None,
+        }
+    }
+}
+
+impl NeedsBuilder {
+    /// Takes the next call; expects every call, in order.
+    pub fn push(&mut self, call: &Call<'_>, read: &ReadBytes<'_>) {
+        self.computes.push(false);
+        self.streams.push(u32::MAX);
+        let index = call.index as u32;
+        if call.has_notes() {
+            self.note(call, index);
+        }
+        let Some(effects) = self.effects_of(call) else {
+            return;
+        };
+        let operands = Operands::of(effects.function, call);
+        self.environment(&effects, call, index);
+        // A call that ends an object, or records an event anew, does not need what changed it.
+        let changes = !matches!(
+            effects.function.family,
+            Family::Event(EventOp::Record) | Family::Graph(GraphOp::DestroyExec)
+        ) && !effects
+            .objects
+            .iter()
+            .any(|(_, effect)| matches!(effect, Effect::Destroy(_)));
+        for &(kind, handle) in &operands.handles {
+            self.use_handle(index, kind, handle, changes);
+        }
+        for touch in &operands.touches {
+            self.use_address(index, touch.address());
+        }
+        for &word in &operands.words {
+            self.use_word(index, word);
+        }
+        self.use_cubin(&effects, call, index);
+        match call.result() {
+            Some(0) => self.succeeded(&effects, call, index, &operands, read),
+            Some(result) => self.failed(&effects, call, index, result),
+            None => {}
+        }
+    }
+
+    /// The needs of all calls.
+    pub fn finish(self) -> Needs {
+        Needs::new(self.computes.len(), self.found, self.computes, self.host)
+    }
+
+    fn effects_of(&mut self, call: &Call<'_>) -> Option<Rc<Effects>> {
+        let place = usize::from(call.signature.id);
+        if self.effects.len() <= place {
+            self.effects.resize(place + 1, None);
+        }
+        let known = self.effects.get_mut(place)?;
+        let resolve = || {
+            let function = cutape_registry::function(&call.signature.name)?;
+            let is_same = function.params.len() == call.signature.parameters.len();
+            is_same.then(|| Rc::new(Effects::of(function)))
+        };
+        known.get_or_insert_with(resolve).clone()
+    }
+
+    pub(super) fn need(&mut self, call: u32, needed: u32, need: Need) {
+        if call != needed {
+            self.found.push((call, needed, need));
+        }
+    }
+
+    pub(super) fn need_any(&mut self, call: u32, needed: Option<u32>, need: Need) {
+        if let Some(needed) = needed {
+            self.need(call, needed, need);
+        }
+    }
+
+    fn note(&mut self, call: &Call<'_>, index: u32) {
+        for note in call.notes() {
+            let address = match note {
+                Note::HostChanged(note, snapshot) => {
+                    // What the note says need not be computed again.
+                    let length = snapshot.bytes.length().unwrap_or(0);
+                    let end = note.address.saturating_add(length);
+                    self.contents.forget(&(note.address..end));
+                    note.address
+                }
+                Note::HostSkipped(note) => note.address,
+                Note::Origin(note, _) => {
+                    let kind = match note.is_kernel {
+                        0 => Kind::Module,
+                        _ => Kind::Library,
+                    };
+                    self.origins.insert(note.handle, (kind, note.owner));
+                    continue;
+                }
+                _ => continue,
+            };
+            let place = self.state.place_at(address);
+            let place = place.and_then(|place| self.state.objects.get(place));
+            if let Some(object) = place {
+                let creator = object.created.index as u32;
+                self.host.insert((index, address), creator);
+            }
+        }
+    }
+
+    /// What nearly every call needs: the driver initialised, and its thread's context.
+    fn environment(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+        match effects.function.family {
+            Family::Init | Family::ProcAddress { .. } | Family::DriverVersion => return,
+            _ => self.need_any(index, self.initialised, Need::Existence),
+        }
+        for (position, param) in effects.function.params.iter().enumerate() {
+            if param.role == Role::Use(Kind::Device) {
+                let device = call.argument(position) as i32;
+                self.need_any(index, self.devices.get(&device).copied(), Need::Setting);
+            }
+        }
+        let family = effects.function.family;
+        if matches!(
+            family,
+            Family::Device(_)
+                | Family::PrimaryContext(_)
+                | Family::ExportTable
+                | Family::Context(ContextOp::Create | ContextOp::Push | ContextOp::Set)
+        ) {
+            return;
+        }
+        self.need_any(index, self.current.set_by(call.thread), Need::Existence);
+        if let Some(context) = self.state.contexts.current(call.thread).object {
+            self.use_object(index, context, true);
+        }
+    }
+
+    /// The call uses an object, and if `changes` is true what calls have changed of it.
+    pub(super) fn use_object(&mut self, call: u32, id: ObjectId, changes: bool) {
+        let Some(object) = self.state.objects.get(id) else {
+            return;
+        };
+        let creator = object.created.index as u32;
+        self.need(call, creator, Need::Existence);
+        if changes && !self.changed.is_empty() {
+            let own = self.changed.get(&id).copied();
+            let owners = self.state.objects.ancestors(id);
+            let of_owners = owners.filter_map(|owner| self.changed.get(&owner).copied());
+            let changed: Vec<u32> = own.into_iter().chain(of_owners).collect();
+            for changed in changed {
+                self.need(call, changed, Need::Setting);
+            }
+        }
+        if let Some(end) = self.state.objects.end_of(id) {
+            self.need(call, end.site.index as u32, Need::Setting);
+        }
+    }
+
+    fn use_handle(&mut self, call: u32, kind: Kind, handle: u64, changes: bool) {
+        if kind == Kind::Stream && handle <= STREAM_PER_THREAD {
+            return;
+        }
+        if let Some(id) = self.state.objects.resolve(kind, handle).known() {
+            return self.use_object(call, id, changes);
+        }
+        if let Some(&(kind, owner)) = self.origins.get(&handle)
+            && let Lookup::Live(owner) = self.state.objects.find(kind, owner)
+        {
+            return self.use_object(call, owner, changes);
+        }
+        // What a failed call left in its output, or an address of another kind of memory.
+        self.need_any(call, self.not_made.get(&kind).copied(), Need::Setting);
+        if kind.is_address() {
+            self.use_address(call, handle);
+        }
+    }
+
+    pub(super) fn place_of(&self, address: u64) -> Option<ObjectId> {
+        let reserved = || Some(*self.reservations.find(address)?.1);
+        self.state.place_at(address).or_else(reserved)
+    }
+
+    fn use_address(&mut self, call: u32, address: u64) {
+        let place = self.place_of(address);
+        if let Some(id) = place.or_else(|| self.state.freed_at(address)) {
+            self.use_object(call, id, true);
+        }
+    }
+
+    /// A word in kernel parameters may be an address, a texture, or neither.
+    fn use_word(&mut self, call: u32, word: u64) {
+        self.use_address(call, word);
+        for kind in [Kind::TextureObject, Kind::SurfaceObject] {
+            if self.state.objects.has_had(kind)
+                && let Some(id) = self.state.objects.find(kind, word).known()
+            {
+                self.use_object(call, id, true);
+                let attached = self.attached.get(&id).cloned().unwrap_or_default();
+                for object in attached.objects {
+                    self.use_object(call, object, true);
+                }
+            }
+        }
+    }
+
+    /// A module may be loaded from memory of a link state.
+    fn use_cubin(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+        let (Family::ModuleLoad(load) | Family::LibraryLoad(load)) = effects.function.family else {
+            return;
+        };
+        let address = call.argument(usize::from(load.source.position()));
+        let linked = self.cubins.find(address).map(|(_, &linked)| linked);
+        self.need_any(index, linked, Need::Setting);
+    }
+
+    fn failed(&mut self, effects: &Effects, call: &Call<'_>, index: u32, result: i32) {
+        for &(_, effect) in &effects.objects {
+            if let Effect::Create(kind, _) | Effect::Find(kind, _) = effect {
+                self.not_made.insert(kind, index);
+            }
+        }
+        if result == OUT_OF_MEMORY {
+            let live = self.state.objects.all_live(Kind::Memory);
+            for id in live {
+                self.use_object(index, id, false);
+            }
+        }
+        // Errors that stay: of asynchronous work, and all that follow (CUDA Driver API, CUresult).
+        if matches!(result, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719) {
+            match self.poisoned {
+                Some(first) => self.need(index, first, Need::Setting),
+                None => {
+                    for launch in std::mem::take(&mut self.unwaited) {
+                        self.need(index, launch, Need::Setting);
+                    }
+                    self.poisoned = Some(call.index as u32);
+                }
+            }
+        }
+    }
+
+    fn succeeded(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        index: u32,
+        operands: &Operands,
+        read: &ReadBytes<'_>,
+    ) {
+        let stream = self.state.call_stream(effects, call);
+        let capture = stream.and_then(|stream| Some(self.state.captures.of(stream)?.id));
+        self.take_and_give(effects, call, index);
+        self.before(effects, call, index);
+        self.state.apply(effects, call, &mut |_| None);
+        self.follow_objects(index);
+        self.change(effects, call, index, operands);
+        let capture = capture.or_else(|| {
+            // An event of a capture makes the stream take part.
+            Some(self.state.captures.of(stream?)?.id)
+        });
+        match capture {
+            Some(capture) => self.captured(effects, call, index, capture, operands),
+            None => {
+                self.work(effects, call, index, stream, operands);
+                self.keep_pointers(effects, call, operands, read);
+            }
+        }
+        self.follow_waits(effects, call, index, stream);
+    }
+
+    /// Values that only the driver makes, and that calls get back.
+    fn take_and_give(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+        for (position, param) in effects.function.params.iter().enumerate() {
+            match param.role {
+                Role::OutString => {
+                    let text = call.out(position);
+                    text.and_then(|text| self.strings.insert(text, index));
+                }
+                Role::String => {
+                    let from = self.strings.get(&call.argument(position));
+                    self.need_any(index, from.copied(), Need::Setting);
+                }
+                _ => {}
+            }
+            let name = param.c_type.trim_start_matches("const ");
+            let name = name.trim_end_matches([' ', '*']);
+            let is_token = |entry: &&cutape_registry::Struct| entry.token;
+            let Some(token) = cutape_registry::structure(name).filter(is_token) else {
+                continue;
+            };
+            self.need_any(index, self.tokens.get(token.name).copied(), Need::Existence);
+            if matches!(param.role, Role::Out(_) | Role::InOut(_)) {
+                self.tokens.insert(token.name, call.index as u32);
+            }
+        }
+    }
+
+    /// What is known only before the call is applied.
+    fn before(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+        match effects.function.family {
+            Family::Init => _ = self.initialised.get_or_insert(index),
+            Family::Context(operation) => {
+                let created = effects.at("pctx").and_then(|at| call.out(at));
+                let change = self.current.apply(operation, call, created);
+                self.need_any(index, change.replaces, Need::Existence);
+                if let Some(pushed) = change.pops {
+                    self.need(index, pushed, Need::Existence);
+                    self.need(pushed, index, Need::Completion);
+                }
+            }
+            Family::PrimaryContext(PrimaryOp::Retain) => {
+                let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;
+                self.need_any(index, self.devices.get(&device).copied(), Need::Setting);
+                self.retained.entry(device).or_default().push(index);
+            }
+            Family::PrimaryContext(PrimaryOp::Release) => {
+                let device = call.argument(0) as i32;
+                let retained = self.retained.get_mut(&device).and_then(Vec::pop);
+                if let Some(retained) = retained {
+                    self.need(index, retained, Need::Existence);
+                    self.need(retained, index, Need::Completion);
+                }
+            }
+            Family::Memory(MemoryOp::FreeAsync) => {
+                let range = self.range_of(call.argument(0));
+                if let (Some(range), Some(stream)) = (range, self.state.call_stream(effects, call))
+                {
+                    self.order_behind(index, &range, Some(stream));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in which objects were created and ended.
+    fn follow_objects(&mut self, index: u32) {
+        let Some(changes) = self.state.take_changes() else {
+            return;
+        };
+        for id in changes.created {
+            let Some(object) = self.state.objects.get(id) else {
+                continue;
+            };
+            let range = object.handle..object.handle.saturating_add(object.size);
+            match object.kind {
+                Kind::Memory | Kind::HostMemory | Kind::Registration => {
+                    self.contents.forget(&range);
+                }
+                Kind::Global => {
+                    self.contents.forget(&range);
+                    if let Some(owner) = object.parent {
+                        self.globals.entry(owner).or_default().push(range.start);
+                    }
+                }
+                Kind::Reservation => {
+                    self.reservations
+                        .remove_overlapping(range.start, object.size);
+                    self.reservations.insert(range.start, object.size, id);
+                }
+                _ => {}
+            }
+        }
+        for id in changes.ended {
+            let Some(object) = self.state.objects.get(id) else {
+                continue;
+            };
+            let (created, kind, handle) = (object.created.index as u32, object.kind, object.handle);
+            if kind == Kind::Reservation {
+                self.reservations.remove(handle);
+            }
+            self.pointers.remove(&id);
+            self.need(created, index, Need::Completion);
+        }
+    }
+}

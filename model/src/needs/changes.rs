@@ -1,0 +1,165 @@
+//! Which calls change objects, so that later users of these need them.
+
+use cutape_format::Call;
+use cutape_registry::{
+    ContextOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, Kind, LinkOp, PointerOp, PoolOp,
+    PrimaryOp, Role, StreamOp, VirtualMemoryOp, Waits,
+};
+
+use super::builder::NeedsBuilder;
+use super::operands::Operands;
+use super::table::Need;
+use crate::effects::{Effect, Effects};
+
+impl NeedsBuilder {
+    /// The call has changed objects.
+    pub(super) fn change(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        index: u32,
+        operands: &Operands,
+    ) {
+        let function = effects.function;
+        for &array in &operands.written_arrays {
+            self.changed_handle(Kind::Array, array, index);
+        }
+        match function.family {
+            Family::Link(LinkOp::Complete { cubin, size }) => {
+                let out = |position: u8| call.out(usize::from(position));
+                if let (Some(address), Some(size)) = (out(cubin), out(size)) {
+                    self.cubins.remove_overlapping(address, size);
+                    self.cubins.insert(address, size, index);
+                }
+            }
+            Family::VirtualMemory(VirtualMemoryOp::Map { address, size, .. }) => {
+                let (start, size) = (
+                    call.argument(usize::from(address)),
+                    call.argument(usize::from(size)),
+                );
+                self.mapped.insert(start, index);
+                self.contents.forget(&(start..start.saturating_add(size)));
+            }
+            Family::VirtualMemory(VirtualMemoryOp::Unmap { address, .. }) => {
+                let mapped = self.mapped.remove(&call.argument(usize::from(address)));
+                if let Some(mapped) = mapped {
+                    self.need(mapped, index, Need::Completion);
+                }
+            }
+            Family::Pool(PoolOp::SetCurrent) | Family::PrimaryContext(PrimaryOp::SetFlags) => {
+                let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;
+                if let Some(earlier) = self.devices.insert(device, index) {
+                    self.need(index, earlier, Need::Setting);
+                }
+            }
+            _ => {}
+        }
+        if !changes_operands(effects) {
+            return;
+        }
+        let records = function.family == Family::Event(EventOp::Record);
+        let mut has_operand = false;
+        for &(kind, handle) in &operands.handles {
+            if kind == Kind::Stream && (function.stream.is_some() || records) {
+                continue;
+            }
+            has_operand = true;
+            self.changed_handle(kind, handle, index);
+        }
+        for touch in &operands.touches {
+            if let Some(place) = self.place_of(touch.address()) {
+                has_operand = true;
+                self.changed.insert(place, index);
+            }
+        }
+        if let Family::VirtualMemory(_) = function.family
+            && let Some(place) = self.place_of(call.argument(0))
+        {
+            self.changed.insert(place, index);
+        }
+        if !has_operand && let Some(context) = self.state.contexts.current(call.thread).object {
+            self.changed.insert(context, index);
+        }
+    }
+
+    fn changed_handle(&mut self, kind: Kind, handle: u64, call: u32) {
+        let Some(id) = self.state.objects.resolve(kind, handle).live() else {
+            return;
+        };
+        self.changed.insert(id, call);
+        // Launches and instantiations name the owner only.
+        if matches!(
+            kind,
+            Kind::TextureReference | Kind::SurfaceReference | Kind::GraphNode
+        ) {
+            let owners: Vec<_> = self.state.objects.ancestors(id).collect();
+            for owner in owners {
+                let kind = self.state.objects.get(owner).map(|object| object.kind);
+                if matches!(kind, Some(Kind::Module | Kind::Graph)) {
+                    self.changed.insert(owner, call);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a successful call changes the objects that it uses, so that later users need it.
+fn changes_operands(effects: &Effects) -> bool {
+    let function = effects.function;
+    let answers = || {
+        function.params.iter().any(|param| {
+            matches!(
+                param.role,
+                Role::Out(_)
+                    | Role::InOut(_)
+                    | Role::Get(_)
+                    | Role::Find(..)
+                    | Role::FindMany(..)
+                    | Role::Make(..)
+                    | Role::Destroy(_)
+                    | Role::Text(_)
+                    | Role::OutString
+            )
+        })
+    };
+    match function.family {
+        Family::Link(operation) => !matches!(operation, LinkOp::Create { .. } | LinkOp::Destroy),
+        Family::Function(operation) | Family::Kernel(operation) => matches!(
+            operation,
+            FunctionOp::SetAttribute | FunctionOp::SetCacheConfig | FunctionOp::SetLaunchState
+        ),
+        Family::Graph(operation) => !matches!(
+            operation,
+            GraphOp::GetNode(_)
+                | GraphOp::GetKernelAttribute { .. }
+                | GraphOp::List
+                | GraphOp::Instantiate { .. }
+                | GraphOp::DestroyExec
+                | GraphOp::Clone
+                | GraphOp::Launch
+                | GraphOp::DotFile { .. }
+        ),
+        Family::Pool(operation) => operation == PoolOp::SetAttribute,
+        Family::VirtualMemory(operation) => matches!(
+            operation,
+            VirtualMemoryOp::Map { .. }
+                | VirtualMemoryOp::Unmap { .. }
+                | VirtualMemoryOp::SetAccess { .. }
+        ),
+        Family::Stream(StreamOp::SetAttribute { .. } | StreamOp::AttachMemory)
+        | Family::Event(EventOp::Record)
+        | Family::UserReferences(_)
+        | Family::Multicast(_)
+        | Family::Context(ContextOp::EnablePeer | ContextOp::DisablePeer | ContextOp::SetLimit) => {
+            true
+        }
+        Family::Pointer(PointerOp::SetAttribute) => true,
+        Family::HostMemory(HostMemoryOp::Register) => false,
+        Family::Plain => {
+            let makes_node =
+                |effect: &(usize, Effect)| matches!(effect.1, Effect::Create(Kind::GraphNode, _));
+            (function.waits == Waits::No && !answers()) || effects.objects.iter().any(makes_node)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,90 @@
+//! Which call wrote the bytes of memory last.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The last writer of each byte. Ranges do not overlap; bytes that no call has written are in none.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// By first address: the address behind the last byte, and the call.
+    pieces: BTreeMap<u64, (u64, u32)>,
+}
+
+impl Contents {
+    /// Nothing is known of these bytes any more.
+    pub(super) fn forget(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        // A piece that begins before the range and reaches into it is cut.
+        if let Some((&start, &(end, writer))) = self.pieces.range(..range.start).next_back()
+            && end > range.start
+        {
+            self.pieces.insert(start, (range.start, writer));
+            if end > range.end {
+                self.pieces.insert(range.end, (end, writer));
+            }
+        }
+        while let Some((&start, &(end, writer))) = self.pieces.range(range.clone()).next() {
+            self.pieces.remove(&start);
+            if end > range.end {
+                self.pieces.insert(range.end, (end, writer));
+            }
+        }
+    }
+
+    /// A call has written all of these bytes.
+    pub(super) fn write(&mut self, range: &Range<u64>, call: u32) {
+        self.forget(range);
+        if !range.is_empty() {
+            self.pieces.insert(range.start, (range.end, call));
+        }
+    }
+
+    /// The last writers of these bytes.
+    pub(super) fn writers(&self, range: &Range<u64>) -> Vec<u32> {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let before = self.pieces.range(..range.start).next_back();
+        let before = before.filter(|(_, (end, _))| *end > range.start);
+        let all = before.into_iter().chain(self.pieces.range(range.clone()));
+        let mut writers: Vec<u32> = all.map(|(_, &(_, writer))| writer).collect();
+        writers.sort_unstable();
+        writers.dedup();
+        writers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_writer_of_each_byte() {
+        let mut contents = Contents::default();
+        contents.write(&(0..100), 1);
+        contents.write(&(40..60), 2);
+        contents.write(&(90..120), 3);
+        for (range, expected) in [
+            (0..40, &[1][..]),
+            (39..41, &[1, 2]),
+            (60..90, &[1]),
+            (0..200, &[1, 2, 3]),
+            (100..101, &[3]),
+            (120..200, &[]),
+            (50..50, &[]),
+        ] {
+            assert_eq!(contents.writers(&range), expected, "{range:?}");
+        }
+        contents.forget(&(10..95));
+        assert_eq!(contents.writers(&(0..200)), [1, 3]);
+        assert_eq!(contents.writers(&(10..95)), []);
+        contents.write(&(0..200), 4);
+        assert_eq!(contents.writers(&(0..200)), [4]);
+        contents.forget(&(50..60));
+        assert_eq!(contents.writers(&(49..51)), [4]);
+        assert_eq!(contents.writers(&(50..60)), []);
+        assert_eq!(contents.writers(&(60..61)), [4]);
+    }
+}

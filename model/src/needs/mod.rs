@@ -1,0 +1,17 @@
+//! What calls need: for each call, the calls that created its operands, changed them, wrote the
+//! memory that it reads, or order its work.
+//!
+//! A launch may read and write all of every allocation that its parameters point into, and what
+//! recorded bytes in these allocations point to. Pointers that kernels write are not followed.
+
+mod builder;
+mod changes;
+mod contents;
+mod current;
+mod operands;
+mod table;
+mod waits;
+mod work;
+
+pub use builder::{NeedsBuilder, ReadBytes};
+pub use table::{Need, Needs};

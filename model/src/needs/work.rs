@@ -1,0 +1,354 @@
+//! What the work of calls reads and writes: at once, when a graph runs, or through a texture.
+
+use std::ops::Range;
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Snapshot};
+use cutape_registry::{CopyOp, Family, GraphOp, Kind, StreamOp};
+use rustc_hash::FxHashSet;
+
+use super::builder::{Attached, Capture, NeedsBuilder, ReadBytes, UNWAITED};
+use super::operands::{Operands, Touch, words_of};
+use super::table::Need;
+use crate::effects::{Effect, Effects};
+use crate::objects::ObjectId;
+use crate::state::State;
+
+/// Longer payloads are not searched for addresses.
+const SEARCHED: u64 = 1 << 20;
+/// How many addresses that recorded bytes of an allocation hold are followed.
+const FOLLOWED: usize = 1 << 14;
+
+impl NeedsBuilder {
+    /// The call was captured, or begins or ends the capture.
+    pub(super) fn captured(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        index: u32,
+        id: u64,
+        operands: &Operands,
+    ) {
+        match effects.function.family {
+            Family::Stream(StreamOp::BeginCapture) => {
+                let capture = Capture {
+                    begun: index,
+                    ..Capture::default()
+                };
+                self.captures.insert(id, capture);
+            }
+            Family::Stream(StreamOp::EndCapture) => {
+                let Some(capture) = self.captures.remove(&id) else {
+                    return;
+                };
+                self.need(index, capture.begun, Need::Existence);
+                self.need(capture.begun, index, Need::Completion);
+                for member in capture.members {
+                    self.need(index, member, Need::Setting);
+                    self.need(member, index, Need::Completion);
+                }
+                let graph = effects.at("phGraph").and_then(|at| call.out(at));
+                let graph = graph.and_then(|graph| self.state.objects.live(Kind::Graph, graph));
+                if let Some(graph) = graph {
+                    self.attached.insert(graph, capture.attached);
+                }
+            }
+            _ => {
+                let work = self.work_of(operands);
+                let is_launch = matches!(
+                    effects.function.family,
+                    Family::Launch(_) | Family::HostFunction | Family::StreamCallback
+                );
+                if let Some(computes) = self.computes.last_mut() {
+                    *computes |= is_launch;
+                }
+                if let Some(capture) = self.captures.get_mut(&id) {
+                    let begun = capture.begun;
+                    capture.members.push(index);
+                    capture.attached.touches.extend(work.touches);
+                    capture.attached.objects.extend(work.objects);
+                    self.need(index, begun, Need::Existence);
+                }
+            }
+        }
+    }
+
+    /// What the work of a call with these operands does.
+    pub(super) fn work_of(&self, operands: &Operands) -> Attached {
+        let mut work = Attached {
+            touches: operands.touches.clone(),
+            objects: Vec::new(),
+        };
+        for &word in &operands.words {
+            if self.place_of(word).is_some() {
+                work.touches.push(Touch::Any(word));
+            }
+            for kind in [Kind::TextureObject, Kind::SurfaceObject] {
+                if self.state.objects.has_had(kind)
+                    && let Some(id) = self.state.objects.live(kind, word)
+                    && let Some(attached) = self.attached.get(&id)
+                {
+                    work.touches.extend(attached.touches.iter().cloned());
+                    work.objects.extend(attached.objects.iter().copied());
+                }
+            }
+        }
+        work
+    }
+
+    /// What the work of a call reads and writes.
+    pub(super) fn work(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        index: u32,
+        stream: Option<u32>,
+        operands: &Operands,
+    ) {
+        if let (Some(stream), Some(place)) = (stream, self.streams.last_mut()) {
+            *place = stream;
+            if effects.submits || effects.in_default_stream {
+                let is_blocking = self.is_blocking(effects, call);
+                let pending = self.pending.entry(stream).or_default();
+                pending.is_blocking = is_blocking;
+                if pending.calls.len() < UNWAITED {
+                    pending.calls.push(index);
+                }
+            }
+        }
+        let function = effects.function;
+        match function.family {
+            Family::Launch(_) | Family::HostFunction | Family::StreamCallback => {
+                let mut work = self.work_of(operands);
+                let function = operands.handles.iter().find_map(|&(kind, handle)| {
+                    let is_code = matches!(kind, Kind::Function | Kind::Kernel);
+                    is_code.then(|| self.state.objects.resolve(kind, handle).live())?
+                });
+                work.touches.extend(self.globals_of(function));
+                self.computed(index, stream, &work);
+            }
+            Family::Graph(GraphOp::Launch) => {
+                let exec = effects.handle_of(call, Kind::GraphExec);
+                let exec = exec.and_then(|exec| self.state.objects.live(Kind::GraphExec, exec));
+                let work = exec.and_then(|exec| self.attached.get(&exec).cloned());
+                self.computed(index, stream, &work.unwrap_or_default());
+            }
+            Family::Graph(operation) => self.graph(operation, effects, call, operands),
+            Family::Copy(_) | Family::Memset | Family::StreamMemory(_) => {
+                for touch in &operands.touches {
+                    self.touch(index, stream, touch);
+                }
+            }
+            _ => self.attach(effects, call, operands),
+        }
+    }
+
+    /// Variables of the module of a launched function: kernels use them without being given them.
+    fn globals_of(&self, function: Option<ObjectId>) -> Vec<Touch> {
+        let Some(function) = function.filter(|_| !self.globals.is_empty()) else {
+            return Vec::new();
+        };
+        let owners = self.state.objects.ancestors(function);
+        let variables = owners.filter_map(|owner| self.globals.get(&owner));
+        variables
+            .flatten()
+            .map(|&address| Touch::Any(address))
+            .collect()
+    }
+
+    /// A kernel, a graph or a function of the program runs.
+    fn computed(&mut self, index: u32, stream: Option<u32>, work: &Attached) {
+        if let Some(computes) = self.computes.last_mut() {
+            *computes = true;
+        }
+        if self.unwaited.len() < UNWAITED {
+            self.unwaited.push(index);
+        }
+        for &object in &work.objects {
+            self.use_object(index, object, true);
+            self.changed.insert(object, index);
+        }
+        // What the parameters lead to, and what recorded bytes there lead to.
+        let mut seen: FxHashSet<ObjectId> = FxHashSet::default();
+        let mut open: Vec<u64> = Vec::new();
+        for touch in &work.touches {
+            match touch {
+                Touch::Any(address) => open.push(*address),
+                Touch::Name(_) => {}
+                other => self.touch(index, stream, other),
+            }
+        }
+        while let Some(address) = open.pop() {
+            let Some(place) = self.place_of(address) else {
+                continue;
+            };
+            if !seen.insert(place) {
+                continue;
+            }
+            self.use_object(index, place, true);
+            self.touch(index, stream, &Touch::Any(address));
+            let pointers = self.pointers.get(&place);
+            open.extend(pointers.into_iter().flatten().copied());
+        }
+    }
+
+    /// All bytes of the allocation at an address.
+    pub(super) fn range_of(&self, address: u64) -> Option<Range<u64>> {
+        let object = self.state.objects.get(self.place_of(address)?)?;
+        let end = object.handle.saturating_add(object.size.max(1));
+        Some(object.handle..end)
+    }
+
+    fn touch(&mut self, index: u32, stream: Option<u32>, touch: &Touch) {
+        let (range, reads, writes) = match touch {
+            Touch::Read(range) => (Some(range.clone()), true, false),
+            Touch::Write(range) => (Some(range.clone()), false, true),
+            Touch::Any(address) => (self.range_of(*address), true, true),
+            Touch::ReadAny(address) => (self.range_of(*address), true, false),
+            Touch::Name(_) => return,
+        };
+        let Some(range) = range else { return };
+        self.order_behind(index, &range, stream);
+        if reads {
+            for writer in self.contents.writers(&range) {
+                self.need(index, writer, Need::Content);
+            }
+        }
+        // Bytes of pageable memory are nobody's operands.
+        if writes && self.place_of(range.start).is_some() {
+            self.contents.write(&range, index);
+        }
+    }
+
+    /// Work that a graph will do.
+    fn graph(
+        &mut self,
+        operation: GraphOp,
+        effects: &Effects,
+        call: &Call<'_>,
+        operands: &Operands,
+    ) {
+        let handles = |kind| {
+            let all = operands.handles.iter().filter(move |entry| entry.0 == kind);
+            all.map(|entry| entry.1)
+        };
+        let live = |state: &State<()>, kind, handle| state.objects.live(kind, handle);
+        let graphs: Vec<_> = handles(Kind::Graph)
+            .filter_map(|graph| live(&self.state, Kind::Graph, graph))
+            .collect();
+        let exec = handles(Kind::GraphExec).next();
+        let exec = exec.and_then(|exec| live(&self.state, Kind::GraphExec, exec));
+        let made = |kind| {
+            let created = effects.objects.iter().find_map(|&(position, effect)| {
+                matches!(effect, Effect::Create(of, _) if of == kind).then(|| call.out(position))?
+            });
+            created.and_then(|handle| live(&self.state, kind, handle))
+        };
+        let first = graphs.first().copied();
+        let of_first = || {
+            let attached = first.and_then(|graph| self.attached.get(&graph));
+            attached.cloned().unwrap_or_default()
+        };
+        let (target, work) = match operation {
+            GraphOp::AddNode(_) => {
+                let mut work = self.work_of(operands);
+                for child in graphs.iter().skip(1) {
+                    let child = self.attached.get(child).cloned().unwrap_or_default();
+                    work.touches.extend(child.touches);
+                    work.objects.extend(child.objects);
+                }
+                (first, work)
+            }
+            GraphOp::SetNode(_) => {
+                let node = handles(Kind::GraphNode).next();
+                let node = node.and_then(|node| live(&self.state, Kind::GraphNode, node));
+                let graph = node.and_then(|node| self.state.objects.ancestors(node).next());
+                (graph.or(first), self.work_of(operands))
+            }
+            GraphOp::SetExecNode(_) => (exec, self.work_of(operands)),
+            GraphOp::Instantiate { .. } => (made(Kind::GraphExec), of_first()),
+            GraphOp::Update => (exec, of_first()),
+            GraphOp::Clone => (made(Kind::Graph), of_first()),
+            _ => return,
+        };
+        let Some(target) = target else { return };
+        let attached = self.attached.entry(target).or_default();
+        attached.touches.extend(work.touches);
+        attached.objects.extend(work.objects);
+        // Graphs may have thousands of nodes and few allocations.
+        attached.touches.sort_unstable_by_key(Touch::address);
+        attached.touches.dedup();
+    }
+
+    /// A texture or surface shows memory.
+    fn attach(&mut self, effects: &Effects, call: &Call<'_>, operands: &Operands) {
+        for &(position, effect) in &effects.objects {
+            let Effect::Create(kind @ (Kind::TextureObject | Kind::SurfaceObject), _) = effect
+            else {
+                continue;
+            };
+            let made = call.out(position);
+            let Some(made) = made.and_then(|made| self.state.objects.live(kind, made)) else {
+                continue;
+            };
+            let arrays = operands.handles.iter();
+            let arrays = arrays.filter_map(|&(kind, handle)| self.state.objects.live(kind, handle));
+            let memory = operands.touches.iter();
+            let attached = Attached {
+                objects: arrays.collect(),
+                touches: memory.map(|touch| Touch::Any(touch.address())).collect(),
+            };
+            self.attached.insert(made, attached);
+        }
+    }
+
+    /// Remembers the addresses in bytes that are copied to a device.
+    pub(super) fn keep_pointers(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        operands: &Operands,
+        read: &ReadBytes<'_>,
+    ) {
+        let Family::Copy(CopyOp::Linear(_) | CopyOp::Unified(_)) = effects.function.family else {
+            return;
+        };
+        let (mut from, mut to) = (None, None);
+        for touch in &operands.touches {
+            match touch {
+                Touch::Read(range) => from = self.place_of(range.start),
+                Touch::Write(range) => to = self.place_of(range.start),
+                _ => {}
+            }
+        }
+        let Some(to) = to else { return };
+        let mut found: Vec<u64> = Vec::new();
+        for (position, _) in effects.function.params.iter().enumerate() {
+            let snapshot = call.snapshot(position, field::POINTEE);
+            let snapshot = snapshot.or_else(|| call.snapshot(position, field::HOST_BYTES));
+            let length = |snapshot: &Snapshot<'_>| snapshot.bytes.length();
+            let Some(snapshot) = snapshot
+                .filter(|it| length(it).is_some_and(|length| (8..=SEARCHED).contains(&length)))
+            else {
+                continue;
+            };
+            let Some(bytes) = read(snapshot.bytes) else {
+                continue;
+            };
+            let first = self.state.memory.live().iter().next();
+            let last = self.state.memory.live().iter().next_back();
+            let lowest = first.map_or(u64::MAX, |(range, _)| range.start);
+            let highest = last.map_or(0, |(range, _)| range.end);
+            let candidates = words_of(&bytes).filter(|word| (lowest..highest).contains(word));
+            found.extend(candidates.filter(|&word| self.state.memory_at(word).is_some()));
+        }
+        let copied = from.and_then(|from| self.pointers.get(&from));
+        found.extend(copied.into_iter().flatten().copied());
+        if found.is_empty() {
+            return;
+        }
+        let pointers = self.pointers.entry(to).or_default();
+        let room = FOLLOWED.saturating_sub(pointers.len());
+        pointers.extend(found.into_iter().take(room));
+    }
+}

@@ -1,0 +1,197 @@
+//! What calls need.
+
+use cutape_format::layout::field;
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+use cutape_model::{Need, Needs, NeedsBuilder};
+
+/// Function, arguments, the handle that it writes behind its first parameter (0 for none), and the
+/// words of kernel parameters or of copied bytes.
+type Step = (&'static str, &'static [u64], u64, &'static [u64]);
+
+fn needs(name: &str, steps: &[Step]) -> Needs {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    for &(name, arguments, handle, words) in steps {
+        let handle_bytes = handle.to_le_bytes();
+        let written = [NewSnapshot::pointee(0, &handle_bytes)];
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let before = match name {
+            "cuLaunchKernel" => [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words)],
+            _ => [NewSnapshot::pointee(1, &words)],
+        };
+        builder
+            .call(NewCall {
+                name,
+                arguments,
+                snapshots: if words.is_empty() { &[] } else { &before },
+                ..NewCall::default()
+            })
+            .leave(0, 0, if handle == 0 { &[] } else { &written });
+    }
+    let file = format!("cutape-needs-{name}-{}.cutape", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    builder.write(&path).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut builder = NeedsBuilder::default();
+    for call in trace.calls() {
+        builder.push(&call, &|bytes| {
+            Some(trace.resolve(bytes).ok()?.into_owned().into())
+        });
+    }
+    builder.finish()
+}
+
+/// 0 to 5: a context, memory at 0x10000 and 0x20000, a module with a function, a stream.
+const START: [Step; 6] = [
+    ("cuCtxCreate_v2", &[1, 0, 0], 0xc, &[]),
+    ("cuMemAlloc_v2", &[1, 0x1000], 0x10000, &[]),
+    ("cuMemAlloc_v2", &[1, 0x1000], 0x20000, &[]),
+    ("cuModuleLoadData", &[1, 2], 0xa, &[]),
+    ("cuModuleGetFunction", &[1, 0xa, 3], 0xf, &[]),
+    ("cuStreamCreate", &[1, 1], 0x5, &[]),
+];
+
+const LAUNCH: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0];
+const LAUNCH_ON_STREAM: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, 0x5, 0, 0];
+const UPLOAD: &[u64] = &[0x10000, 0x7000, 0x1000];
+const CONTENT: &[u64] = &[1, 2];
+
+#[test]
+fn the_last_call_needs() {
+    // Calls behind the start, from 6; then the calls of the closure of the last one, without what
+    // ends what they began.
+    let cases: &[(&str, &[Step], &[u64])] = &[
+        (
+            "memory",
+            &[("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[])],
+            &[0, 1, 6],
+        ),
+        (
+            "content",
+            &[
+                ("cuMemcpyHtoD_v2", UPLOAD, 0, CONTENT),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+            ],
+            &[0, 1, 6, 7],
+        ),
+        (
+            "overwritten-content",
+            &[
+                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+                ("cuMemcpyHtoD_v2", UPLOAD, 0, CONTENT),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+            ],
+            &[0, 1, 7, 8],
+        ),
+        (
+            "other-content",
+            &[
+                ("cuMemsetD8_v2", &[0x10800, 0, 16], 0, &[]),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+            ],
+            &[0, 1, 7],
+        ),
+        (
+            "launched-content",
+            &[
+                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+                ("cuLaunchKernel", LAUNCH, 0, &[0x10100]),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+            ],
+            &[0, 1, 3, 4, 6, 7, 8],
+        ),
+        (
+            "pointer-in-memory",
+            &[
+                ("cuMemcpyHtoD_v2", UPLOAD, 0, &[0x20010]),
+                ("cuLaunchKernel", LAUNCH, 0, &[0x10000]),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x20000, 8], 0, &[]),
+            ],
+            &[0, 1, 2, 3, 4, 6, 7, 8],
+        ),
+        (
+            "order",
+            &[
+                ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
+                ("cuStreamSynchronize", &[0x5], 0, &[]),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+            ],
+            &[0, 1, 3, 4, 5, 6, 7, 8],
+        ),
+        (
+            "after-free",
+            &[
+                ("cuMemFree_v2", &[0x10000], 0, &[]),
+                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+            ],
+            &[0, 1, 6, 7],
+        ),
+        (
+            "allocated-again",
+            &[
+                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+                ("cuMemFree_v2", &[0x10000], 0, &[]),
+                ("cuMemAlloc_v2", &[1, 0x1000], 0x10000, &[]),
+                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+            ],
+            &[0, 8, 9],
+        ),
+        (
+            "attribute",
+            &[
+                ("cuFuncSetAttribute", &[0xf, 8, 1], 0, &[]),
+                ("cuLaunchKernel", LAUNCH, 0, &[7]),
+            ],
+            &[0, 3, 4, 6, 7],
+        ),
+        (
+            "current-context",
+            &[
+                ("cuCtxCreate_v2", &[1, 0, 0], 0xd, &[]),
+                ("cuMemAlloc_v2", &[1, 16], 0x30000, &[]),
+                ("cuCtxPopCurrent_v2", &[1], 0xd, &[]),
+                ("cuMemAlloc_v2", &[1, 16], 0x40000, &[]),
+            ],
+            &[0, 9],
+        ),
+        (
+            "event",
+            &[
+                ("cuEventCreate", &[1, 0], 0xe, &[]),
+                ("cuEventRecord", &[0xe, 0], 0, &[]),
+                ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+                ("cuStreamWaitEvent", &[0, 0xe, 0], 0, &[]),
+            ],
+            &[0, 5, 6, 8, 9],
+        ),
+    ];
+    for &(name, steps, expected) in cases {
+        let needs = needs(name, &[&START, steps].concat());
+        let last = needs.calls() - 1;
+        let kept = needs.closure([last], |_, _, need| need != Need::Completion);
+        let kept: Vec<u64> = (0..)
+            .zip(kept)
+            .filter(|call| call.1)
+            .map(|call| call.0)
+            .collect();
+        assert_eq!(kept, expected, "{name}");
+    }
+}
+
+#[test]
+fn what_is_begun_is_ended() {
+    let steps: &[Step] = &[
+        ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
+        ("cuStreamSynchronize", &[0x5], 0, &[]),
+        ("cuStreamDestroy_v2", &[0x5], 0, &[]),
+        ("cuMemFree_v2", &[0x20000], 0, &[]),
+        ("cuMemFree_v2", &[0x10000], 0, &[]),
+        ("cuModuleUnload", &[0xa], 0, &[]),
+        ("cuCtxDestroy_v2", &[0xc], 0, &[]),
+    ];
+    let needs = needs("ended", &[&START, steps].concat());
+    let kept = needs.closure([6], |_, _, _| true);
+    let left: Vec<usize> = (0..kept.len()).filter(|&call| !kept[call]).collect();
+    assert_eq!(left, [2, 9], "memory that the launch does not use");
+    assert!(needs.computes(6) && !needs.computes(7));
+}

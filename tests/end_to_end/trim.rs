@@ -1,0 +1,165 @@
+//! Trimmed traces replay without divergences and check as their part of the source did.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_format::Trace;
+use cutape_tests::{Suite, Verdict, compiled, names, parts, record, replay, run};
+
+/// Programs whose traces are trimmed: memory, order, graphs, captures, textures, threads, links,
+/// host memory that the device writes.
+const PROGRAMS: [&str; 16] = [
+    "context_stack",
+    "copies_2d3d",
+    "events",
+    "graph",
+    "graph_capture",
+    "graph_update",
+    "host_visible",
+    "large_copies",
+    "launch_vector_add",
+    "library",
+    "link_ptx",
+    "managed",
+    "stream_ordered",
+    "textures",
+    "threads",
+    "virtual_memory",
+];
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    for program in PROGRAMS {
+        suite.test(format!("parts/{program}"), move |folder| {
+            parts_replay_and_check(folder, program)
+        });
+    }
+    suite
+        .test("all-calls", all_calls_are_the_same)
+        .test("finding", a_part_keeps_its_finding)
+        .test("no-payloads", payloads_that_are_not_there)
+        .test("info", info_names_the_source);
+    suite.run()
+}
+
+/// Records a program on the null driver.
+fn recorded(folder: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String> {
+    let path = folder.join("source.cutape");
+    let output = run(&mut record(&path, options, &[&compiled(name)]));
+    output.expect_code(0)?;
+    Ok(path)
+}
+
+fn trim(source: &Path, target: &Path, choice: [&str; 2]) -> Result<(), String> {
+    let [option, value] = choice;
+    let mut command = parts().cutape(&[&"trim", &source, &option, &value, &"-o", &target]);
+    run(&mut command).expect_code(0)
+}
+
+/// The indices that a trimmed trace names.
+fn indices(trace: &Trace) -> Vec<usize> {
+    let text = trace.meta_value("cut.calls").unwrap_or_default();
+    let range = |word: &str| match word.split_once("..") {
+        Some((start, end)) => start.parse().unwrap()..end.parse().unwrap(),
+        None => word.parse().unwrap()..word.parse::<usize>().unwrap() + 1,
+    };
+    text.split(',').flat_map(range).collect()
+}
+
+fn parts_replay_and_check(folder: &Path, program: &str) -> Result<Verdict, String> {
+    let source = recorded(folder, &format!("clean/{program}"), &[])?;
+    let whole = names(&Trace::open(&source).map_err(|error| error.to_string())?);
+    let count = whole.len();
+    for (place, length) in [(1, 1), (2, 1), (2, 5), (3, 2)] {
+        let start = count * place / 4;
+        let set = format!("{start}..{}", (start + length).min(count));
+        let target = folder.join(format!("{set}.cutape"));
+        trim(&source, &target, ["--calls", &set])?;
+        let trimmed = Trace::open(&target).map_err(|error| error.to_string())?;
+        let its_names: Vec<_> = indices(&trimmed).iter().map(|&at| &whole[at]).collect();
+        if !names(&trimmed).iter().eq(its_names.iter().copied()) {
+            return Err(format!("{set}: other calls than it says: {its_names:?}"));
+        }
+        let is_smaller =
+            fs::metadata(&target).unwrap().len() <= fs::metadata(&source).unwrap().len();
+        if !is_smaller || its_names.len() > count {
+            return Err(format!("{set}: larger than its source"));
+        }
+        run(&mut replay(&target)).expect_code(0)?;
+        let check = run(&mut parts().cutape(&[&"check", &target]));
+        check.expect_code(0)?;
+        // The same again, byte for byte.
+        let again = folder.join("again.cutape");
+        trim(&source, &again, ["--calls", &set])?;
+        if fs::read(&again).unwrap() != fs::read(&target).unwrap() {
+            return Err(format!("{set}: not deterministic"));
+        }
+        fs::remove_file(&again).unwrap();
+    }
+    // No temporary file is left.
+    let left = cutape_tests::files(folder);
+    let is_trace = |path: &PathBuf| path.extension().is_some_and(|it| it == "cutape");
+    match left.iter().all(is_trace) {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("left: {left:?}")),
+    }
+}
+
+fn all_calls_are_the_same(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/threads", &[])?;
+    let target = folder.join("all.cutape");
+    trim(&source, &target, ["--calls", ".."])?;
+    let dump = |path: &Path| run(&mut parts().cutape(&[&"dump", &path])).stdout;
+    if dump(&source) != dump(&target) {
+        return Err("the dumps differ".into());
+    }
+    let length = |path: &Path| fs::metadata(path).unwrap().len();
+    match length(&target) <= length(&source) {
+        true => Ok(Verdict::Passed),
+        false => Err("larger than its source".into()),
+    }
+}
+
+fn a_part_keeps_its_finding(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "rules/module-use-after-unload/violation", &[])?;
+    let check = run(&mut parts().cutape(&[&"check", &"--format", &"json", &source]));
+    let findings: serde_json::Value =
+        serde_json::from_str(&check.stdout).map_err(|error| error.to_string())?;
+    let call = findings["findings"][0]["call"]["call"].to_string();
+    let target = folder.join("part.cutape");
+    trim(&source, &target, ["--calls", &call])?;
+    let check = run(&mut parts().cutape(&[&"check", &target]));
+    check.expect_code(1)?;
+    match check.stdout.contains("[module-use-after-unload]") {
+        true => Ok(Verdict::Passed),
+        false => Err(check.describe()),
+    }
+}
+
+fn payloads_that_are_not_there(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/launch_vector_add", &["--payloads", "hash"])?;
+    let target = folder.join("part.cutape");
+    let trim = |option: &str, value: &str| {
+        run(&mut parts().cutape(&[&"trim", &source, &option, &value, &"-o", &target]))
+    };
+    let refused = trim("--calls", "cuMemcpyHtoD*");
+    refused.expect_code(2)?;
+    if target.exists() || !refused.stderr.contains("record with --payloads all") {
+        return Err(refused.describe());
+    }
+    trim("--calls", "cuInit").expect_code(0)?;
+    Ok(Verdict::Passed)
+}
+
+fn info_names_the_source(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/events", &[])?;
+    let target = folder.join("part.cutape");
+    trim(&source, &target, ["--last", "3"])?;
+    let info = run(&mut parts().cutape(&[&"info", &target]));
+    info.expect_code(0)?;
+    match info.stdout.contains("source.cutape, by trim --last 3: ") {
+        true => Ok(Verdict::Passed),
+        false => Err(info.describe()),
+    }
+}
