@@ -10,7 +10,9 @@ use std::sync::Arc;
 use cutape_analyzer::decode::function_of;
 use cutape_format::Trace;
 use cutape_registry::{Family, ImageSource};
-use cutape_replay::{Measuring, Options, Repeat, ReplacedImage, Selection, Verdict};
+use cutape_replay::{
+    DigestedLaunches, Measuring, OneReplay, Options, Repeat, ReplacedImage, Selection, Verdict,
+};
 
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
@@ -66,7 +68,9 @@ pub(crate) struct Arguments {
     /// apart. Implies --keep-going.
     ///
     /// What differs between the replays is nondeterministic; what is equal in
-    /// all of them and differs from the recording is not reproduced.
+    /// all of them and differs from the recording is not reproduced. Names the
+    /// first launch behind which device memory differs between replays; if the
+    /// trace has no digests of launches, N further replays look for it.
     #[arg(
         long,
         value_name = "N",
@@ -76,6 +80,9 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     repeat: u32,
+    /// With --repeat: do not compare what launches write.
+    #[arg(long)]
+    no_launch_outputs: bool,
     /// Fill new memory with this byte (0 to 255, or 0x00 to 0xff).
     ///
     /// With --repeat, which must then be at least 3, the last replay uses the
@@ -117,6 +124,9 @@ pub(crate) struct ChildArguments {
     /// The byte of this replay, with --repeat.
     #[arg(long)]
     child_fill: Option<u8>,
+    /// Which launches are digested in this replay, with --repeat: all, or the call of one.
+    #[arg(long, value_parser = launches)]
+    child_launches: Option<DigestedLaunches>,
     #[command(flatten)]
     arguments: Arguments,
 }
@@ -139,6 +149,17 @@ fn byte(text: &str) -> Result<u8, String> {
         None => text.parse(),
     };
     parsed.map_err(|_| "not a byte, e.g. 0xa5".to_owned())
+}
+
+/// Parses `all` and `12`.
+fn launches(text: &str) -> Result<DigestedLaunches, String> {
+    match text {
+        "all" => Ok(DigestedLaunches::All),
+        call => call
+            .parse()
+            .map(DigestedLaunches::One)
+            .map_err(|_| "neither all nor a call".to_owned()),
+    }
 }
 
 /// Parses `12=kernels.ptx`.
@@ -185,10 +206,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     replacements(&trace, &arguments)?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
-    let command = |fill: Option<u8>| {
+    let command = |one: OneReplay| {
         let mut hidden = vec!["--child-driver".into(), driver.clone().into_os_string()];
-        if let Some(fill) = fill {
+        if let Some(fill) = one.fill {
             hidden.extend(["--child-fill".into(), fill.to_string().into()]);
+        }
+        let launches = match one.launches {
+            DigestedLaunches::None => None,
+            DigestedLaunches::All => Some("all".to_owned()),
+            DigestedLaunches::One(call) => Some(call.to_string()),
+        };
+        if let Some(launches) = launches {
+            hidden.extend(["--child-launches".into(), launches.into()]);
         }
         guarded::child(&program, "replay", CHILD, &hidden)
     };
@@ -198,12 +227,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let reach = &mut |done| progress.reach(done);
     let report = match arguments.repeat {
         1 => {
-            let command = || command(arguments.fill);
+            let fill = arguments.fill;
+            let one = OneReplay {
+                fill,
+                ..OneReplay::default()
+            };
+            let command = || command(one);
             cutape_replay::run_guarded(&trace, &plan, &command, &guard, reach)
         }
         count => {
-            let fill = arguments.fill;
-            let repeat = Repeat { count, fill };
+            let repeat = Repeat {
+                count,
+                fill: arguments.fill,
+                compares_launches: !arguments.no_launch_outputs && !arguments.threads,
+            };
             cutape_replay::run_repeated(&trace, &plan, &command, &guard, repeat, reach)
         }
     };
@@ -233,6 +270,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         keep_going: arguments.keep_going || arguments.repeat > 1 || !arguments.allow.is_empty(),
         sync_each: arguments.sync_each,
         fill: child.child_fill,
+        launches: child.child_launches.unwrap_or_default(),
         images: replacements(&trace, arguments)?,
         timing: match arguments.timing {
             None => Measuring::Nothing,

@@ -16,7 +16,7 @@
 //!
 //! All work is done when it is enqueued, so streams and events are always complete; a launch is
 //! checked, its parameters are read, and no code runs, but for the kernel of cutape's own digests,
-//! which is known by its name. Device memory is real: copies move bytes. A device
+//! which is known by its name, and kernels that a setting makes nondeterministic. Device memory is real: copies move bytes. A device
 //! address is reserved but not accessible to the CPU, like on the real driver; the bytes are
 //! elsewhere.
 //!
@@ -31,8 +31,8 @@
 //! driver, it crashes here.
 //!
 //! Settings (environment): `CUTAPE_NULL_FAIL`, `CUTAPE_NULL_DELAY`, `CUTAPE_NULL_CRASH`,
-//! `CUTAPE_NULL_VERSION`, `CUTAPE_NULL_DEVICES`, `CUTAPE_NULL_MEMORY`, `CUTAPE_NULL_CAPABILITY`;
-//! see `settings.rs` for their grammar.
+//! `CUTAPE_NULL_VERSION`, `CUTAPE_NULL_DEVICES`, `CUTAPE_NULL_MEMORY`, `CUTAPE_NULL_CAPABILITY`,
+//! `CUTAPE_NULL_NONDETERMINISTIC`; see `settings.rs` for their grammar.
 
 mod call;
 mod crash;

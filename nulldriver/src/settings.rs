@@ -6,6 +6,9 @@
 //! - `CUTAPE_NULL_DELAY=NAME[@N|@*]=DURATION,...`: that call takes that much longer (`5ms`, `20us`,
 //!   `1s`; default all calls).
 //! - `CUTAPE_NULL_CRASH=NAME[@N|@*],...`: that call faults (SIGSEGV).
+//! - `CUTAPE_NULL_NONDETERMINISTIC=KERNEL[@N|@*],...`: that launch of the kernel, alone or in a
+//!   graph, writes 8 bytes that differ each time where its first parameter points (default all
+//!   launches).
 //! - `CUTAPE_NULL_VERSION=13000`, `CUTAPE_NULL_DEVICES=1` (0 to 64), `CUTAPE_NULL_MEMORY=16GiB`
 //!   (bytes a device, with an optional `KiB`, `MiB`, `GiB`).
 //! - `CUTAPE_NULL_CAPABILITY=9.0,8.0`: compute capability of each device, the last for all that
@@ -13,6 +16,7 @@
 //!
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
+use std::ffi::CStr;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +39,8 @@ enum Effect {
     Fail(u32),
     Delay(Duration),
     Crash,
+    /// Of a kernel, not of a call.
+    Nondeterminism,
 }
 
 #[derive(Debug)]
@@ -49,6 +55,8 @@ struct Fault {
 #[derive(Debug)]
 pub(crate) struct Settings {
     faults: Vec<Fault>,
+    /// Kernels whose launches differ each time.
+    nondeterministic: Vec<Fault>,
     /// What `cuDriverGetVersion` answers, e.g. 13000.
     pub(crate) version: i32,
     /// How many devices there are.
@@ -81,16 +89,20 @@ impl Settings {
     /// From variables by name, with a warning for each malformed part.
     fn read(variable: impl Fn(&str) -> Option<String>) -> (Settings, Vec<String>) {
         let mut warnings = Vec::new();
-        let mut faults = Vec::new();
+        let (mut faults, mut nondeterministic) = (Vec::new(), Vec::new());
         for (name, parse) in [
             ("CUTAPE_NULL_FAIL", parse_fail as fn(&str) -> Option<Fault>),
             ("CUTAPE_NULL_DELAY", parse_delay),
             ("CUTAPE_NULL_CRASH", parse_crash),
+            ("CUTAPE_NULL_NONDETERMINISTIC", parse_kernel),
         ] {
             let value = variable(name).unwrap_or_default();
             let parts = value.split(',').map(str::trim);
             for part in parts.filter(|part| !part.is_empty()) {
                 match parse(part) {
+                    Some(fault) if fault.effect == Effect::Nondeterminism => {
+                        nondeterministic.push(fault);
+                    }
                     Some(fault) => faults.push(fault),
                     None => warnings.push(format!("{name}: cannot understand {part:?}")),
                 }
@@ -120,6 +132,7 @@ impl Settings {
         };
         let settings = Settings {
             faults,
+            nondeterministic,
             capabilities,
             version: number("CUTAPE_NULL_VERSION", 13_000, 11_000..=99_990) as i32,
             devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
@@ -144,17 +157,36 @@ impl Settings {
             if fault.name != function.name && fault.name != function.base {
                 continue;
             }
-            let count = fault.seen.fetch_add(1, Ordering::Relaxed) + 1;
-            if fault.which != Which::All && fault.which != Which::Nth(count) {
+            if !fault.is_due() {
                 continue;
             }
             match fault.effect {
                 Effect::Fail(number) => code = code.or(Some(CUresult(number))),
                 Effect::Delay(duration) => std::thread::sleep(duration),
                 Effect::Crash => crash::segmentation_fault(),
+                Effect::Nondeterminism => {}
             }
         }
         code
+    }
+
+    /// Whether this launch of a kernel differs each time.
+    pub(crate) fn is_nondeterministic(&self, kernel: &CStr) -> bool {
+        let mut is_due = false;
+        for fault in &self.nondeterministic {
+            if fault.name.as_bytes() == kernel.to_bytes() {
+                is_due |= fault.is_due();
+            }
+        }
+        is_due
+    }
+}
+
+impl Fault {
+    /// Counts one more call; whether the fault is of this one.
+    fn is_due(&self) -> bool {
+        let count = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        self.which == Which::All || self.which == Which::Nth(count)
     }
 }
 
@@ -173,14 +205,19 @@ fn parse_capabilities(text: &str) -> Option<Vec<(u16, u16)>> {
 
 /// A call, with the default for one without `@`, and what happens to it.
 fn fault(call: &str, default: Which, effect: Effect) -> Option<Fault> {
+    let fault = named(call, default, effect)?;
+    (fault.name.len() > 2 && fault.name.starts_with("cu")).then_some(fault)
+}
+
+/// A name, with the default for one without `@`.
+fn named(call: &str, default: Which, effect: Effect) -> Option<Fault> {
     let (name, which) = match call.split_once('@') {
         None => (call, default),
         Some((name, "*")) => (name, Which::All),
         Some((name, number)) => (name, Which::Nth(number.parse().ok().filter(|&n| n > 0)?)),
     };
-    let is_name = name.len() > 2
-        && name.starts_with("cu")
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_identifier = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'$';
+    let is_name = !name.is_empty() && name.bytes().all(is_identifier);
     is_name.then(|| Fault {
         name: name.to_owned(),
         which,
@@ -203,6 +240,10 @@ fn parse_delay(text: &str) -> Option<Fault> {
 
 fn parse_crash(text: &str) -> Option<Fault> {
     fault(text, Which::Nth(1), Effect::Crash)
+}
+
+fn parse_kernel(text: &str) -> Option<Fault> {
+    named(text, Which::All, Effect::Nondeterminism)
 }
 
 /// Units in nanoseconds.
@@ -275,13 +316,22 @@ mod tests {
                 Some((Which::Nth(2), Effect::Crash)),
             ),
             ("CUTAPE_NULL_CRASH", "cuLaunchKernel@x", None),
+            (
+                "CUTAPE_NULL_NONDETERMINISTIC",
+                "_Z3addPf@2",
+                Some((Which::Nth(2), Effect::Nondeterminism)),
+            ),
+            (
+                "CUTAPE_NULL_NONDETERMINISTIC",
+                "add",
+                Some((Which::All, Effect::Nondeterminism)),
+            ),
+            ("CUTAPE_NULL_NONDETERMINISTIC", "add=1", None),
         ];
         for &(name, value, expected) in rows {
             let (settings, warnings) = read(name, value);
-            let got = settings
-                .faults
-                .first()
-                .map(|fault| (fault.which, fault.effect));
+            let mut faults = settings.faults.iter().chain(&settings.nondeterministic);
+            let got = faults.next().map(|fault| (fault.which, fault.effect));
             assert_eq!(got, expected, "{name}={value}");
             assert_eq!(
                 warnings.is_empty(),
@@ -330,6 +380,15 @@ mod tests {
             );
         }
         assert_eq!(read("", "").0.capability(1), (9, 0));
+    }
+
+    #[test]
+    fn only_the_named_launches_differ() {
+        let (settings, _) = read("CUTAPE_NULL_NONDETERMINISTIC", "add@2,fill");
+        let ask = |kernel: &CStr| settings.is_nondeterministic(kernel);
+        assert_eq!([(); 3].map(|()| ask(c"add")), [false, true, false]);
+        assert_eq!([(); 2].map(|()| ask(c"fill")), [true; 2]);
+        assert!(!ask(c"filler") && settings.faults.is_empty());
     }
 
     #[test]

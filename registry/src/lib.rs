@@ -67,6 +67,21 @@ impl Function {
     pub fn flags(&self) -> Option<&'static Enum> {
         ENUMS.get(usize::from(self.flags?))
     }
+
+    /// True if it enqueues or does work that may change device memory: launches, copies to devices,
+    /// memsets, allocations and frees in stream order.
+    pub fn changes_device_memory(&self) -> bool {
+        let writes = |param: &Param| matches!(param.role, Role::DeviceWrite(_));
+        let has_target = || self.params.iter().any(writes);
+        match self.family {
+            Family::Launch(_) | Family::Graph(GraphOp::Launch) => true,
+            Family::Memset | Family::StreamMemory(_) => true,
+            Family::Memory(op) => matches!(op, MemoryOp::AllocateAsync | MemoryOp::FreeAsync),
+            Family::Copy(CopyOp::Linear(_)) => has_target(),
+            Family::Copy(_) => true,
+            _ => self.stream.is_some() && has_target(),
+        }
+    }
 }
 
 /// The name that cuda.h gives a result code, e.g. `CUDA_ERROR_INVALID_VALUE` for 1.
@@ -100,6 +115,31 @@ mod tests {
             assert_eq!(reasoned, !entry.reason.is_empty(), "{}", entry.name);
         }
         assert!(function("cuNoSuchFunction").is_none());
+    }
+
+    #[test]
+    fn work_that_changes_device_memory_is_known() {
+        for (name, expected) in [
+            ("cuLaunchKernel_ptsz", true),
+            ("cuLaunchKernelEx", true),
+            ("cuGraphLaunch", true),
+            ("cuMemcpyHtoD_v2", true),
+            ("cuMemcpyDtoHAsync_v2", false),
+            ("cuMemcpyDtoH_v2", false),
+            ("cuMemcpy2DAsync_v2", true),
+            ("cuMemsetD8_v2", true),
+            ("cuStreamWriteValue32_v2", true),
+            ("cuMemAllocAsync", true),
+            ("cuMemFreeAsync", true),
+            ("cuMemAlloc_v2", false),
+            ("cuMemFree_v2", false),
+            ("cuStreamWaitEvent", false),
+            ("cuEventRecord", false),
+            ("cuCtxSynchronize", false),
+        ] {
+            let entry = function(name).expect(name);
+            assert_eq!(entry.changes_device_memory(), expected, "{name}");
+        }
     }
 
     #[test]

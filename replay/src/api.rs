@@ -245,6 +245,24 @@ impl Api {
         self.own(id, &[stream])
     }
 
+    /// Whether the driver says that a live stream does not capture. Asking is allowed in every mode,
+    /// and ends no capture (cuStreamIsCapturing).
+    pub(crate) fn is_not_captured(&self, stream: u64, per_thread: bool) -> bool {
+        let id = match per_thread {
+            true => id::cuStreamIsCapturing_ptsz,
+            false => id::cuStreamIsCapturing,
+        };
+        let mut status = 0u32;
+        self.own(id, &[stream, &raw mut status as u64]) == Ok(()) && status == 0
+    }
+
+    /// Whether device memory lies on the device of the current context.
+    pub(crate) fn is_of_current_device(&self, address: u64) -> bool {
+        const DEVICE_ORDINAL: u64 = 9;
+        let there = self.get(id::cuPointerGetAttribute, &[DEVICE_ORDINAL, address]);
+        self.current_device().is_ok_and(|here| there == Ok(here))
+    }
+
     /// Fills device memory, ordered on a live stream.
     pub(crate) fn fill_memory(
         &self,

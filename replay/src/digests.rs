@@ -1,21 +1,26 @@
-//! Digests of device memory that the recorder has kept: computed again at the same calls, by the
-//! same kernel, and compared.
+//! Digests of device memory: those that the recorder has kept are computed again at the same calls,
+//! by the same kernel, and compared.
 //!
-//! The recorder orders the work of a context on the device (`interposer/src/digests`). A replay
-//! makes the calls in the order in which they were entered, so waiting for all work before a digest
-//! and for the digest before the next call comes to the same.
+//! The work of a context is ordered on the device, as the recorder orders it
+//! (`interposer/src/digests`). No call is waited for: what is complete is compared after each call,
+//! and the rest at the end.
 
 use cutape_format::Note;
 use cutape_format::layout::{DigestNote, DigestSetupNote, ZeroedNote, digest_reach, digest_skip};
-use cutape_registry::{Family, Kind, MemoryOp};
+use cutape_registry::{
+    ContextOp, Family, Function, Kind, MemoryOp, PrimaryOp, StreamMemoryOp, VirtualMemoryOp,
+};
 
-use crate::api::result_name;
+use crate::api::{Api, result_name};
+use crate::compare::digest_kernel::{Awaited, Prepared, Recorded};
 use crate::issue::player::{Job, Player};
-use crate::place::address::Found;
+use crate::issue::stream::stream_argument;
+use crate::place::address::{Found, Range};
 use crate::report::{DigestCounts, Divergence, Verdict, What};
 
 /// Before a call goes to the driver.
 pub(crate) fn before(job: &mut Job<'_, '_>) {
+    order_before(job);
     for note in job.call.notes() {
         if let Note::Digest(note, ranges) = note
             && note.is_before != 0
@@ -31,11 +36,184 @@ pub(crate) fn after(job: &mut Job<'_, '_>) {
         match note {
             Note::DigestSetup(note) => prepare(job, note),
             Note::Zeroed(note) => zero(job, note),
-            Note::Digest(note, ranges) if note.is_before == 0 => compare(job, note, &ranges),
-            Note::DigestSkipped(note) => job.report.note(skipped(note.reason)),
             _ => {}
         }
     }
+    order_after(job);
+    for note in job.call.notes() {
+        match note {
+            Note::Digest(note, ranges) if note.is_before == 0 => compare(job, note, &ranges),
+            Note::DigestSkipped(note) => {
+                job.report.note(skipped(note.reason));
+                if job.traits.is_launch {
+                    let launch = job.call.index;
+                    job.launch_digests
+                        .leave_out(launch, "the recorder has no digest of them");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lets the work that a call enqueues wait for the digests before it. Memory that is being digested
+/// stays until they are complete.
+fn order_before(job: &mut Job<'_, '_>) {
+    if !job.digests.is_active() {
+        return;
+    }
+    if ends_memory(job.function) {
+        let captures = job.captures.any_open();
+        let awaiting = job.digests.awaiting();
+        for prepared in awaiting.into_iter().filter(|_| !captures) {
+            job.player.while_lent(|api| api.wait_for_digests(prepared));
+        }
+        collect(job.player);
+    } else if job.function.changes_device_memory()
+        && let Some(prepared) = ordered(job)
+        && job.digests.is_pending(prepared.context)
+        && let Some(stream) = stream_of(job)
+    {
+        // A stream that cannot wait cannot take the program's work either.
+        let _ = job.player.while_lent(|api| api.hold_back(prepared, stream));
+    }
+}
+
+/// Lets later digests wait for the work that a call has enqueued.
+fn order_after(job: &mut Job<'_, '_>) {
+    if !job.digests.is_active()
+        || !job.function.changes_device_memory()
+        || !job.call.succeeded()
+        || job.current.is_captured
+    {
+        return;
+    }
+    if let Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch) = job.function.family
+    {
+        let context = job.api.current_context().unwrap_or(0);
+        job.player.digests.waits_for_memory(context);
+        return;
+    }
+    if let Some(prepared) = ordered(job)
+        && let Some(stream) = stream_of(job)
+    {
+        let followed = job.player.while_lent(|api| api.follow(prepared, stream));
+        if let Err(code) = followed {
+            let result = result_name(code);
+            job.report.note(format!(
+                "digests could not be ordered behind the work of a call: {result}"
+            ));
+        }
+    }
+}
+
+/// What is prepared in the current context, if its work is ordered.
+fn ordered(job: &Job<'_, '_>) -> Option<Prepared> {
+    job.digests.ordered(job.api.current_context().ok()?)
+}
+
+/// Whether a call may end memory of a context, or the context.
+fn ends_memory(function: &Function) -> bool {
+    matches!(
+        function.family,
+        Family::Memory(MemoryOp::Free)
+            | Family::VirtualMemory(VirtualMemoryOp::Unmap { .. })
+            | Family::Context(ContextOp::Destroy | ContextOp::Detach)
+            | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
+    )
+}
+
+/// The live stream of a call that enqueues work, and which default stream 0 is; `None` if the stream
+/// may be captured.
+fn stream_of(job: &mut Job<'_, '_>) -> Option<(u64, bool)> {
+    // A synchronous call uses the default stream.
+    let stream = stream_argument(job.call, job.function).unwrap_or(0);
+    let live = job.live_handle(Kind::Stream, stream).ok()?;
+    let per_thread = job.function.per_thread;
+    // Asked only then, because it is one more call.
+    let is_free = !job.captures.any_open() || job.api.is_not_captured(live, per_thread);
+    is_free.then_some((live, per_thread))
+}
+
+/// Takes the digests that are complete, and compares them.
+pub(crate) fn collect(player: &mut Player<'_>) {
+    for (awaited, value) in player.digests.take_complete() {
+        match awaited {
+            Awaited::Recorded(recorded) => one(player, *recorded, value),
+            Awaited::OfLaunch(call, range) => {
+                player.launch_digests.add(call, range, value);
+            }
+            Awaited::Piece(memory, piece) => player.launch_digests.set_piece(memory, piece, value),
+        }
+    }
+}
+
+/// After the last call: takes the digests that are on their way.
+pub(crate) fn finish(player: &mut Player<'_>) {
+    for prepared in player.digests.awaiting() {
+        player.api.wait_for_digests(prepared);
+    }
+    collect(player);
+    let left = player.digests.give_up();
+    give_up(
+        player,
+        left,
+        "their work was not complete at the end of the replay",
+    );
+}
+
+/// Digests that will not be taken.
+fn give_up(player: &mut Player<'_>, awaited: Vec<Awaited>, why: &str) {
+    for awaited in awaited {
+        match awaited {
+            Awaited::Recorded(recorded) => {
+                player.report.digests.not_compared += 1;
+                player
+                    .report
+                    .note(format!("digests are not compared: {why}"));
+                if recorded.is_launch {
+                    player.launch_digests.leave_out(recorded.call, why);
+                }
+            }
+            Awaited::OfLaunch(call, _) => player.launch_digests.leave_out(call, why),
+            Awaited::Piece(..) => {}
+        }
+    }
+}
+
+/// Enqueues digests of live ranges in a prepared context, behind all its work.
+pub(crate) fn enqueue(
+    player: &mut Player<'_>,
+    prepared: Prepared,
+    (ranges, awaited): (&[(u64, u64)], Vec<Awaited>),
+) {
+    if ranges.is_empty() {
+        return;
+    }
+    let reserved = match player.digests.can_reserve(prepared.context, ranges.len()) {
+        true => player.digests.reserve(prepared.context, awaited),
+        false => {
+            player.while_lent(|api| api.wait_for_digests(prepared));
+            collect(player);
+            match player.digests.can_reserve(prepared.context, ranges.len()) {
+                true => player.digests.reserve(prepared.context, awaited),
+                false => return give_up(player, awaited, "too many are on their way"),
+            }
+        }
+    };
+    let Some(first) = reserved else { return };
+    let enqueued = player.while_lent(|api| {
+        let enqueue = |api: &Api| Ok(api.enqueue_digests(prepared, ranges, first));
+        api.in_context(prepared.context, enqueue)
+    });
+    let refused = match enqueued {
+        Ok(Ok(())) => return,
+        Ok(Err(refused)) => refused,
+        Err(code) => (first.1, code),
+    };
+    let withdrawn = player.digests.withdraw(prepared.context, refused.0);
+    let why = format!("the driver returned {}", result_name(refused.1));
+    give_up(player, withdrawn, &why);
 }
 
 fn skipped(reason: u8) -> String {
@@ -66,11 +244,9 @@ fn prepare(job: &mut Job<'_, '_>, note: DigestSetupNote) {
         .player
         .while_lent(|api| api.in_context(context, |api| api.prepare_digests(context)));
     match prepared {
-        Ok(prepared) => {
-            job.digests.contexts.insert(note.context, prepared);
-        }
+        Ok(prepared) => job.digests.insert(Some(note.context), prepared),
         Err(code) => {
-            job.digests.contexts.remove(&note.context);
+            job.digests.refused(note.context);
             let result = result_name(code);
             job.report.note(format!(
                 "a context could not be prepared for digests, which are not compared: {result}"
@@ -97,10 +273,7 @@ fn zero(job: &mut Job<'_, '_>, note: ZeroedNote) {
         }
         false => {
             let context = job.api.current_context().unwrap_or(0);
-            let mut prepared = job.digests.contexts.values();
-            prepared
-                .find(|prepared| prepared.context == context)
-                .map(|prepared| prepared.zeroing)
+            job.digests.of(context).map(|prepared| prepared.zeroing)
         }
     };
     let per_thread = is_in_order && job.function.per_thread;
@@ -120,14 +293,17 @@ fn zero(job: &mut Job<'_, '_>, note: ZeroedNote) {
     }
 }
 
-/// Digests live ranges that were digested in the recording, and compares.
+/// Digests live ranges that were digested in the recording, to compare them when they are complete.
 fn compare(job: &mut Job<'_, '_>, note: DigestNote, ranges: &[(u64, u64)]) {
     let count = ranges.len() as u64;
     job.report.digests.recorded += count;
-    let before = job.report.digests.not_compared;
     if let Err(why) = try_compare(job, note, ranges) {
-        job.report.digests.not_compared = before + count;
+        job.report.digests.not_compared += count;
         job.report.note(format!("digests are not compared: {why}"));
+        if job.traits.is_launch {
+            let launch = job.call.index;
+            job.launch_digests.leave_out(launch, &why);
+        }
     }
 }
 
@@ -150,7 +326,7 @@ fn try_compare(
     if job.captures.any_open() {
         return Err("a stream captures".into());
     }
-    let Some(&prepared) = job.digests.contexts.get(&note.context) else {
+    let Some(prepared) = job.digests.of_recorded(note.context) else {
         return Err("their context is not prepared".into());
     };
     let void = |number: u64| {
@@ -160,50 +336,51 @@ fn try_compare(
     if void(note.first) {
         return Err("a call of another thread overlapped with theirs".into());
     }
-    let mut known = Vec::new();
-    for (number, &(address, length)) in (note.first..).zip(ranges) {
-        match live_range(job, address, length) {
-            Some(live) => known.push((number, (address, length), live)),
-            None => {
-                job.report.digests.not_compared += 1;
-                job.report
-                    .note("digests are not compared: the memory is not in the replay");
-            }
-        }
-    }
-    let live: Vec<_> = known.iter().map(|known| known.2).collect();
-    job.player.digests.mark += 1;
-    let mark = job.player.digests.mark;
-    let digests = job.player.while_lent(|api| {
-        api.in_context(prepared.context, |api| api.digests(prepared, &live, mark))
-    });
-    let digests = digests.map_err(|code| format!("the driver returned {}", result_name(code)))?;
-    for ((number, range, _), received) in known.into_iter().zip(digests) {
-        let expected = job.plan.digests.get(&number).copied();
-        let Some(expected) = expected else {
+    let is_in_place = !job.ranges.any_translated();
+    let (mut known, mut awaited) = (Vec::new(), Vec::new());
+    for (number, &range) in (note.first..).zip(ranges) {
+        let Some((memory, live)) = live_range(job, range) else {
             job.report.digests.not_compared += 1;
-            job.report.note(
-                "digests are not compared: the recording ended before their values were read",
-            );
+            job.report
+                .note("digests are not compared: the memory is not in the replay");
             continue;
         };
-        one(job, note, range, (expected, received));
+        known.push((live, range.1));
+        awaited.push(Awaited::Recorded(Box::new(Recorded {
+            number,
+            call: job.call.index,
+            function: job.function.name,
+            is_launch: job.traits.is_launch,
+            reach: note.reach,
+            range,
+            memory,
+            is_in_place,
+        })));
     }
+    enqueue(job.player, prepared, (&known, awaited));
+    collect(job.player);
     Ok(())
 }
 
-/// Where a recorded range lies, if all of it is in the replay.
-fn live_range(player: &Player<'_>, address: u64, length: u64) -> Option<(u64, u64)> {
+/// The memory that a recorded range lies in, and where it is, if all of it is in the replay.
+fn live_range(player: &Player<'_>, (address, length): (u64, u64)) -> Option<(Range, u64)> {
     let Found::Live(range, offset) = player.ranges.find(address) else {
         return None;
     };
     let fits = offset.checked_add(length)? <= range.length;
-    fits.then_some((range.live.wrapping_add(offset), length))
+    fits.then(|| (range.clone(), range.live.wrapping_add(offset)))
 }
 
-fn one(job: &mut Job<'_, '_>, note: DigestNote, range: (u64, u64), values: (u64, u64)) {
-    let (address, length) = range;
-    let (expected, received) = values;
+fn one(player: &mut Player<'_>, recorded: Recorded, received: u64) {
+    let (address, length) = recorded.range;
+    let Some(&expected) = player.plan.digests.get(&recorded.number) else {
+        let why = "the recording ended before their values were read";
+        return give_up(player, vec![Awaited::Recorded(Box::new(recorded))], why);
+    };
+    if recorded.is_launch {
+        let launches = &mut player.launch_digests;
+        launches.add_recorded(&recorded, received, expected);
+    }
     let DigestCounts {
         equal,
         bytes,
@@ -211,39 +388,36 @@ fn one(job: &mut Job<'_, '_>, note: DigestNote, range: (u64, u64), values: (u64,
         first_differing,
         unclear,
         ..
-    } = &mut job.player.report.digests;
+    } = &mut player.report.digests;
     if expected == received {
         *equal += 1;
         *bytes += length;
         return;
     }
-    if job.player.ranges.any_translated() {
+    if !recorded.is_in_place {
         // Pointers in memory differ where what they point at lies elsewhere.
         *unclear += 1;
         return;
     }
     *differing += 1;
-    first_differing.get_or_insert(job.call.index);
+    let first = first_differing.get_or_insert(recorded.call);
+    *first = recorded.call.min(*first);
     let equal = *equal;
-    if !job.digests.differing.insert(address) {
+    if !player.digests.differing.insert(address) {
         return;
     }
-    let memory = match job.ranges.find(address) {
-        Found::Live(range, _) => format!("memory {}", range.describe()),
-        _ => String::new(),
-    };
-    let reach = match note.reach {
+    let reach = match recorded.reach {
         digest_reach::PARAMETERS => "a parameter of the kernel points into it".to_owned(),
         _ => "digest of all memory of the context".to_owned(),
     };
     let history = vec![
-        memory,
+        format!("memory {}", recorded.memory.describe()),
         reach,
         format!("{equal} digests before it are equal"),
     ];
     let divergence = Divergence {
-        call: job.call.index,
-        function: job.function.name.to_owned(),
+        call: recorded.call,
+        function: recorded.function.to_owned(),
         what: What::Digest,
         parameter: Some(format!("{address:#x}, {length} bytes")),
         expected: format!("digest {expected:#018x}"),
@@ -256,5 +430,5 @@ fn one(job: &mut Job<'_, '_>, note: DigestNote, range: (u64, u64), values: (u64,
         kernel: None,
         history,
     };
-    job.report.diverge(divergence);
+    player.report.diverge(divergence);
 }

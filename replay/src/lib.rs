@@ -64,6 +64,8 @@ mod digests;
 mod error;
 mod guard;
 mod issue;
+mod launch_comparison;
+mod launch_digests;
 mod machine;
 mod measure;
 mod observe;
@@ -89,17 +91,17 @@ pub use observe::job::{
     MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch, ObservedMemory,
     Piece, Reach,
 };
-pub use options::{Options, ReplacedImage, Selection};
+pub use options::{DigestedLaunches, Options, ReplacedImage, Selection};
 pub use place::allocator::Allocator;
 pub use place::lesson::{Lesson, Misplaced};
 pub use place::strategy::PlacementStrategy;
 pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
-pub use repeat::{Repeat, run_repeated};
+pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
-    AssumedHandle, CurrentCall, Died, Difference, DigestCounts, Divergence, ErrorCause,
-    PendingCall, PendingStream, Placed, Report, Skipped, Span, Stale, Timing, Translated, Verdict,
-    What,
+    AssumedHandle, CurrentCall, Died, Difference, DifferingRange, DigestCounts, Divergence,
+    ErrorCause, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces, PendingCall,
+    PendingStream, Placed, Report, Skipped, Span, Stale, Timing, Translated, Verdict, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

@@ -18,6 +18,18 @@ pub type Selection = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;
 /// The call that loads an image, and what it loads at replay: a cubin, a fatbin or PTX.
 pub type ReplacedImage = (u64, Arc<[u8]>);
 
+/// Behind which launches device memory is digested, for replays to be compared with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DigestedLaunches {
+    /// None.
+    #[default]
+    None,
+    /// All; where the recorder has kept digests at launches, these.
+    All,
+    /// One, in pieces, and it is the last call.
+    One(u64),
+}
+
 /// How to replay.
 #[derive(Clone)]
 pub struct Options {
@@ -37,6 +49,8 @@ pub struct Options {
     pub sync_each: bool,
     /// Fill new memory with this byte.
     pub fill: Option<u8>,
+    /// Which launches are digested.
+    pub launches: DigestedLaunches,
     /// Images to load instead of the recorded ones.
     pub images: Vec<ReplacedImage>,
     /// Go on although the machine does not fit.
@@ -66,6 +80,7 @@ impl Options {
             threads: false,
             sync_each: false,
             fill: None,
+            launches: DigestedLaunches::None,
             images: Vec::new(),
             force: false,
             watchdog: Duration::from_secs(60),
@@ -96,6 +111,7 @@ impl fmt::Debug for Options {
             .field("threads", &self.threads)
             .field("sync_each", &self.sync_each)
             .field("fill", &self.fill)
+            .field("launches", &self.launches)
             .field("force", &self.force)
             .field("watchdog", &self.watchdog)
             .field("placement", &self.placement)

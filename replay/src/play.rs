@@ -1,16 +1,17 @@
 //! Playing one call: what is looked at before and after it goes to the driver.
 
 use cutape_format::{Call, Note};
-use cutape_registry::{Family, Function, Kind, LaunchOp, id, layout::offset_of};
+use cutape_registry::{Function, Kind, id};
 
 use crate::api::{DEINITIALIZED, result_name};
-use crate::buffer::number;
 use crate::digests;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
+use crate::issue::stream::stream_argument;
 use crate::issue::traits::{self, CaptureStep};
+use crate::launch_digests;
 use crate::measure::timing::Measure;
 use crate::observe::act;
 use crate::overrides;
@@ -67,12 +68,17 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     if has_notes {
         take_notes(&mut job);
         job.put_host_memory(false);
+    }
+    launch_digests::before(&mut job);
+    let has_digests = has_notes || job.digests.is_active();
+    if has_digests {
         digests::before(&mut job);
     }
     let expects_late_writes = has_notes && job.expect_late_writes();
     act::before(&mut job);
     let attempted = attempt(&mut job);
     act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.0));
+    let is_issued = attempted.is_ok();
     if let Err(Skip(reason)) = attempted {
         job.report.skip(function.name, &reason, call.index);
         let handles = &job.player.handles;
@@ -85,8 +91,14 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         job.report
             .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
     }
-    if has_notes {
+    if has_digests {
         digests::after(&mut job);
+    }
+    launch_digests::after(&mut job, is_issued);
+    if has_digests {
+        digests::collect(job.player);
+    }
+    if has_notes {
         job.read_back();
         job.put_host_memory(true);
     }
@@ -163,8 +175,7 @@ fn follow_captures(job: &mut Job<'_, '_>, step: CaptureStep) -> Result<(), Skip>
         }
         CaptureStep::Other if !captures.any_open() => {}
         CaptureStep::Other => {
-            let stream = job.function.stream.map(|at| call.argument(usize::from(at)));
-            if let Some(stream) = stream.or_else(|| config_stream(call, job.function)) {
+            if let Some(stream) = stream_argument(call, job.function) {
                 let live = job.live_handle(Kind::Stream, stream)?;
                 job.current.is_captured = is_capturing(job, job.function, live);
             }
@@ -179,11 +190,7 @@ fn wait_for_launch(job: &mut Job<'_, '_>) {
     if job.captures.any_open() || job.report.error_cause.is_some() || !job.call.succeeded() {
         return;
     }
-    let stream = job
-        .function
-        .stream
-        .map(|at| job.call.argument(usize::from(at)));
-    let stream = stream.or_else(|| config_stream(job.call, job.function));
+    let stream = stream_argument(job.call, job.function);
     let Ok(stream) = job.live_handle(Kind::Stream, stream.unwrap_or(0)) else {
         return;
     };
@@ -212,15 +219,4 @@ fn is_capturing(player: &Player<'_>, function: &Function, stream: u64) -> bool {
     // SAFETY: the stream is one of the driver's, and `status` is valid for writing an enum.
     let result = unsafe { player.api.call(ask, &[stream, &raw mut status as u64]) };
     matches!(result, Ok(0)) && status != 0
-}
-
-/// The stream in a launch configuration.
-fn config_stream(call: &Call, function: &Function) -> Option<u64> {
-    const STREAM: usize = offset_of("CUlaunchConfig", "hStream");
-    let Family::Launch(LaunchOp::Config(launch)) = function.family else {
-        return None;
-    };
-    let position = usize::from(launch.config);
-    let config = call.snapshot(position, cutape_format::layout::field::POINTEE)?;
-    config.bytes.inline()?.get(STREAM..STREAM + 8).map(number)
 }

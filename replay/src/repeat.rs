@@ -8,8 +8,10 @@ use cutape_format::Trace;
 
 use crate::error::Error;
 use crate::guard::{Guard, run_guarded};
+use crate::launch_comparison;
+use crate::options::DigestedLaunches;
 use crate::plan::Plan;
-use crate::report::{Divergence, Report, Verdict};
+use crate::report::{Divergence, LaunchOutputs, Report, Verdict};
 
 /// How often to replay.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +21,29 @@ pub struct Repeat {
     pub count: u32,
     /// New memory is filled with this byte, and in the last replay with its complement.
     pub fill: Option<u8>,
+    /// Whether what launches write is compared between replays. If the trace has no digests at
+    /// launches, as many further replays digest it.
+    pub compares_launches: bool,
+}
+
+/// What the child of one of several replays does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OneReplay {
+    /// New memory is filled with this byte.
+    pub fill: Option<u8>,
+    /// Which launches are digested.
+    pub launches: DigestedLaunches,
 }
 
 impl Repeat {
     /// True if the last replay has another byte than the others.
     fn has_other_byte(self) -> bool {
         self.fill.is_some() && self.count > 1
+    }
+
+    /// How many replays have the same byte.
+    fn alike(self) -> usize {
+        self.count as usize - usize::from(self.has_other_byte())
     }
 
     /// The byte of each replay.
@@ -37,9 +56,12 @@ impl Repeat {
     }
 }
 
-/// As [`run_guarded`], several times. The children must keep going after a divergence and fill new
-/// memory with the byte that `command` is given. The report is that of the first replay, with the
-/// divergences of all of them and their verdicts.
+/// As [`run_guarded`], several times. The children must keep going after a divergence and do what
+/// `command` is given. The report is that of the first replay, with the divergences of all of them
+/// and their verdicts.
+///
+/// The replays that digest launches for themselves come after the others: they load a kernel, fill
+/// new memory and put the work of streams in order, so their other results are not looked at.
 ///
 /// # Errors
 ///
@@ -47,20 +69,97 @@ impl Repeat {
 pub fn run_repeated(
     trace: &Trace,
     plan: &Plan,
-    command: &dyn Fn(Option<u8>) -> Command,
+    command: &dyn Fn(OneReplay) -> Command,
     guard: &Guard,
     repeat: Repeat,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
+    let mut run = |one: OneReplay| {
+        let command = || command(one);
+        run_guarded(trace, plan, &command, guard, progress)
+    };
+    let kept = match repeat.compares_launches && plan.has_launch_digests {
+        true => DigestedLaunches::All,
+        false => DigestedLaunches::None,
+    };
     let mut reports = Vec::new();
     for fill in repeat.fills() {
-        let command = || command(fill);
-        reports.push(run_guarded(trace, plan, &command, guard, progress)?);
+        let launches = kept;
+        reports.push(run(OneReplay { fill, launches })?);
     }
-    Ok(judge(
-        reports,
-        repeat.fill.filter(|_| repeat.has_other_byte()),
-    ))
+    let outputs = match repeat.compares_launches {
+        true => compare_launches(trace, plan, repeat, &mut reports, &mut run),
+        false => None,
+    };
+    let fill = repeat.fill.filter(|_| repeat.has_other_byte());
+    Ok(Report {
+        launch_outputs: outputs,
+        ..judge(reports, fill)
+    })
+}
+
+/// Compares what launches write in these replays, or in further ones if these have not digested it.
+/// `None` if there is no launch.
+fn compare_launches(
+    trace: &Trace,
+    plan: &Plan,
+    repeat: Repeat,
+    reports: &mut [Report],
+    run: &mut dyn FnMut(OneReplay) -> Result<Report, Error>,
+) -> Option<LaunchOutputs> {
+    let fill = Some(repeat.fill.unwrap_or(0));
+    let unable = |problem: String| {
+        Some(LaunchOutputs {
+            problem: Some(problem),
+            ..LaunchOutputs::default()
+        })
+    };
+    if let Some(died) = reports.iter().find_map(|report| report.died.as_ref()) {
+        return unable(format!("a replay {}", died.text));
+    }
+    if reports.iter().all(|report| report.launches == 0) {
+        return None;
+    }
+    let mut further = Vec::new();
+    if !plan.has_launch_digests {
+        for _ in 0..repeat.count {
+            let launches = DigestedLaunches::All;
+            let report = match run(OneReplay { fill, launches }) {
+                Ok(report) => report,
+                Err(error) => return unable(error.to_string()),
+            };
+            if let Some(died) = &report.died {
+                return unable(format!("a replay that digested launches {}", died.text));
+            }
+            further.push(report);
+        }
+    }
+    let alike = repeat.alike();
+    let compared: &mut [Report] = match further.is_empty() {
+        true => reports.get_mut(..alike)?,
+        false => &mut further,
+    };
+    let addresses_differ = compared
+        .iter()
+        .any(|report| Some(&report.translated) != compared.first().map(|first| &first.translated));
+    let values = compared
+        .iter_mut()
+        .map(|report| report.launch_values.take().unwrap_or_default());
+    let values: Vec<_> = values.collect();
+    let mut outputs = launch_comparison::compare(trace, &values);
+    outputs.addresses_differ = addresses_differ;
+    if let Some(first) = &mut outputs.first_differing {
+        let launches = DigestedLaunches::One(first.call);
+        let mut pieces = Vec::new();
+        for _ in 0..values.len() {
+            // A replay that fails leaves the ranges unknown.
+            let report = run(OneReplay { fill, launches }).ok();
+            let found = report.and_then(|report| report.launch_values);
+            pieces.extend(found.map(|found| found.pieces));
+        }
+        launch_comparison::locate(first, &pieces);
+    }
+    Some(outputs)
 }
 
 /// What a divergence is about: the call, what differs, the parameter, the call that enqueued it,
@@ -288,7 +387,14 @@ mod tests {
 
     #[test]
     fn the_last_replay_has_another_byte() {
-        let fills = |count, fill| Repeat { count, fill }.fills().collect::<Vec<_>>();
+        let fills = |count, fill| {
+            let repeat = Repeat {
+                count,
+                fill,
+                compares_launches: true,
+            };
+            repeat.fills().collect::<Vec<_>>()
+        };
         assert_eq!(fills(2, None), [None, None]);
         assert_eq!(fills(1, Some(1)), [Some(1)]);
         assert_eq!(fills(3, Some(0xa5)), [Some(0xa5), Some(0xa5), Some(0x5a)]);

@@ -1,10 +1,15 @@
 //! What a replay found, in a form that can be written as JSON.
 
+mod launch_outputs;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::place::strategy::PlacementStrategy;
+pub use crate::report::launch_outputs::{
+    DifferingRange, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces,
+};
 
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -89,6 +94,12 @@ pub struct Report {
     /// How many replays the verdicts rest on; 0 for a single one.
     #[serde(default)]
     pub replays: u32,
+    /// With several replays: what launches write, compared between them.
+    #[serde(default)]
+    pub launch_outputs: Option<LaunchOutputs>,
+    /// What the launches of this one replay write, if it digested them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_values: Option<LaunchValues>,
     /// From the first call to the last.
     pub wall_seconds: f64,
     /// By name, if requested.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use cutape_format::Trace;
 
 use crate::api::Api;
+use crate::digests;
 use crate::error::Error;
 use crate::guard::position::Position;
 use crate::guard::randomisation::is_randomised;
@@ -14,7 +15,7 @@ use crate::issue::player::Player;
 use crate::measure::timing::Measure;
 use crate::observe::job::{Observation, Observed};
 use crate::observe::observer::Observer;
-use crate::options::Options;
+use crate::options::{DigestedLaunches, Options};
 use crate::place::waiting_threads::WaitingThreads;
 use crate::place::{allocator, late_writes};
 use crate::plan::Plan;
@@ -119,6 +120,10 @@ fn play_all<'t>(
     hooks: Hooks,
 ) -> Result<(Player<'t>, Option<Box<Rerun>>), Error> {
     let until = options.until.unwrap_or(u64::MAX);
+    let until = match options.launches {
+        DigestedLaunches::One(launch) => until.min(launch.saturating_add(1)),
+        _ => until,
+    };
     let (end, chosen) = match &options.calls {
         None => (until, plan.calls.min(until)),
         Some(selected) => trace
@@ -149,6 +154,11 @@ fn play_all<'t>(
     let done = || position.done.load(Ordering::Relaxed);
     let mut tell = || progress(done());
     let (mut player, rerun) = threads::play(trace, player, hooks.rerun, end, &mut tell)?;
+    digests::finish(&mut player);
+    player.report.in_call_order();
+    if options.launches != DigestedLaunches::None {
+        player.report.launch_values = Some(player.launch_digests.take());
+    }
     let unread = player.readbacks.give_up();
     if unread > 0 {
         player.report.bytes_not_compared += unread;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use cutape_format::NewSnapshot;
 use cutape_format::layout::field;
-use cutape_replay::{Guard, Repeat, Report, Verdict, plan, run_repeated};
+use cutape_replay::{Guard, OneReplay, Repeat, Report, Verdict, plan, run_repeated};
 
 use recorder::{Behind, FLAGS, Recorder, assert_agrees, pattern};
 
@@ -109,10 +109,12 @@ fn repeated(recorder: &Recorder, repeat: Repeat, special: (u32, &str)) -> Report
     let number = Cell::new(0);
     recorder
         .in_child("repeated", "", &[], |trace, command| {
-            let command = |fill: Option<u8>| {
+            let command = |one: OneReplay| {
                 number.set(number.get() + 1);
                 let mut command = command();
-                let fill = fill.map_or_else(String::new, |byte| format!("fill={byte}"));
+                let fill = one
+                    .fill
+                    .map_or_else(String::new, |byte| format!("fill={byte}"));
                 command.env(FLAGS, format!("keep-going {fill}"));
                 if number.get() == special.0 {
                     command.env("CUTAPE_NULL_FAIL", special.1);
@@ -135,7 +137,11 @@ fn verdicts_tell_causes_apart() {
             .map(|found| found.verdict)
             .collect()
     };
-    let of = |count, fill| Repeat { count, fill };
+    let of = |count, fill| Repeat {
+        count,
+        fill,
+        compares_launches: false,
+    };
     let nothing = (0, "");
 
     let report = repeated(&recorder, of(2, None), nothing);

@@ -16,6 +16,15 @@ pub(super) fn complete(trace: &Trace, report: &mut Report) {
     if let Some(cause) = &mut report.error_cause {
         cause.kernel = kernel_of(trace, cause.call);
     }
+    if let Some(outputs) = &mut report.launch_outputs {
+        let firsts = [
+            &mut outputs.first_differing,
+            &mut outputs.first_not_reproduced,
+        ];
+        for first in firsts.into_iter().flatten() {
+            first.kernel = kernel_of(trace, first.call);
+        }
+    }
     for divergence in &mut report.divergences {
         if divergence.what == What::Digest {
             divergence.kernel = kernel_of(trace, divergence.call);

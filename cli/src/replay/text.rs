@@ -1,5 +1,7 @@
 //! The report of a replay as text for people, and as JUnit for CI servers.
 
+mod launches;
+
 use std::fmt::Write as _;
 
 use cutape_format::Trace;
@@ -47,6 +49,9 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         if report.digests.recorded > 0 {
             let _ = writeln!(out, "digests: {}", digests(report));
         }
+    }
+    if let Some(outputs) = &report.launch_outputs {
+        launches::write(&mut out, outputs);
     }
     if let Some(cause) = &report.error_cause {
         let _ = writeln!(

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use cutape_registry::{
-    ContextOp, CopyOp, Family, Function, GraphOp, MemoryOp, Param, PrimaryOp, Role, StreamMemoryOp,
+    ContextOp, Family, Function, GraphOp, MemoryOp, PrimaryOp, Role, StreamMemoryOp,
     VirtualMemoryOp, Waits,
 };
 
@@ -85,8 +85,6 @@ pub(crate) fn concern(function: &Function) -> Concern {
 
 fn concern_of(function: &Function) -> Concern {
     use {Concern as C, Work as W};
-    let writes = |parameter: &Param| matches!(parameter.role, Role::DeviceWrite(_));
-    let has_target = function.params.iter().any(writes);
     match function.family {
         Family::Context(ContextOp::Create) => C::CreatesContext,
         Family::Context(ContextOp::Destroy | ContextOp::Detach) => C::DestroysContext,
@@ -110,9 +108,8 @@ fn concern_of(function: &Function) -> Concern {
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch) => {
             C::Enqueues(W::WaitsForMemory)
         }
-        Family::StreamMemory(StreamMemoryOp::Write) | Family::Memset => C::Enqueues(W::Other),
-        Family::Copy(CopyOp::Linear(_)) if has_target => C::Enqueues(W::Other),
-        Family::Copy(CopyOp::Linear(_)) => {
+        _ if function.changes_device_memory() => C::Enqueues(W::Other),
+        Family::Copy(_) => {
             let is_readback = |role| matches!(role, Role::HostWrite(_));
             let reads_back = function.params.iter().any(|found| is_readback(found.role));
             match function.stream {
@@ -120,9 +117,7 @@ fn concern_of(function: &Function) -> Concern {
                 _ => C::Nothing,
             }
         }
-        Family::Copy(_) => C::Enqueues(W::Other),
         _ if function.waits != Waits::No => C::Waits,
-        _ if has_target && function.stream.is_some() => C::Enqueues(W::Other),
         _ => C::Nothing,
     }
 }

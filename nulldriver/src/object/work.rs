@@ -42,6 +42,11 @@ impl KernelNode {
         }
     }
 
+    /// The bytes of the kernel's first parameter.
+    pub(crate) fn first_value(&self) -> Option<&[u8]> {
+        self.values.first().map(|value| &**value)
+    }
+
     /// The parameters with pointers to the node's own values.
     pub(crate) fn params(&self) -> CUDA_KERNEL_NODE_PARAMS {
         CUDA_KERNEL_NODE_PARAMS {

@@ -10,3 +10,4 @@ pub(crate) mod launch_attribute;
 pub(crate) mod memory_operation;
 pub(crate) mod memset;
 pub(crate) mod node;
+pub(crate) mod nondeterminism;

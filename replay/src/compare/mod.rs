@@ -2,6 +2,7 @@
 
 pub(crate) mod comparer;
 pub(crate) mod digest_kernel;
+pub(crate) mod launch_values;
 pub(crate) mod outcome;
 pub(crate) mod payload;
 pub(crate) mod readbacks;

@@ -433,6 +433,7 @@ impl<'t> Player<'t> {
             }
         }
         if let Some(context) = context {
+            self.digests.end_context(context);
             self.placement.forget_context(context);
         }
     }

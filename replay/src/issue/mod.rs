@@ -10,6 +10,7 @@ pub(crate) mod length;
 pub(crate) mod marshal;
 pub(crate) mod player;
 pub(crate) mod skip;
+pub(crate) mod stream;
 pub(crate) mod stream_capture;
 pub(crate) mod structs;
 pub(crate) mod tokens;

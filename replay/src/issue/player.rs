@@ -13,6 +13,7 @@ use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
 use crate::compare::digest_kernel::Digests;
+use crate::compare::launch_values::LaunchDigests;
 use crate::compare::payload::KeptBlobs;
 use crate::compare::readbacks::Readbacks;
 use crate::guard::position::Position;
@@ -60,6 +61,7 @@ pub(crate) struct Player<'t> {
     pub fillers: Fillers,
     pub unavailable: Unavailable,
     pub digests: Digests,
+    pub launch_digests: LaunchDigests,
     pub lent: LentMemory,
     pub machine: Machine,
     pub report: Report,
@@ -291,6 +293,7 @@ impl<'t> Player<'t> {
             fillers: Fillers::new(options.lessons.clone()),
             unavailable: Unavailable::new(plan),
             digests: Digests::default(),
+            launch_digests: LaunchDigests::default(),
             lent: LentMemory::default(),
             machine: Machine::default(),
             report: Report {

@@ -13,6 +13,7 @@ use crate::issue::frame::{Frame, Presets};
 use crate::issue::kernels::{PARAMETER_BYTES, Prepared, Wish};
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
+use crate::launch_digests;
 use crate::place::address::Found;
 use crate::report::AssumedHandle;
 
@@ -175,6 +176,7 @@ pub(crate) fn packed<'t>(job: &mut Job<'_, 't>, source: &Source) -> Option<Cow<'
         None => recorded(job, source.params).or_else(|| recorded(job, source.extra?))?,
     };
     note_host_memory(job, &packed);
+    launch_digests::parameters(job, &packed);
     if job.ranges.any_translated()
         || job.captures.has_moved_conditions()
         || job.handles.any_moved_texture()

@@ -51,6 +51,9 @@ pub struct Plan {
     /// By number: the digests of device memory that the recorder has read.
     #[serde(skip)]
     pub digests: HashMap<u64, u64>,
+    /// The recorder has digested device memory at launches.
+    #[serde(skip)]
+    pub has_launch_digests: bool,
     /// Numbers (first, behind the last) of digests that do not count.
     #[serde(skip)]
     pub void_digests: Vec<(u64, u64)>,
@@ -119,7 +122,10 @@ pub(crate) fn is_pinned_allocation(function: &Function) -> bool {
 
 /// Reads a trace once.
 pub fn plan(trace: &Trace) -> Plan {
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        has_launch_digests: trace.meta_value("digests") == Some("launch"),
+        ..Plan::default()
+    };
     let mut functions: HashMap<u16, Option<&'static Function>> = HashMap::new();
     let mut slots = Vec::new();
     let mut pinned = Vec::new();

@@ -107,8 +107,7 @@ pub(crate) fn play<'t>(
         return Err(error);
     }
     let panicked = || Error::child("a replaying thread", "panicked");
-    let mut player = table.player.take().ok_or_else(panicked)?;
-    player.report.in_call_order();
+    let player = table.player.take().ok_or_else(panicked)?;
     Ok((*player, table.rerun.take()))
 }
 

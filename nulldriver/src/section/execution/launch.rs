@@ -10,7 +10,7 @@ use crate::object::function::Launchable;
 use crate::object::work::{KernelNode, Work};
 use crate::state::{Current, State, lock};
 use crate::work::launch::{Parameters, Shape, find_target};
-use crate::work::{digest, launch_attribute};
+use crate::work::{digest, launch_attribute, nondeterminism};
 
 entries! {
     cuLaunchKernel: |function: u64, shape: Shape, stream: Stream, parameters: Parameters|
@@ -80,6 +80,10 @@ fn enqueue(
         None => {
             parameters.read_all(&target.spec)?;
             digest::run(state, target, parameters)?;
+            nondeterminism::run(state, &target.spec, || {
+                let values = parameters.values(&target.spec).ok()?;
+                nondeterminism::address(values.first()?)
+            });
         }
         Some(site) => {
             let values = parameters.values(&target.spec)?;

@@ -17,7 +17,7 @@ use crate::object::work::{ALLOCATE, CHILD, CONDITION, FREE, Work};
 use crate::state::{Locked, State, lock};
 use crate::work::host_function::{self, HostFunction, run_destructors};
 use crate::work::memory_operation::{self, Operation};
-use crate::work::{copy, memset, node};
+use crate::work::{copy, memset, node, nondeterminism};
 
 entries! {
     cuGraphInstantiate: |state: Locked, exec: OutRef<u64>, graph: u64|
@@ -215,7 +215,15 @@ fn addresses(steps: &[Step], found: &mut Vec<u64>) {
 fn run(steps: &[Step]) -> Answer {
     for step in steps.iter().filter(|step| step.is_enabled) {
         match &step.work {
-            Work::Kernel(_) | Work::Empty | Work::Wait(_) => {}
+            Work::Kernel(kernel) => {
+                let state = lock();
+                if let Ok(target) = state.launchable(kernel.params().func as u64) {
+                    nondeterminism::run(&state, &target.spec, || {
+                        nondeterminism::address(kernel.first_value()?)
+                    });
+                }
+            }
+            Work::Empty | Work::Wait(_) => {}
             Work::Copy(params) => {
                 let state = lock();
                 copy::apply(&copy::volume_moves(&state, params).unwrap_or_default());
