@@ -5,8 +5,9 @@ use std::ops::Range;
 use cutape_registry::Extent;
 use rustc_hash::FxHashMap;
 
-use crate::objects::{ObjectId, Site};
+use crate::objects::ObjectId;
 use crate::order::Order;
+use crate::site::Site;
 
 /// How many accesses of an object are remembered.
 const KEPT: usize = 16;

@@ -10,7 +10,7 @@ use cutape_registry::{
 };
 
 use crate::graphs::GraphAction;
-use crate::objects::Site;
+use crate::site::Site;
 
 const CONFIG_STREAM: usize = cutape_registry::layout::offset_of("CUlaunchConfig", "hStream");
 
@@ -126,11 +126,6 @@ impl Action {
             | Family::UserObject { .. }
             | Family::UserReferences(_) => Self::None,
         }
-    }
-
-    /// True if it orders the work of streams.
-    pub(crate) fn orders_events(self) -> bool {
-        matches!(self, Self::EventRecord | Self::WaitEvent)
     }
 
     /// True if the work of a call on a stream cannot still run when the call returns, or is no

@@ -23,22 +23,22 @@ mod memory;
 mod needs;
 mod objects;
 mod order;
+mod site;
 mod state;
 mod work;
 
 pub use accesses::{Access, AccessKind, Accesses, Effect as AccessEffect};
-pub use captures::{CapturedStream, OpenCapture, OpenCaptures};
+pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
 pub use contexts::{Contexts, Current};
 pub use effects::{CallArguments, Effect, Effects};
 pub use graphs::{
-    AUTO_FREE_ON_LAUNCH, Capture, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork,
-    Node, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array, node_arrays,
+    AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork, Node,
+    Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array, node_arrays,
 };
 pub use kinds::Kinds;
 pub use memory::{IntervalMap, Memory, Place};
 pub use needs::{Need, Needs, NeedsBuilder, ReadBytes};
-pub use objects::{
-    End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
-};
-pub use order::{Clock, Order, StreamKey, StreamKind};
+pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
+pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
+pub use site::Site;
 pub use state::{Changes, ContextData, Data, EventData, State, StreamData};

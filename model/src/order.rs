@@ -13,6 +13,9 @@ pub type Clock = Vec<(u32, u64)>;
 /// How many destroyed streams keep their state.
 const DEAD_STREAMS: usize = 1024;
 
+/// The largest stream handle that names a default stream (cuda.h: CU_STREAM_PER_THREAD).
+pub const STREAM_PER_THREAD: u64 = 2;
+
 /// The entry of a [`Clock`] that stands for all streams.
 const ALL_STREAMS: u32 = u32::MAX;
 

@@ -3,15 +3,14 @@
 use cutape_format::Call;
 use cutape_registry::{ContextOp, Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
 
-use crate::captures::OpenCaptures;
+use crate::captures::{CapturePoint, Captures};
 use crate::contexts::{Contexts, Current};
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Graphs};
 use crate::memory::{IntervalMap, Memory};
-use crate::objects::{
-    Lookup, NewObject, ObjectId, Objects, Origin, Retention, STREAM_PER_THREAD, Site,
-};
-use crate::order::{Clock, Order};
+use crate::objects::{Lookup, NewObject, ObjectId, Objects, Origin, Retention};
+use crate::order::{Clock, Order, STREAM_PER_THREAD};
+use crate::site::Site;
 
 /// How many freed ranges of memory are remembered.
 const FREED_RANGES: usize = 8192;
@@ -62,8 +61,8 @@ pub struct EventData {
     pub record: Option<Site>,
     /// What was ordered before that.
     pub before: Clock,
-    /// If it was recorded last in a capture: which one, and the captured work before it.
-    pub captured: Option<(u64, Clock)>,
+    /// If it was recorded last in a capture: where.
+    pub captured: Option<CapturePoint>,
     /// It may have been recorded in a way that the model does not follow: by a graph, for a whole
     /// context, or in another process.
     pub unobserved: bool,
@@ -137,7 +136,7 @@ pub struct State<X> {
     /// Graphs with their nodes.
     pub graphs: Graphs,
     /// The stream captures in progress.
-    pub captures: OpenCaptures,
+    pub captures: Captures,
     /// Page-locked and registered host memory.
     pub host: IntervalMap<ObjectId>,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
@@ -158,7 +157,7 @@ impl<X> State<X> {
             order: Order::default(),
             contexts: Contexts::default(),
             graphs: Graphs::default(),
-            captures: OpenCaptures::default(),
+            captures: Captures::default(),
             host: IntervalMap::default(),
             records_elsewhere: false,
             streams: Vec::new(),

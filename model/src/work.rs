@@ -3,10 +3,11 @@
 use cutape_format::Call;
 use cutape_registry::{Kind, Waits};
 
+use crate::captures::Capture;
 use crate::effects::{Action, Effects};
-use crate::graphs::GraphAction;
-use crate::objects::{NewObject, Origin, STREAM_PER_THREAD};
-use crate::order::{StreamKey, StreamKind};
+use crate::graphs::{GraphAction, Work, captured_work, node_arrays};
+use crate::objects::{NewObject, Origin};
+use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
 use crate::state::{Data, LastStreams, State, StreamQuestion};
 
 /// Results of `cuStreamEndCapture` that leave the capture as it was (cuda.h:
@@ -86,7 +87,7 @@ impl<X> State<X> {
     /// [`State::apply`].
     #[inline]
     pub fn submit(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
-        if self.graphs.is_capturing() {
+        if !self.captures.is_empty() {
             self.capture(effects, call);
         }
         if effects.submits {
@@ -99,22 +100,22 @@ impl<X> State<X> {
     /// Adds a successful call to the capture that its stream takes part in.
     #[cold]
     fn capture(&mut self, effects: &Effects, call: &Call<'_>) {
-        let (Some(stream), true) = (
-            self.call_stream(effects, call),
-            effects.submits || effects.action.orders_events(),
-        ) else {
+        if !effects.submits {
+            return;
+        }
+        let Some(stream) = self.call_stream(effects, call) else {
             return;
         };
-        let event = || effects.handle_of(call, Kind::Event).unwrap_or(0);
-        match effects.action {
-            Action::EventRecord => self.graphs.recorded(event(), stream),
-            Action::WaitEvent => self.graphs.waited(stream, event()),
-            _ => {
-                self.graphs.captured(effects, call, stream);
-                // Its node gets a handle that no call shows.
-                self.objects.note_unobserved(Kind::GraphNode, call.index);
-            }
+        // Its node gets a handle that no call shows.
+        self.objects.note_unobserved(Kind::GraphNode, call.index);
+        if self.captures.of(stream).is_none() {
+            return;
         }
+        let (work, site) = (captured_work(effects, call), effects.site(call));
+        if let Work::Allocation { address, size } = work {
+            self.graphs.allocates(address, size, site);
+        }
+        self.captures.add(stream, work, site);
     }
 
     /// Applies what a successful call does to graphs.
@@ -126,14 +127,22 @@ impl<X> State<X> {
             named.map(|handle| self.stream(call.thread, handle, effects.function.per_thread));
         match effects.graph {
             GraphAction::EndCapture => {
+                let ended = stream.and_then(|stream| self.captures.end(stream));
                 let graph = effects.at("phGraph").and_then(|at| call.out(at));
-                if let Some(stream) = stream {
-                    self.graphs
-                        .capture_ended(stream, graph.filter(|&graph| graph != 0));
+                if let (Some(capture), Some(graph)) = (ended, graph.filter(|&graph| graph != 0)) {
+                    self.graphs.captured(graph, capture.target, capture.graph);
                 }
             }
+            GraphAction::SetCaptureDependencies => {
+                // The capture has edges that no call shows.
+                if let Some(capture) = stream.and_then(|stream| self.captures.of_mut(stream)) {
+                    capture.graph.whole = false;
+                }
+            }
+            // What is freed during a capture is a node of it.
+            GraphAction::Free if !self.captures.is_empty() => {}
             _ => {
-                self.graphs.apply(effects, call, stream);
+                self.graphs.apply(effects, call);
                 if effects.graph.has_unseen_nodes() || effects.at("childGraph").is_some() {
                     for kind in [Kind::Graph, Kind::GraphNode] {
                         self.objects.note_unobserved(kind, call.index);
@@ -145,7 +154,7 @@ impl<X> State<X> {
 
     fn submit_work(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
         let stream = self.call_stream(effects, call)?;
-        if !self.captures.is_empty() && self.captures.submit(stream, effects.site(call)) {
+        if !self.captures.is_empty() && self.captures.of(stream).is_some() {
             return None;
         }
         let work = self.order.submit(stream)?;
@@ -188,7 +197,6 @@ impl<X> State<X> {
             && let Some(stream) = self.call_stream(effects, call)
         {
             self.captures.end(stream);
-            self.graphs.capture_ended(stream, None);
         }
         if effects.graph != GraphAction::None {
             self.graphs.failed(effects, call);
@@ -202,14 +210,11 @@ impl<X> State<X> {
                 let mode = effects.at("mode").map_or(0, |at| call.argument(at)) as u32;
                 let context = self.contexts.current(call.thread).handle;
                 if let Some(stream) = self.call_stream(effects, call) {
-                    self.captures
-                        .begin(stream, mode, context, effects.site(call));
-                }
-                return;
-            }
-            Action::EndCapture => {
-                if let Some(stream) = self.call_stream(effects, call) {
-                    self.captures.end(stream);
+                    let mut capture = Capture::new(stream, effects.site(call), mode, context);
+                    capture.target = effects.handle_of(call, Kind::Graph).unwrap_or(0);
+                    // It may begin behind nodes of the graph that it adds to.
+                    capture.graph.whole = node_arrays(effects).all(|at| call.argument(at) == 0);
+                    self.captures.begin(capture);
                 }
                 return;
             }
@@ -254,6 +259,9 @@ impl<X> State<X> {
             // An event whose creation was not seen may stand for anything.
             if effects.action == Action::WaitEvent {
                 self.order.wait_for_unknown(stream);
+                if let Some(capture) = self.captures.of_mut(stream) {
+                    capture.graph.whole = false;
+                }
             }
             return;
         };

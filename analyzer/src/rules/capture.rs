@@ -1,7 +1,7 @@
 //! Stream captures: calls that a capture forbids, forks that are not joined, captures that are not
 //! ended. The driver detects these; the rules say which capture, stream and event are concerned.
 
-use cutape_model::OpenCapture;
+use cutape_model::Capture;
 use cutape_registry::{EventOp, Family, Kind, StreamOp, Waits, rules};
 
 use super::{Check, Draft, at, code};
@@ -57,7 +57,7 @@ fn waits(check: &Check<'_, '_>) -> bool {
 }
 
 /// The capture that a call is most likely refused for: its stream's, its thread's, the oldest.
-fn concerned<'s>(check: &Check<'s, '_>) -> Option<&'s OpenCapture> {
+fn concerned<'s>(check: &Check<'s, '_>) -> Option<&'s Capture> {
     let captures = &check.state.captures;
     let of_stream = check
         .state
@@ -75,7 +75,7 @@ fn concerned<'s>(check: &Check<'s, '_>) -> Option<&'s OpenCapture> {
 }
 
 /// The capture in words.
-fn described(capture: &OpenCapture) -> String {
+fn described(capture: &Capture) -> String {
     let mode = match capture.mode {
         0 => "global",
         1 => "thread-local",
@@ -155,11 +155,12 @@ fn unjoined(check: &Check<'_, '_>) -> Option<Draft> {
     let capture = concerned(check)?;
     let forks: Vec<String> = capture
         .unjoined()
-        .map(|fork| {
-            let last = fork.site.map_or_else(String::new, |site| {
-                format!(", whose last captured work is {}", at(site))
-            });
-            format!("the stream that {} brought in{last}", at(fork.joined))
+        .map(|(fork, last)| {
+            format!(
+                "the stream that {} brought in, whose last captured work is {}",
+                at(fork.joined),
+                at(last.site),
+            )
         })
         .collect();
     let forks = match forks.is_empty() {

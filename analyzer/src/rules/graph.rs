@@ -220,7 +220,7 @@ pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     else {
         return;
     };
-    for capture in check.state.graphs.captures() {
+    for capture in check.state.captures.iter() {
         let holds = |node: &&Node| match &node.work {
             Work::Kernel(kernel) => {
                 let function = objects.resolve(Kind::Function, kernel.function).live();
@@ -235,7 +235,7 @@ pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             "unloads {} while the capture that {} began is in progress and holds a kernel of it, \
              from {}",
             check.label(image),
-            at(capture.site),
+            at(capture.begun),
             at(node.site),
         );
         let title = "module unloaded while a capture holds its kernels";

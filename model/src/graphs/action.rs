@@ -30,7 +30,6 @@ pub(crate) enum GraphAction {
     Upload,
     Launch,
     Condition,
-    BeginCapture,
     EndCapture,
     /// Changes what the next captured work depends on.
     SetCaptureDependencies,
@@ -78,7 +77,6 @@ impl GraphAction {
                 | GraphOp::CopyAttributes
                 | GraphOp::DotFile { .. } => Self::None,
             },
-            Family::Stream(StreamOp::BeginCapture) => Self::BeginCapture,
             Family::Stream(StreamOp::EndCapture) => Self::EndCapture,
             Family::Memory(MemoryOp::Free | MemoryOp::FreeAsync) => Self::Free,
             Family::UserObject { .. } => Self::CreateUserObject,

@@ -12,7 +12,7 @@ use super::graph::{Graph, Node, Work};
 use super::node;
 use super::tables::{Exec, GraphMemory, Graphs, RANGES, Rejected, UPLOAD};
 use crate::effects::{Effect, Effects};
-use crate::objects::Site;
+use crate::site::Site;
 
 /// CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE.
 const DEVICE_UPDATABLE: u64 = 13;
@@ -63,59 +63,20 @@ pub fn instantiate_flags(effects: &Effects, call: &Call<'_>, params: Option<usiz
 }
 
 impl Graphs {
-    /// True while calls may be captured.
-    pub(crate) fn is_capturing(&self) -> bool {
-        self.captures.is_any()
-    }
-
-    /// A successful call on a stream while captures are in progress.
-    pub(crate) fn captured(&mut self, effects: &Effects, call: &Call<'_>, stream: u32) {
-        let site = effects.site(call);
-        let work = || node::captured(effects, call);
-        if self.captures.add(stream, work, site) {
-            let added = self
-                .captures
-                .open()
-                .flat_map(|capture| capture.graph.nodes.last());
-            let memory = added
-                .filter(|node| node.site == site)
-                .find_map(|node| match node.work {
-                    Work::Allocation { address, size } => Some((address, size)),
-                    _ => None,
-                });
-            if let Some((address, size)) = memory {
-                self.allocates(address, size, site);
-            }
-        }
-    }
-
-    /// An event was recorded on a stream while captures are in progress.
-    pub(crate) fn recorded(&mut self, event: u64, stream: u32) {
-        self.captures.recorded(event, stream);
-    }
-
-    /// A stream waits for an event while captures are in progress.
-    pub(crate) fn waited(&mut self, stream: u32, event: u64) {
-        self.captures.waited(stream, event);
-    }
-
-    /// A capture ended, perhaps without a graph.
-    pub(crate) fn capture_ended(&mut self, stream: u32, graph: Option<u64>) {
-        let Some(capture) = self.captures.end(stream) else {
-            return;
-        };
-        let Some(handle) = graph else { return };
+    /// A capture ended and returned a graph: that of the handle `target`, to which it added, or a
+    /// new one if that is 0.
+    pub(crate) fn captured(&mut self, handle: u64, target: u64, captured: Graph) {
         let mut whole = match self.graphs.remove(&handle) {
-            Some(earlier) if capture.target == handle => Arc::unwrap_or_clone(earlier),
+            Some(earlier) if target == handle => Arc::unwrap_or_clone(earlier),
             // A graph whose creation was not seen.
-            None if capture.target != 0 => Graph::unknown(),
+            None if target != 0 => Graph::unknown(),
             _ => Graph::default(),
         };
         let shift = whole.nodes.len();
-        whole.whole &= capture.graph.whole;
+        whole.whole &= captured.whole;
         whole
             .nodes
-            .extend(capture.graph.nodes.into_iter().map(|mut node| {
+            .extend(captured.nodes.into_iter().map(|mut node| {
                 node.before.iter_mut().for_each(|before| *before += shift);
                 node
             }));
@@ -123,8 +84,8 @@ impl Graphs {
         self.note_frees(handle);
     }
 
-    /// A successful call; `stream` is the number of the stream that it names.
-    pub(crate) fn apply(&mut self, effects: &Effects, call: &Call<'_>, stream: Option<u32>) {
+    /// A successful call.
+    pub(crate) fn apply(&mut self, effects: &Effects, call: &Call<'_>) {
         let site = effects.site(call);
         let graph = effects.handle_of(call, Kind::Graph).unwrap_or(0);
         let exec = effects.handle_of(call, Kind::GraphExec).unwrap_or(0);
@@ -228,19 +189,8 @@ impl Graphs {
             GraphAction::Condition => {
                 self.conditions.entry(graph).or_default().0 += 1;
             }
-            GraphAction::BeginCapture => {
-                if let Some(stream) = stream {
-                    let mut before = node_arrays(effects);
-                    let has_known_begin = before.all(|at| call.argument(at) == 0);
-                    self.captures.begin(stream, site, graph, has_known_begin);
-                }
-            }
-            GraphAction::EndCapture => {}
-            GraphAction::SetCaptureDependencies => {
-                if let Some(stream) = stream {
-                    self.captures.is_changed(stream);
-                }
-            }
+            // They are about captures in progress.
+            GraphAction::EndCapture | GraphAction::SetCaptureDependencies => {}
             GraphAction::Free => self.freed(call.argument(0), site),
             GraphAction::CreateUserObject => {
                 let count = effects.at("initialRefcount");
@@ -462,7 +412,7 @@ impl Graphs {
     }
 
     /// Notes memory that a node allocates.
-    fn allocates(&mut self, address: u64, size: u64, site: Site) {
+    pub(crate) fn allocates(&mut self, address: u64, size: u64, site: Site) {
         self.memory.remove_overlapping(address, size);
         if self.memory.len() >= RANGES {
             self.memory = Default::default();
@@ -493,9 +443,6 @@ impl Graphs {
 
     /// A call outside of graphs freed memory.
     fn freed(&mut self, address: u64, site: Site) {
-        if self.captures.is_any() {
-            return;
-        }
         if let Some(memory) = self.memory.get_mut(address) {
             (memory.is_live, memory.freed) = (false, Some(site));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::objects::Site;
+use crate::site::Site;
 
 /// How deep child graphs are followed.
 pub(super) const DEEPEST: usize = 16;
@@ -141,16 +141,20 @@ impl Graph {
 
     /// For each node whether there is a path from it to the node of that index.
     pub fn ancestors(&self, node: usize) -> Vec<bool> {
+        let node = self.nodes.get(node);
+        self.ancestors_of(node.map_or(&[], |node| &node.before))
+    }
+
+    /// For each node whether it is one of those, or there is a path from it to one.
+    pub(crate) fn ancestors_of(&self, nodes: &[usize]) -> Vec<bool> {
         let mut found = vec![false; self.nodes.len()];
-        let mut open = vec![node];
+        let mut open = nodes.to_vec();
         while let Some(next) = open.pop() {
-            let before = self.nodes.get(next).map_or(&[][..], |node| &node.before);
-            for &earlier in before {
-                if let Some(seen) = found.get_mut(earlier)
-                    && !std::mem::replace(seen, true)
-                {
-                    open.push(earlier);
-                }
+            if let Some(seen) = found.get_mut(next)
+                && !std::mem::replace(seen, true)
+                && let Some(node) = self.nodes.get(next)
+            {
+                open.extend(&node.before);
             }
         }
         found

@@ -6,7 +6,6 @@
 
 mod action;
 mod apply;
-mod capture;
 mod graph;
 mod node;
 mod tables;
@@ -14,7 +13,7 @@ mod user_object;
 
 pub(crate) use action::GraphAction;
 pub use apply::{instantiate_flags, node_array, node_arrays};
-pub use capture::Capture;
 pub use graph::{Graph, KernelWork, Node, Operand, Work};
+pub(crate) use node::captured as captured_work;
 pub use tables::{AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, GraphMemory, Graphs, Rejected};
 pub use user_object::UserObjectState;

@@ -202,7 +202,7 @@ pub(super) fn plain(effects: &Effects, call: &Call<'_>, child: &dyn Fn(u64) -> A
 }
 
 /// The node that a captured call becomes.
-pub(super) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
+pub(crate) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
     let function = effects.function;
     match function.family {
         Family::Launch(LaunchOp::Arguments(launch)) => Work::Kernel(KernelWork {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::capture::{Capture, Captures};
 use super::graph::{DEEPEST, Graph, Node, Work};
 use super::user_object::{UserObjectState, UserObjects};
 use crate::memory::IntervalMap;
-use crate::objects::Site;
+use crate::site::Site;
 
 /// Flag of `cuGraphInstantiate` (cuda.h: CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH).
 pub const AUTO_FREE_ON_LAUNCH: u64 = 1;
@@ -21,6 +20,7 @@ pub const DEVICE_LAUNCH: u64 = 4;
 
 /// How many ranges and allocations of graphs are remembered.
 pub(super) const RANGES: usize = 1 << 16;
+
 /// An update of an executable graph that the driver refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Rejected {
@@ -119,7 +119,6 @@ pub struct Graphs {
     /// By handle of the node: graph and index.
     pub(super) nodes: FxHashMap<u64, (u64, usize)>,
     pub(super) execs: FxHashMap<u64, Exec>,
-    pub(super) captures: Captures,
     pub(super) memory: IntervalMap<GraphMemory>,
     pub(super) users: UserObjects,
     /// Handles for conditional nodes, by graph: created, and given to a node.
@@ -159,11 +158,6 @@ impl Graphs {
     pub fn memory_at(&self, address: u64) -> Option<(u64, &GraphMemory)> {
         let (range, memory) = self.memory.find(address)?;
         Some((range.start, memory))
-    }
-
-    /// The captures in progress.
-    pub fn captures(&self) -> impl Iterator<Item = &Capture> {
-        self.captures.open()
     }
 
     /// References to a user object.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::objects::Site;
+use crate::site::Site;
 
 /// Who holds references to a user object.
 #[derive(Clone, Debug)]

@@ -13,7 +13,8 @@ use super::operands::{Operands, Touch};
 use super::table::{Need, Needs};
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
-use crate::objects::{Lookup, ObjectId, Retention, STREAM_PER_THREAD};
+use crate::objects::{Lookup, ObjectId, Retention};
+use crate::order::STREAM_PER_THREAD;
 use crate::state::State;
 
 /// cuda.h: CUDA_ERROR_OUT_OF_MEMORY.

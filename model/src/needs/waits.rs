@@ -8,7 +8,7 @@ use cutape_registry::{EventOp, Family, Kind, StreamOp, Waits};
 use super::builder::NeedsBuilder;
 use super::table::Need;
 use crate::effects::{Action, Effects};
-use crate::objects::STREAM_PER_THREAD;
+use crate::order::STREAM_PER_THREAD;
 use crate::state::Data;
 
 impl NeedsBuilder {

@@ -112,7 +112,7 @@ fn updatable(check: &Check<'_, '_>, value: &[u8], refused: &Refused<'_, '_>) -> 
     if value > 1 {
         return Some(bad_updatable(check, value));
     }
-    let is_capturing = check.state.graphs.captures().next().is_some();
+    let is_capturing = !check.state.captures.is_empty();
     if value == 0 || is_capturing || check.call.result() != Some(code::NOT_SUPPORTED) {
         return None;
     }
