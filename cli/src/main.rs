@@ -15,6 +15,7 @@ mod demangle;
 mod doctor;
 mod dump;
 mod explain;
+mod extract;
 mod failure;
 mod guarded;
 mod info;
@@ -97,6 +98,8 @@ enum Verb {
     Info(info::Arguments),
     /// Put a mark into a recording while the program runs.
     Mark(mark::Arguments),
+    /// Write images, or launches as programs that check themselves.
+    Extract(extract::Arguments),
     /// Check this machine and this installation.
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
@@ -150,6 +153,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Explain(arguments) => explain::run(arguments),
         Verb::Dump(arguments) => dump::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
+        Verb::Extract(arguments) => extract::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),

@@ -31,7 +31,6 @@ pub(crate) struct ChildArguments {
 
 /// Replays a trace up to the last observed call and reads memory. Removes the file of contents if
 /// that fails.
-#[expect(dead_code, reason = "the verbs that use it follow")]
 pub(crate) fn observe(
     trace: &Trace,
     driver: &Path,

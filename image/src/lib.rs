@@ -2,7 +2,7 @@
 //!
 //! [`extent`], [`kind`] and [`wrapper_data`] read headers only and neither allocate nor panic: they
 //! run inside recorded programs. With the feature `decompress`, [`parse`] lists
-//! functions, parameters and variables; with the feature `build`, [`build`] makes small images
+//! functions, parameters and variables, and [`unpack`] gives the entries of a fatbin; with the feature `build`, [`build`] makes small images
 //! without code that read back the same.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -45,6 +45,6 @@ pub use content::{Content, Function, Global, Parameter, Uses};
 #[cfg(feature = "decompress")]
 pub use fatbin::{MAX_DECOMPRESSED, MAX_DECOMPRESSED_TOTAL, MAX_ENTRIES};
 #[cfg(feature = "decompress")]
-pub use parse::{Entry, Image, parse};
+pub use parse::{Entry, Image, parse, unpack};
 #[cfg(feature = "decompress")]
 pub use problem::{Place, Problem, ProblemKind};

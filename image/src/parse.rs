@@ -1,6 +1,7 @@
 //! From bytes to what they hold, for all kinds of images.
 
 use crate::content::Content;
+use crate::extent::{Extent, extent};
 use crate::fatbin::{self, Packed, Unpacker};
 use crate::kind::{ImageKind, kind, until_nul};
 use crate::problem::{Place, Problem, ProblemKind};
@@ -76,6 +77,44 @@ pub fn parse(bytes: &[u8]) -> Result<Image, Problem> {
         ImageKind::Unknown => return Err(unknown(bytes)),
     };
     Ok(Image { kind, entries })
+}
+
+/// Calls `each` with the bytes of every entry of the image at the start of `bytes`, unpacked and
+/// without padding, or why it cannot be unpacked. The entries come in the order of
+/// [`Image::entries`]. An image of another kind than a fatbin is its only entry.
+///
+/// Fails if the container is damaged. Never panics. Memory grows with the largest entry.
+pub fn unpack(
+    bytes: &[u8],
+    mut each: impl FnMut(usize, Result<&[u8], Problem>),
+) -> Result<(), Problem> {
+    if kind(bytes) != ImageKind::Fatbin {
+        each(0, Ok(trimmed(bytes)));
+        return Ok(());
+    }
+    let mut unpacker = Unpacker::default();
+    for (number, packed) in fatbin::entries(bytes)?.iter().enumerate() {
+        let unpacked = packed.with_payload(&mut unpacker, |payload| {
+            each(number, Ok(trimmed(payload)));
+            Ok(())
+        });
+        if let Err(problem) = unpacked {
+            each(number, Err(problem));
+        }
+    }
+    Ok(())
+}
+
+/// The image at the start of some bytes.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let length = match (kind(bytes), extent(bytes)) {
+        (ImageKind::Ptx, _) => Some(until_nul(bytes).len()),
+        (ImageKind::Cubin, Extent::Known(length)) => usize::try_from(length).ok(),
+        _ => None,
+    };
+    length
+        .and_then(|length| bytes.get(..length))
+        .unwrap_or(bytes)
 }
 
 /// For text that is not PTX, the compiler's error with its line.

@@ -15,6 +15,7 @@ pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const NOT_INITIALIZED: Code = 3;
 pub(crate) const DEINITIALIZED: Code = 4;
 pub(crate) const INVALID_CONTEXT: Code = 201;
+pub(crate) const NOT_FOUND: Code = 500;
 pub(crate) const NOT_READY: Code = 600;
 pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: Code = 712;
 pub(crate) const HOST_MEMORY_NOT_REGISTERED: Code = 713;

@@ -88,6 +88,12 @@ const READERS: &[Reader] = &[
         repairs: false,
     },
     Reader {
+        name: "extract",
+        before: &["extract", "--images"],
+        after: &["new.cutape"],
+        repairs: false,
+    },
+    Reader {
         name: "pack",
         before: &["pack"],
         after: &["-o", "new.cutape"],

@@ -10,6 +10,8 @@ use crate::plan::Plan;
 pub(crate) struct Comparer {
     /// Whether bytes from the device can be what they were.
     pub bytes_comparable: bool,
+    /// Bytes that the program gave to the device are not in the trace: zeros are in their place.
+    pub host_bytes_missing: bool,
     /// The first call that reported an error which makes its context unusable, and the code.
     pub context_error: Option<(u64, Code)>,
     /// What the driver returned to be passed on.
@@ -24,6 +26,7 @@ impl Comparer {
             bytes_comparable: measuring == Measuring::Nothing,
             context_error: plan.context_error,
             tokens: Tokens::default(),
+            host_bytes_missing: false,
             host_memory_given: false,
         }
     }

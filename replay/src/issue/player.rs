@@ -392,6 +392,7 @@ impl<'t> Player<'t> {
     /// come back cannot be compared.
     pub(crate) fn bytes_are_missing(&mut self, hash: Option<[u8; 16]>) {
         self.comparer.bytes_comparable = false;
+        self.comparer.host_bytes_missing = true;
         self.report.note(match hash {
             None => "host bytes were left out of the trace: zeros were copied instead, bytes are not compared",
             Some(_) => "of host bytes the trace has only a hash: zeros were copied instead, bytes are not compared",

@@ -3,7 +3,7 @@
 use cutape_registry::{Family, LaunchOp, StreamMemoryOp};
 use rustc_hash::FxHashMap;
 
-use crate::api::result_name;
+use crate::api::{NOT_FOUND, result_name};
 use crate::issue::player::Job;
 use crate::observe::job::{Moments, ObservedCall, Reach};
 use crate::observe::launch;
@@ -43,6 +43,11 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) {
         regions: Vec::new(),
         after: moments.after,
     };
+    if job.captures.any_open() {
+        pending.observed.refused = Some("a stream is capturing at that call".into());
+        observer.pending = Some(pending);
+        return;
+    }
     match observe(job, observer, moments, &mut pending) {
         Ok(()) => observer.pending = Some(pending),
         Err(why) => refuse(observer, pending, why),
@@ -64,8 +69,9 @@ fn observe(
     moments: Moments,
     pending: &mut Pending,
 ) -> Result<(), String> {
-    if job.captures.any_open() {
-        return Err("a stream is capturing at that call".into());
+    if job.comparer.host_bytes_missing {
+        let why = "bytes that the program copied to the device before are not in the trace";
+        return Err(format!("{why}: record it with --payloads all"));
     }
     if observer.waits_for_memory {
         return Err("streams may wait for values in memory".into());
@@ -97,6 +103,7 @@ fn observe(
             .iter()
             .all(|variable: &Region| variable.live != region.live)
     });
+    let longest = observer.job.longest;
     let mut reader = reader(job, observer);
     let mut entries = Vec::new();
     let mut read = |region: &Region, look: &mut dyn FnMut(&[u8])| {
@@ -117,23 +124,15 @@ fn observe(
     match &observed.launch {
         None => regions.iter().for_each(|region| read(region, &mut |_| ())),
         Some(launch) => {
-            let mut reached = Reached::new(&regions);
+            let mut reached = Reached::new(&regions, longest);
             reached.add(&launch.parameters, 4);
-            let first = reached.numbers();
-            let mut further = Reached::new(&regions);
-            for &number in &first {
-                if let Some(region) = regions.get(number) {
-                    read(region, &mut |bytes| further.add(bytes, 8));
-                }
+            let first = reached.parts();
+            let mut further = Reached::new(&regions, longest);
+            for region in first.iter().chain(&variables) {
+                read(region, &mut |bytes| further.add(bytes, 8));
             }
-            for variable in &variables {
-                read(variable, &mut |bytes| further.add(bytes, 8));
-            }
-            let others = further.numbers();
-            for number in others.into_iter().filter(|other| !first.contains(other)) {
-                if let Some(region) = regions.get(number) {
-                    read(region, &mut |_| ());
-                }
+            for region in further.parts_besides(&first) {
+                read(&region, &mut |_| ());
             }
         }
     }
@@ -148,7 +147,6 @@ fn reader<'a>(job: &'a Job<'_, '_>, observer: &'a mut Observer) -> Reader<'a> {
         api: &job.api,
         pages: &mut observer.pages,
         buffer: &mut observer.buffer,
-        most_bytes: observer.job.most_bytes,
     }
 }
 
@@ -164,7 +162,9 @@ fn wait(job: &Job<'_, '_>, when: &str) -> Result<(), String> {
 }
 
 fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
-    observer.mapped.follow(job.call, Some(job.function));
+    if skipped.is_none() {
+        observer.mapped.follow(job.call, Some(job.function));
+    }
     observer.waits_for_memory |= matches!(
         job.function.family,
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch)
@@ -172,6 +172,10 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     let Some(mut pending) = observer.pending.take() else {
         return;
     };
+    if pending.observed.refused.is_some() {
+        pending.observed.is_captured = job.current.is_captured;
+        return observer.done.push(pending.observed);
+    }
     if let Some(why) = skipped {
         let why = format!("the replay does not issue it: {why}");
         return refuse(observer, pending, why);
@@ -193,7 +197,7 @@ fn read_after(
     wait(job, "after")?;
     let live = all_live(job, &observer.mapped);
     let still_lives =
-        |region: &Region| region.is_of_module() || live.iter().any(|other| other.is_same(region));
+        |region: &Region| region.is_of_module() || live.iter().any(|other| region.is_in(other));
     let mut reader = reader(job, observer);
     for (region, entry) in pending.regions.iter().zip(&mut pending.observed.memory) {
         if !still_lives(region) {
@@ -201,7 +205,7 @@ fn read_after(
         }
         entry.after = reader
             .read(region, |_| ())
-            .map_err(|why| format!("{}: {why}", region.describe()))?;
+            .map_err(|why| format!("memory is left out: {}: {why}", region.describe()))?;
     }
     Ok(())
 }
@@ -220,6 +224,8 @@ fn variables_of(
         match job.api.variable(module, name) {
             Ok((_, 0)) => {}
             Ok(place) => variables.push(Region::variable(name, place, loaded)),
+            // A fatbin has variables that are for other devices only.
+            Err(NOT_FOUND) => {}
             Err(code) => left_out.push(format!(
                 "variable {name}: cuModuleGetGlobal returned {}",
                 result_name(code)

@@ -17,7 +17,10 @@ pub struct Observation {
     pub variables: BTreeMap<u64, Vec<String>>,
     /// Where the bytes go. A file that is there is replaced.
     pub contents: PathBuf,
-    /// When the file has that many bytes, memory is left out, and named.
+    /// Of longer memory that a launch can reach, that many bytes are read from each address that
+    /// points into it: some programs allocate most of the device at once.
+    pub longest: u64,
+    /// The most bytes that the file gets. Memory that does not fit is left out, and named.
     pub most_bytes: u64,
 }
 
@@ -67,6 +70,8 @@ pub struct ObservedCall {
     pub left_out: Vec<String>,
     /// Why the call could not be observed.
     pub refused: Option<String>,
+    /// It is captured into a graph, and does nothing by itself.
+    pub is_captured: bool,
 }
 
 /// Memory that was read.
@@ -130,8 +135,10 @@ pub struct ObservedLaunch {
     pub kernel: String,
     /// Index of the call that loaded its module or library, if the trace shows it.
     pub loaded: Option<u64>,
-    /// Ordinal of the device, in the replay.
-    pub device: i32,
+    /// Name of the device in the replay.
+    pub device: String,
+    /// Its compute capability.
+    pub capability: [i32; 2],
     /// Blocks.
     pub grid: [u32; 3],
     /// Threads of a block.

@@ -26,6 +26,9 @@ const SETTABLE: [u32; 7] = [8, 9, 11, 12, 13, 14, 15];
 /// CUlimit: stack size, printf FIFO size, malloc heap size.
 const LIMITS: [u32; 3] = [0, 1, 2];
 
+/// CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR.
+const CAPABILITY: [u32; 2] = [75, 76];
+
 /// A launch, and what in the driver it belongs to.
 pub(super) struct Described {
     pub(super) launch: ObservedLaunch,
@@ -73,7 +76,9 @@ pub(super) fn describe(job: &mut Job<'_, '_>) -> Result<Described, String> {
     let api = &job.api;
     let is_kernel = handle != function;
     launch.kernel = api.name_of(function).unwrap_or_default();
-    launch.device = api.current_device().unwrap_or(0);
+    let device = api.current_device().unwrap_or(0);
+    launch.device = api.device_name(device).unwrap_or_default();
+    launch.capability = CAPABILITY.map(|id| api.device_attribute(id, device).unwrap_or(0));
     let ends_with = |layout: &Vec<(u32, u32)>| {
         let ends = layout
             .iter()

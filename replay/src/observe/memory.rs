@@ -1,5 +1,8 @@
 //! Finds the memory to read, and reads it.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
 use cutape_registry::Kind;
 
 use crate::api::{Api, Code, result_name};
@@ -7,9 +10,10 @@ use crate::buffer::number;
 use crate::compare::received::append_memory;
 use crate::issue::player::Player;
 use crate::observe::job::{MemoryKind, ObservedMemory, Piece};
-use crate::observe::pages::Pages;
+use crate::observe::pages::{PAGE, Pages};
 use crate::place::address::Range;
 use crate::place::mapped::Mapped;
+use crate::place::slots::{gaps, union};
 
 /// Bytes that are read at a time, a multiple of the page.
 const CHUNK: usize = 4 << 20;
@@ -68,10 +72,19 @@ impl Region {
         self.is_of_module
     }
 
-    /// Both are the same memory, at different times.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let place = |region: &Self| (region.live, region.length, region.made);
-        place(self) == place(other)
+    /// It lies in that memory, which was allocated by the same call.
+    pub(super) fn is_in(&self, other: &Self) -> bool {
+        self.made == other.made && self.live >= other.live && self.end() <= other.end()
+    }
+
+    /// The part between two live addresses.
+    fn part(&self, start: u64, end: u64) -> Self {
+        Self {
+            recorded: self.recorded.wrapping_add(start.wrapping_sub(self.live)),
+            live: start,
+            length: end.saturating_sub(start),
+            ..self.clone()
+        }
     }
 
     /// The end of its live addresses.
@@ -149,59 +162,104 @@ pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
     regions
 }
 
-/// Which of the regions words point into.
+/// Most parts of long regions that words in memory can add: numbers may look like addresses.
+const MOST_PARTS: usize = 16;
+/// Addresses in memory that point into a long region are multiples of this: allocators give none
+/// other.
+const ALIGNMENT: u64 = 16;
+
+/// The parts of regions that words point into: all of a region, or of a long one what follows the
+/// address.
 #[derive(Debug)]
 pub(super) struct Reached<'a> {
     /// Sorted by live address.
     regions: &'a [Region],
+    longest: u64,
     span: (u64, u64),
-    found: Vec<bool>,
+    /// Live addresses of first byte and end, by the number of the region.
+    parts: BTreeMap<usize, Vec<(u64, u64)>>,
+    /// Of long regions.
+    long_parts: usize,
 }
 
 impl<'a> Reached<'a> {
     /// None yet.
-    pub(super) fn new(regions: &'a [Region]) -> Self {
+    pub(super) fn new(regions: &'a [Region], longest: u64) -> Self {
         let first = regions.first().map_or(0, |region| region.live);
         let end = regions.iter().map(Region::end).max().unwrap_or(0);
         Self {
             regions,
+            longest,
             span: (first, end),
-            found: vec![false; regions.len()],
+            parts: BTreeMap::new(),
+            long_parts: 0,
         }
     }
 
-    /// The region that an address lies in.
-    pub(super) fn find(&self, address: u64) -> Option<usize> {
+    /// The region that an address lies in, and its number.
+    fn find(&self, address: u64) -> Option<(usize, &'a Region)> {
         if !(self.span.0..self.span.1).contains(&address) {
             return None;
         }
         let behind = self
             .regions
             .partition_point(|region| region.live <= address);
-        // A managed variable lies in two regions; a longer one may begin earlier.
-        let candidates = self.regions.get(..behind)?.iter().enumerate().rev().take(2);
-        let inside = |&(_, region): &(usize, &Region)| address < region.end();
-        candidates.into_iter().find(inside).map(|found| found.0)
+        let number = behind.checked_sub(1)?;
+        let region = self.regions.get(number)?;
+        (address < region.end()).then_some((number, region))
     }
 
-    /// Adds what 8-byte words at multiples of `step` point into.
+    /// Adds what the 8-byte words of parameters (`step` 4) or memory (`step` 8) point into.
     pub(super) fn add(&mut self, bytes: &[u8], step: usize) {
-        for word in bytes.windows(8).step_by(step) {
-            if let Some(at) = self.find(number(word))
-                && let Some(found) = self.found.get_mut(at)
-            {
-                *found = true;
+        for word in bytes.windows(8).step_by(step).map(number) {
+            let Some((number, region)) = self.find(word) else {
+                continue;
+            };
+            let parts = self.parts.entry(number).or_default();
+            if region.length <= self.longest {
+                if parts.is_empty() {
+                    parts.push((region.live, region.end()));
+                }
+                continue;
             }
+            let is_known = |&(start, end): &(u64, u64)| (start..end).contains(&word);
+            let is_inside = parts.iter().any(is_known);
+            let is_doubtful = step == 8 && !word.is_multiple_of(ALIGNMENT);
+            if is_inside || is_doubtful || self.long_parts >= MOST_PARTS {
+                continue;
+            }
+            self.long_parts += 1;
+            let start = word - (word - region.live) % PAGE as u64;
+            let end = word.saturating_add(self.longest).min(region.end());
+            parts.push((start, end));
         }
     }
 
-    /// The numbers of the regions that were found.
-    pub(super) fn numbers(&self) -> Vec<usize> {
-        let found = self.found.iter().enumerate();
+    /// The parts, as regions.
+    pub(super) fn parts(&self) -> Vec<Region> {
+        self.parts_besides(&[])
+    }
+
+    /// The parts of parts that none of these has.
+    pub(super) fn parts_besides(&self, known: &[Region]) -> Vec<Region> {
+        let mut found = Vec::new();
+        for (&number, parts) in &self.parts {
+            let Some(region) = self.regions.get(number) else {
+                continue;
+            };
+            let covered = union(
+                known
+                    .iter()
+                    .map(|known| (known.live, known.end()))
+                    .collect(),
+            );
+            for part in union(parts.clone()) {
+                for (start, end) in gaps(part, covered.iter().copied()) {
+                    found.push(region.part(start, end));
+                }
+            }
+        }
         found
-            .filter(|(_, found)| **found)
-            .map(|(at, _)| at)
-            .collect()
     }
 }
 
@@ -210,7 +268,6 @@ pub(super) struct Reader<'a> {
     pub(super) api: &'a Api,
     pub(super) pages: &'a mut Pages,
     pub(super) buffer: &'a mut Vec<u8>,
-    pub(super) most_bytes: u64,
 }
 
 impl Reader<'_> {
@@ -227,12 +284,6 @@ impl Reader<'_> {
         let mut pieces = Vec::new();
         let mut offset = 0;
         while offset < region.length {
-            if self.pages.length >= self.most_bytes {
-                return Err(format!(
-                    "the limit of {} bytes for contents is reached",
-                    self.most_bytes
-                ));
-            }
             let count = (region.length - offset).min(CHUNK as u64);
             region
                 .read(self.api, offset, self.buffer, count as usize)
@@ -240,7 +291,10 @@ impl Reader<'_> {
             look(self.buffer);
             self.pages
                 .add(offset, self.buffer, &mut pieces)
-                .map_err(|error| format!("its contents cannot be written: {error}"))?;
+                .map_err(|error| match error.kind() {
+                    ErrorKind::FileTooLarge => error.to_string(),
+                    _ => format!("its contents cannot be written: {error}"),
+                })?;
             offset += count;
         }
         Ok(pieces)
@@ -264,25 +318,80 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
+    fn region(live: u64, length: u64) -> Region {
+        Region::variable("v", (live, length), 0)
+    }
+
+    fn places(parts: &[Region]) -> Vec<(u64, u64)> {
+        parts.iter().map(|part| (part.live, part.length)).collect()
+    }
+
+    fn bytes_of(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
     #[test]
     fn words_reach_the_regions_that_they_point_into() {
-        let region = |live, length| Region::variable("v", (live, length), 0);
         let regions = [region(0x1000, 0x100), region(0x2000, 8), region(0x3000, 1)];
+        let [first, second, third] = [(0x1000, 0x100), (0x2000, 8), (0x3000, 1)];
         for (words, step, expected) in [
             (&[0u64, 0xfff, 0x1100][..], 8, &[][..]),
-            (&[0x10ff, 5], 8, &[0]),
-            (&[0x3000, 0x2007, 0x3001], 8, &[1, 2]),
+            (&[0x10ff, 5, 0x1000], 8, &[first]),
+            (&[0x3000, 0x2007, 0x3001], 8, &[second, third]),
             // Between two words.
             (&[0x2000 << 32, 0], 8, &[]),
-            (&[0x2000 << 32, 0], 4, &[1]),
+            (&[0x2000 << 32, 0], 4, &[second]),
         ] {
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            let mut reached = Reached::new(&regions);
-            reached.add(&bytes, step);
-            assert_eq!(reached.numbers(), expected, "{words:x?} {step}");
+            let mut reached = Reached::new(&regions, 1 << 20);
+            reached.add(&bytes_of(words), step);
+            assert_eq!(places(&reached.parts()), expected, "{words:x?} {step}");
         }
-        let mut none = Reached::new(&[]);
+        let mut none = Reached::new(&[], 1 << 20);
         none.add(&[0; 16], 8);
-        assert_eq!(none.numbers(), Vec::<usize>::new());
+        assert!(none.parts().is_empty());
+    }
+
+    #[test]
+    fn of_long_regions_only_what_follows_an_address_is_reached() {
+        let (at, longest, page) = (1 << 40, 0x10_0000, PAGE as u64);
+        let regions = [region(at, 1 << 36)];
+        let reached = |words: &[u64], step| {
+            let mut reached = Reached::new(&regions, longest);
+            reached.add(&bytes_of(words), step);
+            reached
+        };
+        for (words, step, expected) in [
+            (vec![at + 8], 4, vec![(at, longest + 8)]),
+            // Addresses in memory are aligned, and not too many.
+            (vec![at + 8], 8, vec![]),
+            (
+                vec![at + page, at + page + 16],
+                8,
+                vec![(at + page, longest)],
+            ),
+            // Parts that overlap, and the end of the region.
+            (
+                vec![at + longest / 2, at],
+                4,
+                vec![(at, longest / 2 + longest)],
+            ),
+            (
+                vec![at + (1 << 36) - 1],
+                4,
+                vec![(at + (1 << 36) - page, page)],
+            ),
+        ] {
+            assert_eq!(
+                places(&reached(&words, step).parts()),
+                expected,
+                "{words:x?}"
+            );
+        }
+        let many: Vec<u64> = (0..100).map(|number| at + number * 2 * longest).collect();
+        assert_eq!(reached(&many, 8).parts().len(), MOST_PARTS);
+        // What is read already is not read again.
+        let known = reached(&[at], 4).parts();
+        let besides = reached(&[at + longest / 2], 8).parts_besides(&known);
+        assert_eq!(places(&besides), [(at + longest, longest / 2)]);
     }
 }

@@ -41,7 +41,8 @@ pub(super) struct Pending {
 impl Observer {
     /// Creates the file of contents.
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
-        let pages = Pages::create(&job.contents).map_err(|error| cannot_write(&job, &error))?;
+        let pages = Pages::create(&job.contents, job.most_bytes)
+            .map_err(|error| cannot_write(&job, &error))?;
         Ok(Self {
             job,
             pages,

@@ -18,17 +18,19 @@ pub(super) struct Pages {
     file: BufWriter<File>,
     /// Bytes written.
     pub length: u64,
+    most: u64,
     /// Places of pages by hash.
     known: FxHashMap<[u8; 32], u64>,
 }
 
 impl Pages {
-    /// Creates the file, which must not exist.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    /// Creates the file, which must not exist. It gets no more bytes than `most`.
+    pub(super) fn create(path: &Path, most: u64) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Self {
             file: BufWriter::with_capacity(1 << 20, file),
             length: 0,
+            most,
             known: FxHashMap::default(),
         })
     }
@@ -48,6 +50,7 @@ impl Pages {
             let hash = *blake3::hash(page).as_bytes();
             let file = match self.known.get(&hash) {
                 Some(&known) => known,
+                None if self.length + length > self.most => return Err(self.limit_reached()),
                 None => {
                     self.file.write_all(page)?;
                     let here = self.length;
@@ -66,6 +69,11 @@ impl Pages {
         Ok(())
     }
 
+    fn limit_reached(&self) -> io::Error {
+        let text = format!("the limit of {} bytes for contents is reached", self.most);
+        io::Error::new(io::ErrorKind::FileTooLarge, text)
+    }
+
     /// Writes what is buffered.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.file.flush()
@@ -80,9 +88,9 @@ mod tests {
     fn equal_pages_are_written_once_and_zeros_not() {
         let path = std::env::temp_dir().join(format!("cutape-pages-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mut pages = Pages::create(&path).unwrap();
-        assert!(Pages::create(&path).is_err(), "nothing is overwritten");
         let page = PAGE as u64;
+        let mut pages = Pages::create(&path, 2 * page + 10).unwrap();
+        assert!(Pages::create(&path, 9).is_err(), "nothing is overwritten");
         let (ones, twos) = ([1; PAGE], [2; PAGE]);
         let memory = [&ones[..], &twos, &ZEROS, &ones, &twos, &[0, 0, 3]].concat();
         let mut pieces = Vec::new();
@@ -98,6 +106,8 @@ mod tests {
         let mut again = Vec::new();
         pages.add(7 * page, &twos, &mut again).unwrap();
         assert_eq!(again, [piece(7 * page, page, page)]);
+        let refused = pages.add(8 * page, &[4; 8], &mut again).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
         pages.finish().unwrap();
         assert_eq!(pages.length, 2 * page + 3);
         let bytes = std::fs::read(&path).unwrap();

@@ -1,0 +1,166 @@
+//! A folder that is written beside its place and renamed when it is whole.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// How often removing is tried while the other threads may still write.
+const TRIES: u32 = 50;
+
+/// A folder in progress. It is removed if it is not finished, also when a signal ends cutape.
+#[derive(Debug)]
+pub(super) struct Folder {
+    target: PathBuf,
+    partial: PathBuf,
+    is_finished: bool,
+}
+
+impl Folder {
+    /// Begins a folder; nothing may be at its place.
+    pub(super) fn create(target: &Path) -> Result<Self, Failure> {
+        let cannot = |why: &dyn std::fmt::Display| {
+            let target = target.display();
+            Failure::unusable(format!("cannot write {target}: {why}; name another folder"))
+        };
+        if target.symlink_metadata().is_ok() {
+            return Err(cannot(&"it exists"));
+        }
+        let Some(name) = target.file_name() else {
+            return Err(cannot(&"this is not the name of a folder"));
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".partial-{}", std::process::id()));
+        let partial = target.with_file_name(hidden);
+        fs::create_dir(&partial).map_err(|error| cannot(&error))?;
+        remove_on_signals(partial.clone());
+        Ok(Self {
+            target: target.to_owned(),
+            partial,
+            is_finished: false,
+        })
+    }
+
+    /// Where a file of the folder is until the folder is finished.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.partial.join(name)
+    }
+
+    /// Makes a folder in it.
+    pub(super) fn make_folder(&self, name: &str) -> Result<(), Failure> {
+        fs::create_dir(self.path(name)).map_err(|error| self.cannot_write(name, &error))
+    }
+
+    /// Writes a file.
+    pub(super) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+        fs::write(self.path(name), bytes).map_err(|error| self.cannot_write(name, &error))
+    }
+
+    /// Writes a file that can be run.
+    pub(super) fn write_script(&self, name: &str, text: &str) -> Result<(), Failure> {
+        use std::os::unix::fs::PermissionsExt;
+        self.write(name, text)?;
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.path(name), mode).map_err(|error| self.cannot_write(name, &error))
+    }
+
+    fn cannot_write(&self, name: &str, error: &io::Error) -> Failure {
+        let path = self.target.join(name);
+        Failure::unusable(format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Puts the folder in its place.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        fs::rename(&self.partial, &self.target).map_err(|error| {
+            Failure::unusable(format!("cannot write {}: {error}", self.target.display()))
+        })?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+/// Signals that end a program, of which a thread takes care.
+const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+fn ending_signals() -> libc::sigset_t {
+    // SAFETY: an all-zero set is a value of that type, and sigemptyset and sigaddset write only it.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in ENDING {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        set
+    }
+}
+
+/// Leaves signals that end a program to [`Folder`]'s thread. Called before other threads start.
+pub(super) fn hold_signals() {
+    let set = ending_signals();
+    // SAFETY: the set is valid; the mask of this thread is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Removes a folder when a signal ends the program.
+fn remove_on_signals(partial: PathBuf) {
+    let _ = thread::Builder::new().spawn(move || {
+        let set = ending_signals();
+        let mut signal = 0;
+        // SAFETY: the set and the number are valid while it waits.
+        while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
+        for _ in 0..TRIES {
+            match fs::remove_dir_all(&partial) {
+                Ok(()) => break,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        // SAFETY: ends the process at once, without the destructors that other threads still use.
+        unsafe { libc::_exit(128 + signal) };
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_appears_whole_or_not_at_all() {
+        let place = std::env::temp_dir().join(format!("cutape-folder-{}", std::process::id()));
+        let names = |path: &Path| fs::read_dir(path).map(Iterator::count).ok();
+        fs::create_dir(&place).unwrap();
+        let target = place.join("out");
+        let folder = Folder::create(&target).unwrap();
+        folder.write("file", "text").unwrap();
+        assert!(!target.exists());
+        drop(folder);
+        assert_eq!(names(&place), Some(0), "nothing is left");
+        let folder = Folder::create(&target).unwrap();
+        folder.make_folder("inner").unwrap();
+        folder.write_script("inner/run", "#!/bin/sh\n").unwrap();
+        folder.finish().unwrap();
+        assert_eq!(fs::read(target.join("inner/run")).unwrap(), b"#!/bin/sh\n");
+        assert_eq!(names(&place), Some(1));
+        for (target, why) in [
+            (target.clone(), "it exists; name another folder"),
+            (place.join("no/where"), "No such file"),
+            (PathBuf::from("/"), "it exists"),
+        ] {
+            let failure = Folder::create(&target).unwrap_err();
+            assert!(failure.message.contains(why), "{}", failure.message);
+        }
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

@@ -1,0 +1,128 @@
+//! The device code images of a trace, by the call that loads them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use cutape_analyzer::decode::is_image;
+use cutape_format::{Call, Snapshot, Trace};
+use cutape_image::ImageKind;
+
+/// An image of a trace.
+#[derive(Debug)]
+pub(super) struct RecordedImage {
+    /// The first call that uses it.
+    pub(super) call: u64,
+    /// Its function.
+    pub(super) function: String,
+    /// How many calls use it.
+    pub(super) uses: u64,
+    pub(super) kind: ImageKind,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// All images of a trace, each content once.
+#[derive(Debug, Default)]
+pub(super) struct RecordedImages {
+    /// In the order of first use.
+    pub(super) list: Vec<RecordedImage>,
+    by_hash: HashMap<(u64, usize), usize>,
+    /// The image that each call uses.
+    by_call: HashMap<u64, usize>,
+    /// Calls that use an image whose bytes are not in the trace, with the reason.
+    pub(super) missing: HashMap<u64, String>,
+}
+
+impl RecordedImages {
+    /// Reads those of calls for which `is_wanted` holds.
+    pub(super) fn read(trace: &Trace, is_wanted: impl Fn(&Call<'_>) -> bool) -> Self {
+        let mut images = Self::default();
+        for call in trace.calls().filter(|call| is_wanted(call)) {
+            let post_call = call.leave.iter().flat_map(|leave| leave.snapshots());
+            for snapshot in call.snapshots().chain(post_call) {
+                images.add(trace, &call, snapshot);
+            }
+        }
+        images
+    }
+
+    fn add(&mut self, trace: &Trace, call: &Call<'_>, snapshot: Snapshot<'_>) {
+        if !is_image(call, usize::from(snapshot.parameter), snapshot.field) {
+            return;
+        }
+        let bytes = match trace.resolve(snapshot.bytes) {
+            Ok(bytes) => bytes,
+            Err(damage) => {
+                self.missing.insert(call.index, damage.what.to_string());
+                return;
+            }
+        };
+        let kind = cutape_image::kind(&bytes);
+        // The container in it has a snapshot of its own.
+        if kind == ImageKind::FatbinWrapper {
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let key = (hasher.finish(), bytes.len());
+        let place = match self.by_hash.get(&key) {
+            Some(&place) => place,
+            None => {
+                self.list.push(RecordedImage {
+                    call: call.index,
+                    function: call.signature.name.clone(),
+                    uses: 0,
+                    kind,
+                    bytes: bytes.into_owned(),
+                });
+                self.by_hash.insert(key, self.list.len() - 1);
+                self.list.len() - 1
+            }
+        };
+        self.list[place].uses += 1;
+        self.by_call.insert(call.index, place);
+    }
+
+    /// The number of the image that a call loads.
+    pub(super) fn of_call(&self, call: u64) -> Option<usize> {
+        self.by_call.get(&call).copied()
+    }
+
+    /// The calls with their images.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (u64, &RecordedImage)> {
+        let calls = self.by_call.iter();
+        calls.filter_map(|(&call, &place)| Some((call, self.list.get(place)?)))
+    }
+}
+
+/// The ending of an image's file.
+pub(super) fn ending(kind: ImageKind) -> &'static str {
+    match kind {
+        ImageKind::Cubin => "cubin",
+        ImageKind::Fatbin | ImageKind::FatbinWrapper => "fatbin",
+        ImageKind::Ptx => "ptx",
+        ImageKind::HostObject => "o",
+        ImageKind::HostArchive => "a",
+        ImageKind::NvvmBitcode => "bc",
+        ImageKind::Unknown => "bin",
+    }
+}
+
+/// The names of the variables that an image defines.
+pub(super) fn variables(bytes: &[u8]) -> Vec<String> {
+    let Ok(image) = cutape_image::parse(bytes) else {
+        return Vec::new();
+    };
+    let contents = image
+        .entries
+        .iter()
+        .filter_map(|entry| entry.content.as_ref().ok());
+    let globals = contents.flat_map(|content| &content.globals);
+    let mut names: Vec<String> = globals
+        .filter(|global| !global.external)
+        .map(|global| global.name.clone())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

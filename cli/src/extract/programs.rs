@@ -1,0 +1,355 @@
+//! `extract --launch` and `--all`: launches as programs that check themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use cutape_analyzer::decode::function_of;
+use cutape_format::{Call, Trace};
+use cutape_registry::Family;
+use cutape_replay::{Moments, Observation, Observed, ObservedCall, Reach};
+use serde::Serialize;
+
+use crate::demangle::demangle;
+use crate::extract::Arguments;
+use crate::extract::description::{Files, describe};
+use crate::extract::folder::Folder;
+use crate::extract::image_files::{RecordedImages, ending, variables};
+use crate::extract::readme;
+use crate::extract::selection::Launch;
+use crate::failure::Failure;
+use crate::{library, observation, quantity};
+
+const SOURCE: &str = include_str!("program/launch.cpp");
+const SCRIPT: &str = include_str!("program/launch.py");
+const RUNNER: &str = include_str!("program/run_all.py");
+const CMAKE: &str = include_str!("program/CMakeLists.txt");
+/// The file of contents.
+const CONTENTS: &str = "memory.bin";
+
+/// What was extracted.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Index {
+    /// The trace.
+    trace: String,
+    /// Divergences of the replay that gave the contents of memory.
+    divergences: u64,
+    /// Bytes of the file of contents.
+    contents_bytes: u64,
+    launches: Vec<Extracted>,
+    /// Calls of launches that were not extracted, by reason.
+    left_out: BTreeMap<String, Vec<u64>>,
+    /// Launches that are captured into graphs.
+    captured: u64,
+    #[serde(skip)]
+    notes: String,
+}
+
+/// An extracted launch.
+#[derive(Debug, Serialize)]
+pub(super) struct Extracted {
+    /// Its description.
+    file: String,
+    call: u64,
+    /// As in the source.
+    kernel: String,
+    /// Bytes of memory that it can reach.
+    memory_bytes: u64,
+}
+
+/// A replay around launches, and the images that they need.
+struct Material {
+    observed: Observed,
+    images: RecordedImages,
+    /// What the reader must know of the replay, a line each.
+    notes: String,
+}
+
+/// Replays, and reads the memory of launches.
+fn gather(
+    trace: &Trace,
+    arguments: &Arguments,
+    launches: &[Launch],
+    folder: &Folder,
+) -> Result<Material, Failure> {
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let last = launches.last().map_or(0, |launch| launch.call);
+    let loads = |call: &Call<'_>| {
+        let family = function_of(call.signature).map(|function| function.family);
+        let loads = matches!(family, Some(Family::ModuleLoad(_) | Family::LibraryLoad(_)));
+        loads && call.succeeded() && call.index < last
+    };
+    let images = RecordedImages::read(trace, loads);
+    let names: Vec<_> = images
+        .list
+        .iter()
+        .map(|image| variables(&image.bytes))
+        .collect();
+    let of_call = |call| Some(names.get(images.of_call(call)?)?.clone());
+    let moments = Moments {
+        reach: Reach::Launch,
+        before: true,
+        after: true,
+    };
+    let observation = Observation {
+        calls: launches
+            .iter()
+            .map(|launch| (launch.call, moments))
+            .collect(),
+        variables: images
+            .calls()
+            .filter_map(|(call, _)| Some((call, of_call(call)?)))
+            .filter(|(_, names)| !names.is_empty())
+            .collect(),
+        contents: folder.path(CONTENTS),
+        longest: arguments.longest,
+        most_bytes: arguments.limit_bytes,
+    };
+    let observed = observation::observe(trace, &driver, &arguments.guarded, &observation)?;
+    let notes = notes(&driver, observed.report.divergence_count);
+    Ok(Material {
+        observed,
+        images,
+        notes,
+    })
+}
+
+/// The image of a launch.
+fn image_of(material: &Material, observed: &ObservedCall) -> Result<usize, String> {
+    if let Some(why) = &observed.refused {
+        return Err(why.clone());
+    }
+    let loaded = observed.launch.as_ref().and_then(|launch| launch.loaded);
+    let Some(loaded) = loaded else {
+        return Err("the trace does not show which image its kernel is from".into());
+    };
+    material.images.of_call(loaded).ok_or_else(|| {
+        let why = material.images.missing.get(&loaded);
+        let why = why.map_or("it is loaded from a private table", String::as_str);
+        format!("the image that call {loaded} loads is not in the trace: {why}")
+    })
+}
+
+fn source_text(trace: &Trace, call: u64) -> String {
+    let name = trace.path().file_name().unwrap_or_default();
+    let name = name.to_string_lossy().replace(char::is_control, "?");
+    format!("call {call} of {name}")
+}
+
+/// Writes the programs, which are the same for all launches.
+fn write_programs(folder: &Folder) -> Result<(), Failure> {
+    folder.write("launch.cpp", SOURCE)?;
+    folder.write("CMakeLists.txt", CMAKE)?;
+    folder.write_script("launch.py", SCRIPT)
+}
+
+/// Extracts one launch. Returns what was written, and what to print.
+pub(super) fn one(
+    trace: &Trace,
+    arguments: &Arguments,
+    launch: &Launch,
+    folder: &Folder,
+) -> Result<(Extracted, String), Failure> {
+    let material = gather(trace, arguments, std::slice::from_ref(launch), folder)?;
+    let refused = |why: String| {
+        Failure::unusable(format!(
+            "--launch {}: it cannot be extracted: {why}",
+            launch.call
+        ))
+    };
+    let Some(observed) = material.observed.calls.first() else {
+        return Err(refused(format!(
+            "the replay ended at call {}",
+            material.observed.report.calls_replayed
+        )));
+    };
+    if observed.is_captured {
+        let why = "it is captured into a graph, and runs when the graph is launched";
+        return Err(refused(why.to_owned()));
+    }
+    let place = image_of(&material, observed).map_err(refused)?;
+    let image = &material.images.list[place];
+    let name = format!("kernel.{}", ending(image.kind));
+    let files = Files {
+        image: &name,
+        contents: CONTENTS,
+    };
+    let text = describe(observed, &source_text(trace, launch.call), &files).map_err(refused)?;
+    folder.write(&name, &image.bytes)?;
+    folder.write("launch.txt", text)?;
+    write_programs(folder)?;
+    let summary = readme::Summary::of(trace, &material.observed, observed);
+    folder.write("README.md", readme::of_launch(&summary, &name))?;
+    let target = arguments.folder.display();
+    let text = format!(
+        "{target}: {} of call {}, {} of memory in {} ({} in {CONTENTS})\n\
+         {}run it with `python3 {target}/launch.py`; {target}/README.md says more\n",
+        summary.kernel,
+        launch.call,
+        quantity::bytes(summary.memory_bytes),
+        quantity::count(observed.memory.len() as u64, "range"),
+        quantity::bytes(material.observed.bytes),
+        material.notes,
+    );
+    let extracted = Extracted {
+        file: "launch.txt".to_owned(),
+        call: launch.call,
+        memory_bytes: summary.memory_bytes,
+        kernel: summary.kernel,
+    };
+    Ok((extracted, text))
+}
+
+/// What the reader must know of a replay.
+fn notes(driver: &Path, divergences: u64) -> String {
+    let mut notes = String::new();
+    if library::exports(driver, "cutape_null_driver_marker") == Some(true) {
+        notes += "note: the null driver runs no kernels, so memory is expected to stay as it is; \
+                  extract on a machine with a GPU\n";
+    }
+    if divergences > 0 {
+        let count = quantity::count(divergences, "divergence");
+        let _ = writeln!(
+            notes,
+            "note: the replay that gave the memory has {count}; `cutape replay` lists them"
+        );
+    }
+    notes
+}
+
+/// Extracts launches into one folder.
+pub(super) fn all(
+    trace: &Trace,
+    arguments: &Arguments,
+    launches: &[Launch],
+    folder: &Folder,
+) -> Result<Index, Failure> {
+    let material = gather(trace, arguments, launches, folder)?;
+    folder.make_folder("images")?;
+    folder.make_folder("launches")?;
+    let mut index = Index {
+        trace: trace.path().display().to_string(),
+        divergences: material.observed.report.divergence_count,
+        contents_bytes: material.observed.bytes,
+        notes: material.notes.clone(),
+        ..Index::default()
+    };
+    let mut written = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    for observed in &material.observed.calls {
+        seen.insert(observed.call);
+        if observed.is_captured {
+            index.captured += 1;
+            continue;
+        }
+        let described = image_of(&material, observed).and_then(|place| {
+            let image = &material.images.list[place];
+            let name = format!("{place:03}.{}", ending(image.kind));
+            let files = Files {
+                image: &format!("../images/{name}"),
+                contents: &format!("../{CONTENTS}"),
+            };
+            let text = describe(observed, &source_text(trace, observed.call), &files)?;
+            Ok((place, name, text))
+        });
+        match described {
+            Ok((place, image, text)) => {
+                if written.insert(place) {
+                    let bytes = &material.images.list[place].bytes;
+                    folder.write(&format!("images/{image}"), bytes)?;
+                }
+                let file = format!("launches/{:06}.txt", observed.call);
+                folder.write(&file, text)?;
+                let kernel = observed
+                    .launch
+                    .as_ref()
+                    .map(|launch| demangle(&launch.kernel));
+                index.launches.push(Extracted {
+                    file,
+                    call: observed.call,
+                    kernel: kernel.unwrap_or_default(),
+                    memory_bytes: observed.memory.iter().map(|memory| memory.length).sum(),
+                });
+            }
+            Err(why) => index.leave_out(&why, observed.call),
+        }
+    }
+    for launch in launches
+        .iter()
+        .filter(|launch| !seen.contains(&launch.call))
+    {
+        index.leave_out("the replay does not issue it", launch.call);
+    }
+    write_programs(folder)?;
+    folder.write_script("run_all.py", RUNNER)?;
+    let json = serde_json::to_string_pretty(&index).unwrap_or_default() + "\n";
+    folder.write("index.json", json)?;
+    let replay = readme::Replay::of(trace, &material.observed);
+    folder.write(
+        "README.md",
+        readme::of_all(&replay, &launches_text(index.launches.len())),
+    )?;
+    Ok(index)
+}
+
+/// `1 launch`, `1,234 launches`.
+fn launches_text(count: usize) -> String {
+    match count {
+        1 => "1 launch".to_owned(),
+        count => format!("{} launches", quantity::grouped(count as u64)),
+    }
+}
+
+impl Index {
+    /// Groups a reason with those of other launches that differ in addresses only.
+    fn leave_out(&mut self, why: &str, call: u64) {
+        const MEMORY: &str = "memory is left out: ";
+        let reason = match why.strip_prefix(MEMORY) {
+            Some(which) => format!("{MEMORY}{}", which.rsplit(": ").next().unwrap_or(which)),
+            None => why.to_owned(),
+        };
+        self.left_out.entry(reason).or_default().push(call);
+    }
+
+    /// The error if nothing was extracted.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if !self.launches.is_empty() {
+            return Ok(());
+        }
+        let reason = self.left_out.iter().next().map(|(why, calls)| {
+            let first = calls.first().copied().unwrap_or_default();
+            format!(": call {first}: {why}")
+        });
+        let reason = reason.unwrap_or_else(|| match self.captured {
+            0 => String::new(),
+            _ => ": all are captured into graphs".to_owned(),
+        });
+        Err(Failure::unusable(format!(
+            "none of the launches can be extracted{reason}"
+        )))
+    }
+
+    /// What was written, in a few lines.
+    pub(super) fn summary(&self, folder: &Path) -> String {
+        let folder = folder.display();
+        let mut text = format!(
+            "{folder}: {}, {} in {CONTENTS}\n",
+            launches_text(self.launches.len()),
+            quantity::bytes(self.contents_bytes)
+        );
+        text += &self.notes;
+        for (reason, calls) in &self.left_out {
+            let first = calls.first().copied().unwrap_or_default();
+            let count = calls.len();
+            let _ = writeln!(
+                text,
+                "left out: {count}, the first at call {first}: {reason}"
+            );
+        }
+        if self.captured > 0 {
+            let _ = writeln!(text, "captured into graphs: {}", self.captured);
+        }
+        let _ = writeln!(text, "run them with `python3 {folder}/run_all.py`");
+        text
+    }
+}
