@@ -1,5 +1,7 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
+mod host_files;
+mod names;
 mod pending;
 mod text;
 
@@ -14,6 +16,7 @@ use cutape_replay::{
     DigestedLaunches, Measuring, OneReplay, Options, Repeat, ReplacedImage, Selection, Verdict,
 };
 
+use self::host_files::HostFiles;
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions};
@@ -93,13 +96,39 @@ pub(crate) struct Arguments {
     /// recorded image: a cubin, a fatbin or PTX. Can be given several times.
     #[arg(long, value_name = "CALL=FILE", value_parser = image, verbatim_doc_comment)]
     replace_image: Vec<(u64, PathBuf)>,
+    /// Give a copy from host memory the bytes in FILE instead of the recorded
+    /// ones: 'call 57 srcHost=FILE', or a name of --io. Can be given several
+    /// times.
+    ///
+    /// FILE has as many bytes as the copy reads. What then differs in bytes from
+    /// the device is reported as changed-input and does not count.
+    #[arg(
+        long,
+        value_name = "INPUT=FILE",
+        conflicts_with_all = ["timing", "repeat"],
+        verbatim_doc_comment
+    )]
+    set: Vec<String>,
+    /// Save the bytes that a copy brings to host memory: 'call 912 dstHost=FILE',
+    /// or a name of --io. FILE must not exist. Can be given several times.
+    #[arg(
+        long,
+        value_name = "OUTPUT=FILE",
+        conflicts_with_all = ["timing", "repeat"],
+        verbatim_doc_comment
+    )]
+    save: Vec<String>,
+    /// Names of inputs and outputs (TOML). Default: app.io.toml for app.cutape.
+    #[arg(long, value_name = "FILE")]
+    io: Option<PathBuf>,
     /// Wait for each launch, and name the one that causes an asynchronous error.
     #[arg(long)]
     sync_each: bool,
     /// Do not count divergences with these verdicts in the exit status.
     ///
     /// not-reproduced, nondeterministic, uninitialised-read; a comma joins
-    /// several. host-changed never counts. Implies --keep-going.
+    /// several. host-changed and changed-input never count. Implies
+    /// --keep-going.
     #[arg(
         long,
         value_name = "VERDICTS",
@@ -127,6 +156,9 @@ pub(crate) struct ChildArguments {
     /// Which launches are digested in this replay, with --repeat: all, or the call of one.
     #[arg(long, value_parser = launches)]
     child_launches: Option<DigestedLaunches>,
+    /// The parent, which makes files of what the child saves.
+    #[arg(long)]
+    child_of: u32,
     #[command(flatten)]
     arguments: Arguments,
 }
@@ -204,10 +236,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         ));
     }
     replacements(&trace, &arguments)?;
+    let files = host_files(&trace, &arguments)?;
+    files.check_outputs()?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
     let command = |one: OneReplay| {
         let mut hidden = vec!["--child-driver".into(), driver.clone().into_os_string()];
+        hidden.extend(["--child-of".into(), std::process::id().to_string().into()]);
         if let Some(fill) = one.fill {
             hidden.extend(["--child-fill".into(), fill.to_string().into()]);
         }
@@ -244,7 +279,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             cutape_replay::run_repeated(&trace, &plan, &command, &guard, repeat, reach)
         }
     };
-    let mut report = report.map_err(Failure::unusable)?;
+    let mut report = report.map_err(|error| {
+        files.discard();
+        Failure::unusable(error)
+    })?;
     drop(progress);
     pending::complete(&trace, &mut report);
     let printed = match arguments.format {
@@ -253,6 +291,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Format::Junit => text::junit(&trace, &report, &arguments.allow)? + "\n",
     };
     output.write(&report, &printed)?;
+    files.publish(&report)?;
     Ok(if report.agrees_but_for(&arguments.allow) {
         ExitCode::SUCCESS
     } else {
@@ -264,6 +303,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let arguments = &child.arguments;
     let trace = Trace::open(&arguments.trace)?;
+    let files = host_files(&trace, arguments)?;
     let options = Options {
         until: arguments.until,
         calls: selection(&trace, arguments)?,
@@ -272,6 +312,8 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         fill: child.child_fill,
         launches: child.child_launches.unwrap_or_default(),
         images: replacements(&trace, arguments)?,
+        inputs: files.inputs()?,
+        outputs: files.outputs(child.child_of),
         timing: match arguments.timing {
             None => Measuring::Nothing,
             Some(Timing::Calls) => Measuring::Calls,
@@ -282,6 +324,16 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     };
     let status = cutape_replay::run_as_child(&trace, &options);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+}
+
+/// The files of `--set` and `--save`.
+fn host_files(trace: &Trace, arguments: &Arguments) -> Result<HostFiles, Failure> {
+    HostFiles::of(
+        trace,
+        &arguments.set,
+        &arguments.save,
+        arguments.io.as_deref(),
+    )
 }
 
 /// The images of `--replace-image`, by call.

@@ -91,7 +91,9 @@ pub use observe::job::{
     MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch, ObservedMemory,
     Piece, Reach,
 };
-pub use options::{DigestedLaunches, Options, ReplacedImage, Selection};
+pub use options::{
+    DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,
+};
 pub use place::allocator::Allocator;
 pub use place::lesson::{Lesson, Misplaced};
 pub use place::strategy::PlacementStrategy;
@@ -101,7 +103,8 @@ pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
     AssumedHandle, CurrentCall, Died, Difference, DifferingRange, DigestCounts, Divergence,
     ErrorCause, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces, PendingCall,
-    PendingStream, Placed, Report, Skipped, Span, Stale, Timing, Translated, Verdict, What,
+    PendingStream, Placed, ReplacedInput, Report, SavedOutput, Skipped, Span, Stale, Timing,
+    Translated, Verdict, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

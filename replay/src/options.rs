@@ -1,5 +1,6 @@
 //! How to replay.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,22 @@ pub enum DigestedLaunches {
     One(u64),
 }
 
+/// The copy from host memory, and the bytes that it copies at replay.
+pub type GivenInput = (u64, Arc<[u8]>);
+
+/// Which copies to host memory the user wants the bytes of, and who takes them.
+#[derive(Clone)]
+pub struct Outputs {
+    /// By index of the call.
+    pub calls: BTreeSet<u64>,
+    /// Called with the call and the bytes when the copy is complete; the error says why they could
+    /// not be taken.
+    pub take: TakeOutput,
+}
+
+/// See [`Outputs::take`].
+pub type TakeOutput = Arc<dyn Fn(u64, &[u8]) -> Result<(), String> + Send + Sync>;
+
 /// How to replay.
 #[derive(Clone)]
 pub struct Options {
@@ -53,6 +70,10 @@ pub struct Options {
     pub launches: DigestedLaunches,
     /// Images to load instead of the recorded ones.
     pub images: Vec<ReplacedImage>,
+    /// Bytes that copies read instead of the recorded ones.
+    pub inputs: Vec<GivenInput>,
+    /// Copies whose bytes the user takes.
+    pub outputs: Option<Outputs>,
     /// Go on although the machine does not fit.
     pub force: bool,
     /// How long one call may take before the guard ends the process.
@@ -82,6 +103,8 @@ impl Options {
             fill: None,
             launches: DigestedLaunches::None,
             images: Vec::new(),
+            inputs: Vec::new(),
+            outputs: None,
             force: false,
             watchdog: Duration::from_secs(60),
             placement: PlacementStrategy::Granules,

@@ -35,6 +35,19 @@ pub struct Report {
     /// All such copies.
     #[serde(default)]
     pub host_changed_count: u64,
+    /// Bytes from the device, and digests of its memory, that differ while copies read other bytes
+    /// than recorded; at most [`Report::DIVERGENCES_KEPT`]. They are no divergences.
+    #[serde(default)]
+    pub changed_input: Vec<Divergence>,
+    /// All such differences.
+    #[serde(default)]
+    pub changed_input_count: u64,
+    /// Copies that were given other bytes than recorded, in order.
+    #[serde(default)]
+    pub replaced: Vec<ReplacedInput>,
+    /// Copies whose bytes were saved, in order.
+    #[serde(default)]
+    pub saved: Vec<SavedOutput>,
     /// How much memory is at its recorded address.
     pub placed: Placed,
     /// Memory whose address differs from the recorded one.
@@ -143,6 +156,9 @@ impl Report {
     pub(crate) fn in_call_order(&mut self) {
         self.divergences.sort_by_key(|divergence| divergence.call);
         self.host_changed.sort_by_key(|changed| changed.call);
+        self.changed_input.sort_by_key(|changed| changed.call);
+        self.replaced.sort_by_key(|input| input.call);
+        self.saved.sort_by_key(|output| output.call);
         self.skipped.sort_by_key(|skipped| skipped.first);
         self.translated.sort_by_key(|translated| translated.call);
         self.stale.sort_by_key(|stale| stale.call);
@@ -176,9 +192,18 @@ impl Report {
     }
 
     /// Adds a difference to the list of its verdict.
-    pub(crate) fn diverge(&mut self, divergence: Divergence) {
+    pub(crate) fn diverge(&mut self, mut divergence: Divergence) {
+        // What comes from the device may depend on the bytes that it was given. Results may not:
+        // an error that the recording does not have is one.
+        if divergence.verdict == Verdict::NotReproduced
+            && matches!(divergence.what, What::Bytes | What::Digest)
+            && self.replaced.iter().any(|input| input.differs)
+        {
+            divergence.verdict = Verdict::ChangedInput;
+        }
         let (count, list) = match divergence.verdict {
             Verdict::HostChanged => (&mut self.host_changed_count, &mut self.host_changed),
+            Verdict::ChangedInput => (&mut self.changed_input_count, &mut self.changed_input),
             _ => (&mut self.divergence_count, &mut self.divergences),
         };
         *count += 1;
@@ -251,15 +276,19 @@ pub enum Verdict {
     /// A host function of the program may have changed the recorded bytes after they had arrived.
     /// Such differences are in [`Report::host_changed`].
     HostChanged,
+    /// It may depend on bytes that the user has given in place of recorded ones. Such differences
+    /// are in [`Report::changed_input`].
+    ChangedInput,
 }
 
 impl Verdict {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::NotReproduced,
         Self::Nondeterministic,
         Self::UninitialisedRead,
         Self::HostChanged,
+        Self::ChangedInput,
     ];
 
     /// As reports and options have it.
@@ -269,8 +298,37 @@ impl Verdict {
             Self::Nondeterministic => "nondeterministic",
             Self::UninitialisedRead => "uninitialised-read",
             Self::HostChanged => "host-changed",
+            Self::ChangedInput => "changed-input",
         }
     }
+}
+
+/// A copy that was given other bytes than recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplacedInput {
+    /// The copy.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// How many bytes were given.
+    pub bytes: u64,
+    /// They are not the recorded ones, or the trace does not have those.
+    pub differs: bool,
+    /// Why the recorded ones were used.
+    pub error: Option<String>,
+}
+
+/// A copy whose bytes were saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedOutput {
+    /// The copy.
+    pub call: u64,
+    /// Its exported name.
+    pub function: String,
+    /// How many bytes it brought.
+    pub bytes: u64,
+    /// Why they could not be saved.
+    pub error: Option<String>,
 }
 
 /// A difference from the recording.
@@ -587,6 +645,28 @@ mod tests {
         report.diverge(changed);
         assert_eq!((report.divergence_count, report.host_changed_count), (1, 1));
         assert!(report.agrees_but_for(&[Verdict::UninitialisedRead]));
+        // With other inputs, other bytes are no divergence; another result is.
+        for (differs, what, count) in [
+            (false, What::Bytes, 2),
+            (true, What::Bytes, 2),
+            (true, What::Digest, 2),
+            (true, What::Result, 3),
+        ] {
+            report.replaced = vec![ReplacedInput {
+                call: 1,
+                function: "cuMemcpyHtoD_v2".into(),
+                bytes: 4,
+                differs,
+                error: None,
+            }];
+            let mut other = report.divergences[0].clone();
+            (other.what, other.verdict) = (what, Verdict::NotReproduced);
+            report.diverge(other);
+            assert_eq!(report.divergence_count, count, "{what:?}");
+        }
+        assert_eq!(report.changed_input_count, 2);
+        report.divergences.truncate(1);
+        report.divergence_count = 1;
         report.divergence_count += 1;
         assert!(!report.agrees_but_for(&Verdict::ALL), "one is not listed");
     }

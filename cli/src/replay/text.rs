@@ -22,14 +22,16 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         (None, 0) => "no divergence".to_owned(),
         (None, count) => counted(count, "divergence") + &verdicts(report),
     };
-    let verdict = match report.host_changed_count {
-        0 => verdict,
-        count => format!(
-            "{verdict}; {} ({})",
-            counted(count, "difference"),
-            Verdict::HostChanged.word()
-        ),
-    };
+    let mut verdict = verdict;
+    for (count, why) in [
+        (report.host_changed_count, Verdict::HostChanged),
+        (report.changed_input_count, Verdict::ChangedInput),
+    ] {
+        if count > 0 {
+            let differences = counted(count, "difference");
+            verdict = format!("{verdict}; {differences} ({})", why.word());
+        }
+    }
     let emulated: u64 = report.calls_emulated.values().sum();
     let _ = writeln!(
         out,
@@ -82,16 +84,42 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         let more = report.divergence_count - report.divergences.len() as u64;
         let _ = writeln!(out, "  and {more} more");
     }
-    for changed in report.host_changed.iter().take(SHOWN) {
-        describe(&mut out, changed);
+    for input in &report.replaced {
+        let what = match (&input.error, input.differs) {
+            (Some(error), _) => format!("not replaced: {error}"),
+            (None, true) => "replaced".to_owned(),
+            (None, false) => "given, equal to the recorded ones".to_owned(),
+        };
+        let (call, function, bytes) = (input.call, &input.function, input.bytes);
+        let _ = writeln!(out, "input: call {call} {function}: {bytes} bytes {what}");
     }
-    let more = report.host_changed_count.saturating_sub(SHOWN as u64);
-    if more > 0 {
-        let _ = writeln!(
-            out,
-            "  and {more} more that are {}",
-            Verdict::HostChanged.word()
-        );
+    for output in &report.saved {
+        let what = match &output.error {
+            Some(error) => format!("not saved: {error}"),
+            None => "saved".to_owned(),
+        };
+        let (call, function, bytes) = (output.call, &output.function, output.bytes);
+        let _ = writeln!(out, "output: call {call} {function}: {bytes} bytes {what}");
+    }
+    for (list, count, why) in [
+        (
+            &report.host_changed,
+            report.host_changed_count,
+            Verdict::HostChanged,
+        ),
+        (
+            &report.changed_input,
+            report.changed_input_count,
+            Verdict::ChangedInput,
+        ),
+    ] {
+        for changed in list.iter().take(SHOWN) {
+            describe(&mut out, changed);
+        }
+        let more = count.saturating_sub(SHOWN as u64);
+        if more > 0 {
+            let _ = writeln!(out, "  and {more} more that are {}", why.word());
+        }
     }
     let placed = report.placed;
     if placed.allocations > 0 {
@@ -356,6 +384,7 @@ pub(super) fn junit(
         let mut description = String::new();
         let found = || {
             let all = report.divergences.iter().chain(&report.host_changed);
+            let all = all.chain(&report.changed_input);
             all.filter(|found| found.verdict == verdict)
         };
         for divergence in found() {
@@ -365,15 +394,18 @@ pub(super) fn junit(
         if verdict == Verdict::default() {
             count += unlisted;
         }
-        if verdict == Verdict::HostChanged {
-            count = report.host_changed_count;
-        }
+        let never_counts = match verdict {
+            Verdict::HostChanged => Some(report.host_changed_count),
+            Verdict::ChangedInput => Some(report.changed_input_count),
+            _ => None,
+        };
+        count = never_counts.unwrap_or(count);
         let message = counted(count, "divergence");
         add(
             verdict.word(),
             match count {
                 0 => TestCaseStatus::success(),
-                _ if verdict == Verdict::HostChanged => {
+                _ if never_counts.is_some() => {
                     let mut status = TestCaseStatus::skipped();
                     status.set_message(counted(count, "difference"));
                     status.set_description(description);
@@ -409,7 +441,7 @@ fn describe(out: &mut String, divergence: &Divergence) {
         },
     };
     let kind = match divergence.verdict {
-        Verdict::HostChanged => "difference",
+        Verdict::HostChanged | Verdict::ChangedInput => "difference",
         _ => "divergence",
     };
     let _ = writeln!(

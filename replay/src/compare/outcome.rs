@@ -39,6 +39,9 @@ impl<'t> Job<'_, 't> {
                 false => 0,
             };
             for place in &frame.places {
+                if place.expect == Expect::Bytes {
+                    self.save_bytes(&[(place.address, place.length)]);
+                }
                 self.take(&frame, place, context);
             }
             if traits.destroys {

@@ -198,11 +198,16 @@ impl<'t> Job<'_, 't> {
         if length == 0 {
             return Ok(frame.lend(Buffer::zeroed(0)));
         }
-        let bytes = match self
-            .call
-            .snapshot(position, field::POINTEE)
-            .map(|snapshot| self.payload(&snapshot))
-        {
+        let given = self.given_bytes(length);
+        let recorded = || {
+            let snapshot = self.call.snapshot(position, field::POINTEE);
+            snapshot.map(|snapshot| self.payload(&snapshot))
+        };
+        let payload = match given {
+            Some(given) => Some(Payload::Here(given.to_vec().into())),
+            None => recorded(),
+        };
+        let bytes = match payload {
             Some(Payload::Here(bytes)) => bytes,
             Some(Payload::Left(_, hash)) => {
                 self.bytes_are_missing(hash);

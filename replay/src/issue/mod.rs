@@ -4,6 +4,7 @@ pub(crate) mod current;
 pub(crate) mod fill;
 pub(crate) mod frame;
 pub(crate) mod handles;
+pub(crate) mod host_bytes;
 pub(crate) mod issuer;
 pub(crate) mod kernels;
 pub(crate) mod length;

@@ -416,4 +416,4 @@ impl<'t> Player<'t> {
 
 /// The answer to waiting for a context of which a stream captures
 /// (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED).
-const CAPTURE_UNSUPPORTED: Code = 900;
+pub(crate) const CAPTURE_UNSUPPORTED: Code = 900;

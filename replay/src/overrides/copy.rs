@@ -325,6 +325,7 @@ fn finish(
         && !is_captured
         && let Some(target) = target
     {
+        job.save_bytes(&target.pieces);
         match job.returned(0, field::HOST_BYTES) {
             Some(expected) => {
                 job.wait_if_placed(target.address);
@@ -413,6 +414,9 @@ pub(super) fn host_rows(
 pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>, Skip> {
     if total == 0 {
         return Ok(Vec::new());
+    }
+    if let Some(given) = job.given_bytes(total) {
+        return Ok(given.to_vec());
     }
     let snapshot = job
         .call

@@ -1,0 +1,362 @@
+//! `--set` and `--save`: host bytes that a replay takes from files and puts into files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cutape_analyzer::decode::function_of;
+use cutape_format::layout::field;
+use cutape_format::{Call, Snapshot, Trace};
+use cutape_model::CallArguments;
+use cutape_registry::{CopyOp, Family, Function, Role};
+use cutape_replay::{GivenInput, Outputs, Report};
+
+use super::names::{Names, Place};
+use crate::failure::Failure;
+use crate::output;
+
+/// Whether host memory is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The copy reads it.
+    Input,
+    /// The copy writes it.
+    Output,
+}
+
+/// A file for the host bytes of a call.
+#[derive(Debug)]
+struct HostFile {
+    call: u64,
+    path: PathBuf,
+}
+
+/// The files of `--set` and `--save`.
+#[derive(Debug, Default)]
+pub(super) struct HostFiles {
+    inputs: Vec<HostFile>,
+    outputs: Vec<HostFile>,
+}
+
+impl HostFiles {
+    /// Parses the options and checks them against the trace and the files of inputs.
+    pub(super) fn of(
+        trace: &Trace,
+        set: &[String],
+        save: &[String],
+        io: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let mut files = Self::default();
+        let mut names = None;
+        for (option, direction, texts) in [
+            ("--set", Direction::Input, set),
+            ("--save", Direction::Output, save),
+        ] {
+            for text in texts {
+                let wrong = |why: String| Failure::unusable(format!("{option} '{text}': {why}"));
+                let (place, path) = parse(text).map_err(wrong)?;
+                let place = match place {
+                    Ok(place) => place,
+                    Err(name) => {
+                        let names = match &names {
+                            Some(names) => names,
+                            None => names.insert(Names::beside(trace, io)?),
+                        };
+                        names.place(name, direction).map_err(wrong)?
+                    }
+                };
+                let call = place.call(trace).map_err(wrong)?;
+                let found = trace.calls().find(|found| found.index == call);
+                let found = found.ok_or_else(|| {
+                    wrong(format!("the trace has {} calls", trace.calls().count()))
+                })?;
+                let bytes = host_bytes(&found, &place.parameter, direction).map_err(wrong)?;
+                place.check_length(bytes).map_err(wrong)?;
+                let list = match direction {
+                    Direction::Input => &mut files.inputs,
+                    Direction::Output => &mut files.outputs,
+                };
+                if list.iter().any(|known| known.call == call) {
+                    return Err(wrong(format!("call {call} is named twice")));
+                }
+                if direction == Direction::Input {
+                    check_file(&path, call, bytes).map_err(wrong)?;
+                }
+                list.push(HostFile { call, path });
+            }
+        }
+        Ok(files)
+    }
+
+    /// Checks that no file would be overwritten.
+    pub(super) fn check_outputs(&self) -> Result<(), Failure> {
+        let mut seen: Vec<&Path> = Vec::new();
+        for HostFile { path, .. } in &self.outputs {
+            let shown = output::shown(path);
+            if path.exists() {
+                return Err(Failure::unusable(format!(
+                    "--save: {shown} exists; remove it or name another file"
+                )));
+            }
+            if seen.contains(&path.as_path()) {
+                return Err(Failure::unusable(format!("--save: {shown} is named twice")));
+            }
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            if folder.is_some_and(|folder| !folder.is_dir()) {
+                return Err(Failure::unusable(format!(
+                    "--save: {shown}: no such folder"
+                )));
+            }
+            seen.push(path);
+        }
+        Ok(())
+    }
+
+    /// The bytes of the inputs, by call.
+    pub(super) fn inputs(&self) -> Result<Vec<GivenInput>, Failure> {
+        let read = |file: &HostFile| {
+            let bytes = fs::read(&file.path)
+                .map_err(|error| Failure::unusable(format!("{}: {error}", file.path.display())))?;
+            Ok((file.call, Arc::from(bytes)))
+        };
+        self.inputs.iter().map(read).collect()
+    }
+
+    /// What takes the bytes of the outputs; the parent publishes the files, since several children
+    /// may be tried.
+    pub(super) fn outputs(&self, parent: u32) -> Option<Outputs> {
+        if self.outputs.is_empty() {
+            return None;
+        }
+        let files = self.outputs.iter();
+        let files: BTreeMap<u64, PathBuf> = files
+            .map(|file| (file.call, partial(&file.path, parent)))
+            .collect();
+        Some(Outputs {
+            calls: files.keys().copied().collect(),
+            take: Arc::new(move |call, bytes| match files.get(&call) {
+                Some(path) => fs::write(path, bytes).map_err(|error| error.to_string()),
+                None => Ok(()),
+            }),
+        })
+    }
+
+    /// Removes what children have saved.
+    pub(super) fn discard(&self) {
+        for file in &self.outputs {
+            let _ = fs::remove_file(partial(&file.path, std::process::id()));
+        }
+    }
+
+    /// Gives the saved files their names. An error if one is missing, or an input was not used.
+    pub(super) fn publish(&self, report: &Report) -> Result<(), Failure> {
+        let own = std::process::id();
+        let mut problems = Vec::new();
+        for HostFile { call, path } in &self.outputs {
+            let part = partial(path, own);
+            let saved = report.saved.iter().rfind(|saved| saved.call == *call);
+            let problem = match saved.map(|saved| &saved.error) {
+                Some(None) => name_file(&part, path).err().map(|error| error.to_string()),
+                Some(Some(error)) => Some(error.clone()),
+                None => Some("the replay did not make this copy to host memory".to_owned()),
+            };
+            let _ = fs::remove_file(&part);
+            problems.extend(problem.map(|why| {
+                format!(
+                    "--save: call {call}: {why}; {} is not written",
+                    output::shown(path)
+                )
+            }));
+        }
+        for HostFile { call, path } in &self.inputs {
+            let used = report.replaced.iter().rfind(|used| used.call == *call);
+            let problem = match used.map(|used| &used.error) {
+                Some(None) => None,
+                Some(Some(error)) => Some(error.clone()),
+                None => Some("the replay did not make this copy".to_owned()),
+            };
+            problems.extend(problem.map(|why| {
+                format!(
+                    "--set: call {call}: {why}; {} is not used",
+                    output::shown(path)
+                )
+            }));
+        }
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::unusable(problems.join("; "))),
+        }
+    }
+}
+
+/// Gives a file its name, not over one that has appeared meanwhile.
+fn name_file(part: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(part, path) {
+        // A file system without links.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {
+            fs::rename(part, path)
+        }
+        linked => linked,
+    }
+}
+
+/// Where a child writes what it saves for a file.
+fn partial(path: &Path, parent: u32) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{parent}.partial"))
+}
+
+/// Parses `call 57 srcHost=FILE`, or `NAME=FILE`: the place or the name, and the file.
+fn parse(text: &str) -> Result<(Result<Place, &str>, PathBuf), String> {
+    const FORM: &str = "write 'call 57 srcHost=FILE', or NAME=FILE with a name of --io";
+    let (left, file) = text.split_once('=').ok_or(FORM)?;
+    if file.is_empty() {
+        return Err(format!("no file after =; {FORM}"));
+    }
+    let words: Vec<&str> = left.split_whitespace().collect();
+    let place = match words[..] {
+        ["call", number, parameter] | [number, parameter] => {
+            let call = number
+                .parse()
+                .map_err(|_| format!("{number:?} is not the number of a call; {FORM}"))?;
+            Ok(Place::of_call(call, parameter))
+        }
+        [name] => Err(name),
+        _ => return Err(FORM.to_owned()),
+    };
+    Ok((place, PathBuf::from(file)))
+}
+
+/// How many bytes of host memory a call reads or writes through a parameter; `None` if only its
+/// replay tells.
+fn host_bytes(
+    call: &Call<'_>,
+    parameter: &str,
+    direction: Direction,
+) -> Result<Option<u64>, String> {
+    let name = format!("call {} {}", call.index, call.signature.name);
+    let nothing = match direction {
+        Direction::Input => {
+            "reads no host memory that is recorded; copies do, e.g. cuMemcpyHtoD_v2"
+        }
+        Direction::Output => "copies nothing to host memory; copies do, e.g. cuMemcpyDtoH_v2",
+    };
+    let function = function_of(call.signature).ok_or_else(|| format!("{name} is unknown"))?;
+    let Some((known, position)) = host_parameter(function, direction) else {
+        return Err(format!("{name} {nothing}"));
+    };
+    if known != parameter {
+        let verb = match direction {
+            Direction::Input => "reads",
+            Direction::Output => "writes",
+        };
+        return Err(format!(
+            "{name} has no host memory {parameter:?}; it {verb} {known}"
+        ));
+    }
+    if !call.succeeded() {
+        return Err(format!("{name} failed when it was recorded"));
+    }
+    let evaluate = |length: cutape_registry::Length| {
+        let extent = length.evaluate(function, &CallArguments(call));
+        extent.map(|extent| extent.span())
+    };
+    match (function.params[position].role, direction) {
+        (Role::HostRead(length) | Role::HostWrite(length), _) => Ok(evaluate(length)),
+        (_, Direction::Input) => rows(call.snapshots())
+            .map(Some)
+            .ok_or_else(|| format!("{name} copies from device memory")),
+        (_, Direction::Output) => Ok(call.leave.and_then(|leave| rows(leave.snapshots()))),
+    }
+}
+
+/// The bytes of rows of host memory among snapshots.
+fn rows<'t>(mut snapshots: impl Iterator<Item = Snapshot<'t>>) -> Option<u64> {
+    let found = snapshots.find(|snapshot| snapshot.field == field::HOST_BYTES);
+    found.and_then(|snapshot| snapshot.bytes.length())
+}
+
+/// Name and position of the parameter through which a function reads or writes host memory that a
+/// user may give or take.
+fn host_parameter(function: &Function, direction: Direction) -> Option<(&str, usize)> {
+    let named = |position: usize| Some((function.params.get(position)?.name, position));
+    let params = function.params.iter();
+    let linear = params.into_iter().position(|param| match direction {
+        Direction::Input => matches!(param.role, Role::HostRead(_)),
+        Direction::Output => matches!(param.role, Role::HostWrite(_)),
+    });
+    match function.family {
+        Family::Copy(CopyOp::Unified(transfer)) => named(usize::from(match direction {
+            Direction::Input => transfer.source,
+            Direction::Output => transfer.target,
+        })),
+        Family::Copy(CopyOp::Described(_)) => named(0),
+        Family::Copy(_) => named(linear?),
+        _ => None,
+    }
+}
+
+/// Checks the file of an input.
+fn check_file(path: &Path, call: u64, bytes: Option<u64>) -> Result<(), String> {
+    let shown = output::shown(path);
+    let metadata = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
+    if !metadata.is_file() {
+        return Err(format!("{shown}: not a regular file"));
+    }
+    match bytes {
+        Some(bytes) if metadata.len() != bytes => Err(format!(
+            "call {call} reads {bytes} bytes, {shown} has {}",
+            metadata.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        for (text, expected) in [
+            ("call 57 srcHost=a=b", Some((Ok((57, "srcHost")), "a=b"))),
+            ("57 srcHost=x", Some((Ok((57, "srcHost")), "x"))),
+            ("weights=w.bin", Some((Err("weights"), "w.bin"))),
+            ("weights", None),
+            ("weights=", None),
+            ("call srcHost=x", None),
+            ("call x srcHost=y", None),
+            ("call 57 srcHost more=x", None),
+            ("=x", None),
+        ] {
+            let found = parse(text).ok();
+            let expected = expected.map(|(place, file): (Result<(u64, &str), &str>, &str)| {
+                let place = place.map(|(call, parameter)| Place::of_call(call, parameter));
+                (place, PathBuf::from(file))
+            });
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_of_copies() {
+        use Direction::{Input, Output};
+        for (function, direction, expected) in [
+            ("cuMemcpyHtoD_v2", Input, Some("srcHost")),
+            ("cuMemcpyHtoD_v2", Output, None),
+            ("cuMemcpyDtoHAsync_v2", Output, Some("dstHost")),
+            ("cuMemcpy", Input, Some("src")),
+            ("cuMemcpy", Output, Some("dst")),
+            ("cuMemcpy2D_v2", Input, Some("pCopy")),
+            ("cuMemcpyDtoD_v2", Input, None),
+            ("cuLaunchKernel", Input, None),
+            ("cuMemcpyBatchAsync", Input, None),
+        ] {
+            let function = cutape_registry::function(function).unwrap();
+            let found = host_parameter(function, direction).map(|(name, _)| name);
+            assert_eq!(found, expected, "{} {direction:?}", function.name);
+        }
+    }
+}
