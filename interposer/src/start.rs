@@ -73,7 +73,7 @@ fn create_trace() -> u8 {
     let Some(trace) = &settings.trace else {
         return PASSING;
     };
-    digests::concern::configure(settings.digests);
+    digests::step::configure(settings.digests);
     plan::prepare();
     thread::watch_ends();
     functions::forget_notes();

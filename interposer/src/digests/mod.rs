@@ -12,9 +12,9 @@
 //! While this is on, a lock is held during calls that the recorder makes for itself, which wait
 //! for nothing that the program does. It is never held during calls of the program.
 
-pub(crate) mod concern;
 mod prepared;
 mod ranges;
+pub(crate) mod step;
 mod table;
 
 use core::ffi::c_void;
@@ -33,9 +33,9 @@ use crate::process::process_lock::ProcessLock;
 use crate::process::settings::Digests;
 use crate::queries::{canonical_stream, current_context};
 use crate::{driver, entry_addresses};
-use concern::{Concern, Work, when};
 use prepared::{Prepared, zero};
 use ranges::Range;
+use step::{DigestStep, Work, when};
 use table::{Table, skipped};
 
 /// Values are read during launches, too, when more than this are awaited.
@@ -53,9 +53,9 @@ pub(crate) fn forget() {
 }
 
 /// Runs between the enter record and the driver.
-pub(crate) fn pre_call(thread: &Thread, frame: &Frame, concern: Concern) {
-    match concern {
-        Concern::Enqueues(work) => {
+pub(crate) fn pre_call(thread: &Thread, frame: &Frame, step: DigestStep) {
+    match step {
+        DigestStep::Enqueues(work) => {
             let stream = stream_of(frame);
             let mut table = TABLE.lock();
             table.enter(thread, frame, true);
@@ -68,81 +68,82 @@ pub(crate) fn pre_call(thread: &Thread, frame: &Frame, concern: Concern) {
                 prepared.hold_back(stream);
             }
         }
-        Concern::Waits => TABLE.lock().enter(thread, frame, false),
-        Concern::Frees => {
+        DigestStep::Waits => TABLE.lock().enter(thread, frame, false),
+        DigestStep::Frees => {
             let done = TABLE.lock().begin_free(thread, frame.word(0));
             wait_for(done);
         }
-        Concern::Unmaps => {
+        DigestStep::Unmaps => {
             let done = {
                 let mut table = TABLE.lock();
                 let (start, length) = (frame.word(0), frame.word(1));
                 let is_known = table.ranges.is_any_in(start, length);
                 table.ranges.unmap(start, length);
-                table.running(is_known)
+                is_known.then(|| table.running())
             };
-            done.into_iter().for_each(|event| wait_for(Some(event)));
+            let events = done.into_iter().flatten();
+            events.for_each(|event| wait_for(Some(event)));
         }
-        Concern::DestroysContext => finish_context(thread, frame, frame.word(0)),
-        Concern::ReleasesPrimary => {
+        DigestStep::DestroysContext => finish_context(thread, frame, frame.word(0)),
+        DigestStep::ReleasesPrimary => {
             let context = TABLE.lock().primary.get(&frame.word(0)).copied();
             if let Some(context) = context {
                 finish_context(thread, frame, context);
             }
         }
-        Concern::Nothing
-        | Concern::CreatesContext
-        | Concern::RetainsPrimary
-        | Concern::Allocates
-        | Concern::CreatesPhysical
-        | Concern::Maps
-        | Concern::SetsAccess => {}
+        DigestStep::Nothing
+        | DigestStep::CreatesContext
+        | DigestStep::RetainsPrimary
+        | DigestStep::Allocates
+        | DigestStep::CreatesPhysical
+        | DigestStep::Maps
+        | DigestStep::SetsAccess => {}
     }
 }
 
 /// Runs between the driver and the leave record, whatever the result. `words` are those that the
 /// call gives to the device, if they are known.
-pub(crate) fn post_call(thread: &Thread, frame: &Frame, concern: Concern, words: Option<Vec<u64>>) {
+pub(crate) fn post_call(thread: &Thread, frame: &Frame, step: DigestStep, words: Option<Vec<u64>>) {
     let succeeded = frame.succeeded();
-    match concern {
-        Concern::Nothing => {}
-        Concern::Enqueues(work) => enqueued(thread, frame, work, words),
-        Concern::Waits => waited(thread, frame),
-        Concern::Frees => {
+    match step {
+        DigestStep::Nothing => {}
+        DigestStep::Enqueues(work) => enqueued(thread, frame, work, words),
+        DigestStep::Waits => waited(thread, frame),
+        DigestStep::Frees => {
             TABLE.lock().end_free(thread, succeeded);
         }
         _ if !succeeded => {}
-        Concern::CreatesContext => {
+        DigestStep::CreatesContext => {
             if let Some(context) = memory::word(frame.word(0)) {
                 // A handle may be used again.
                 TABLE.lock().end_context(context);
                 prepare(thread, context);
             }
         }
-        Concern::RetainsPrimary => {
+        DigestStep::RetainsPrimary => {
             if let Some(context) = memory::word(frame.word(0)) {
                 TABLE.lock().primary.insert(frame.word(1), context);
                 in_context(context, || prepare(thread, context));
             }
         }
-        Concern::DestroysContext => TABLE.lock().end_context(frame.word(0)),
-        Concern::ReleasesPrimary => primary_released(frame),
-        Concern::Allocates => {
+        DigestStep::DestroysContext => TABLE.lock().end_context(frame.word(0)),
+        DigestStep::ReleasesPrimary => primary_released(frame),
+        DigestStep::Allocates => {
             if let Some((start, length)) = allocated(frame) {
                 add_new(thread, frame, start, length);
             }
         }
-        Concern::CreatesPhysical => {
+        DigestStep::CreatesPhysical => {
             if let Some(handle) = memory::word(frame.word(0)) {
                 TABLE.lock().ranges.created(handle, frame.word(1));
             }
         }
-        Concern::Maps => {
+        DigestStep::Maps => {
             let [address, length, offset, handle, ..] = frame.words;
             TABLE.lock().ranges.map(address, length, offset, handle);
         }
-        Concern::SetsAccess => access_set(thread, frame),
-        Concern::Unmaps => {}
+        DigestStep::SetsAccess => access_set(thread, frame),
+        DigestStep::Unmaps => {}
     }
 }
 

@@ -76,7 +76,7 @@ impl Ranges {
         self.ranges.remove(&start)
     }
 
-    /// The contexts of ranges that begin in that memory.
+    /// Whether a range begins in that memory.
     pub(super) fn is_any_in(&self, start: u64, length: u64) -> bool {
         let end = start.saturating_add(length);
         self.ranges.range(start..end).next().is_some()

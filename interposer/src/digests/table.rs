@@ -65,11 +65,14 @@ impl Table {
             return;
         }
         let [last, other] = self.latest;
-        self.latest = match () {
-            () if last.1 == own => [(start.max(last.0), own), other],
-            () if start > last.0 => [(start, own), last],
-            () if start > other.0 => [last, (start, own)],
-            () => [last, other],
+        self.latest = if last.1 == own {
+            [(start.max(last.0), own), other]
+        } else if start > last.0 {
+            [(start, own), last]
+        } else if start > other.0 {
+            [last, (start, own)]
+        } else {
+            [last, other]
         };
         if start > self.last_taken {
             return;
@@ -102,12 +105,9 @@ impl Table {
     }
 
     /// The events behind digests that may be running.
-    pub(super) fn running(&self, is_wanted: bool) -> Vec<u64> {
+    pub(super) fn running(&self) -> Vec<u64> {
         let running = self.contexts.values().filter(|found| found.is_pending());
-        running
-            .filter(|_| is_wanted)
-            .map(|found| found.done)
-            .collect()
+        running.map(|found| found.done).collect()
     }
 
     /// Takes out memory that a call is about to free; the event to wait for before that.

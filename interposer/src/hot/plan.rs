@@ -9,7 +9,7 @@ use cutape_registry::{
     Width, attributes, id,
 };
 
-use crate::digests::concern::{Concern, concern};
+use crate::digests::step::{DigestStep, step_of};
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 
 /// Most parameters of any function.
@@ -183,7 +183,7 @@ pub(crate) struct Plan {
     pub(crate) owned: u16,
     pub(crate) family: Family,
     /// Unless it is nothing, `pre_call` and `leave` are the ones that run overrides.
-    pub(crate) digests: Concern,
+    pub(crate) digests: DigestStep,
     pub(crate) attribute_bytes: AttributeBytes,
     /// The bits of each word that belong to the argument.
     pub(crate) masks: [u64; MOST_PARAMETERS],
@@ -213,7 +213,7 @@ const EMPTY: Plan = Plan {
     function: None,
     owned: 0,
     family: Family::Plain,
-    digests: Concern::Nothing,
+    digests: DigestStep::Nothing,
     attribute_bytes: AttributeBytes::NONE,
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
@@ -282,15 +282,15 @@ pub(crate) fn make(function: &Function) -> Plan {
     if !has_hook && !plan.writes_later && !traces_function {
         set_leave_form(&mut plan, function);
     }
-    set_digests(&mut plan, concern(function));
+    set_digests(&mut plan, step_of(function));
     plan
 }
 
-fn set_digests(plan: &mut Plan, concern: Concern) {
-    if concern == Concern::Nothing {
+fn set_digests(plan: &mut Plan, step: DigestStep) {
+    if step == DigestStep::Nothing {
         return;
     }
-    plan.digests = concern;
+    plan.digests = step;
     plan.pre_call = PreCall::Override;
     plan.leave = LeaveForm::Generic;
     plan.may_change_errno = true;

@@ -12,7 +12,7 @@ use cutape_format::layout::{field, note_kind};
 use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
 use super::{graph_copies, launch, origin};
-use crate::digests::{self, concern::is_on};
+use crate::digests::{self, step::is_on};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};

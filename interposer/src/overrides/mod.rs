@@ -31,7 +31,7 @@ use cutape_registry::{
 };
 
 use crate::async_readback;
-use crate::digests::{self, concern::Concern};
+use crate::digests::{self, step::DigestStep};
 use crate::file::identity;
 use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
@@ -102,7 +102,7 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     if plan.operands != 0 && host_memory::any() {
         host_memory::before_operands(thread, frame);
     }
-    if plan.digests != Concern::Nothing {
+    if plan.digests != DigestStep::Nothing {
         digests::pre_call(thread, frame, plan.digests);
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn look_at_host_memory(thread: &Thread, frame: &Frame, plan: &Plan) {
 
 /// Runs between the driver and the leave record.
 pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
-    if plan.digests != Concern::Nothing {
+    if plan.digests != DigestStep::Nothing {
         let words = match plan.family {
             Family::Launch(op) => launch::words_of_kernels(frame, op),
             _ => Some(digests::operands(frame)),

@@ -28,7 +28,7 @@ static FIND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// Without it: the objects that were loaded when the list was made.
 static LISTED: Mutex<Vec<Module>> = Mutex::new(Vec::new());
 
-/// Of another name in the loader's list than a program has.
+/// Objects with longer paths are not announced.
 const LONGEST_PATH: usize = 4096;
 
 /// A loaded object.

@@ -171,7 +171,7 @@ impl Python {
         }
         let mut frame = reader.word(state + u64::from(layout.frame))?;
         if let Frames::Indirect(offset) = layout.frames {
-            frame = reader.word(frame + u64::from(offset))?;
+            frame = reader.word(frame.wrapping_add(offset.into()))?;
         }
         let mut seen = 0;
         let mut bytes = [0; FRAME_LENGTH];
@@ -228,7 +228,9 @@ impl Python {
         }
         let offset = match layout.instruction_form {
             Instruction::Index(_) => found.instruction,
-            Instruction::Address => found.instruction.wrapping_sub(self.bytecode(found)?),
+            Instruction::Address => found
+                .instruction
+                .wrapping_sub(self.bytecode(reader, found)?),
         };
         let references = [layout.file, layout.name, layout.line_table];
         let [file, name, table] = references.map(|offset| word_at(code, offset));
@@ -254,12 +256,13 @@ impl Python {
     }
 
     /// Where the bytecode begins that a frame runs.
-    fn bytecode(&self, found: &Found) -> Option<u64> {
+    fn bytecode(&self, reader: Reader, found: &Found) -> Option<u64> {
         let layout = &self.layout;
         if layout.thread_bytecode != 0 && found.thread_bytecode != 0 {
             // An array that begins with its length.
-            let array = memory::word(found.code + u64::from(layout.thread_bytecode))?;
-            return memory::word(array + 8 + 8 * u64::from(found.thread_bytecode));
+            let array = reader.word(found.code + u64::from(layout.thread_bytecode))?;
+            let place = 8 + 8 * u64::from(found.thread_bytecode);
+            return reader.word(array.wrapping_add(place));
         }
         Some(found.code + u64::from(layout.bytecode))
     }

@@ -28,9 +28,9 @@ pub(super) fn rule(header: u64, address: u64) -> Option<Rule> {
     if length == 0 || length == u32::MAX {
         return None;
     }
-    let end = entry.position() + u64::from(length);
-    let common_at = entry.position() - u64::from(entry.u32()?);
-    let common = Common::read(common_at)?;
+    let place = entry.position();
+    let end = place.checked_add(length.into())?;
+    let common = Common::read(place.checked_sub(entry.u32()?.into())?)?;
     let start = entry.pointer(common.encoding)?;
     let size = entry.pointer(common.encoding & 0x0f)?;
     if address.wrapping_sub(start) >= size {
@@ -58,23 +58,24 @@ fn find(header: u64, address: u64) -> Option<u64> {
     view.pointer(frame_encoding)?;
     let count = view.pointer(count_encoding)?;
     let table = view.position();
-    let start_of = |index: u64| {
-        let distance = View::new(table + 8 * index).i32()?;
-        Some(header.wrapping_add_signed(distance.into()))
+    // A table entry: the start of a range, and where its description is.
+    let entry_of = |index: u64| {
+        let mut entry = View::new(table.wrapping_add(index.wrapping_mul(8)));
+        let [start, description] = [entry.i32()?, entry.i32()?];
+        let at = |distance: i32| header.wrapping_add_signed(distance.into());
+        Some((at(start), at(description)))
     };
     // The first entry that begins behind the address.
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low + (high - low) / 2;
-        if start_of(middle)? <= address {
+        if entry_of(middle)?.0 <= address {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    let found = low.checked_sub(1)?;
-    let distance = View::new(table + 8 * found + 4).i32()?;
-    Some(header.wrapping_add_signed(distance.into()))
+    Some(entry_of(low.checked_sub(1)?)?.1)
 }
 
 /// What a common information entry says for all its descriptions.
@@ -96,7 +97,7 @@ impl Common {
         if length == u32::MAX || view.u32()? != 0 {
             return None;
         }
-        let end = at + 4 + u64::from(length);
+        let end = at.checked_add(4 + u64::from(length))?;
         let version = view.u8()?;
         let mut augmentation = [0; 8];
         for place in &mut augmentation {
@@ -127,7 +128,7 @@ impl Common {
             match letter {
                 b'z' => {
                     let length = view.uleb()?;
-                    behind = Some(view.position() + length);
+                    behind = Some(view.position().checked_add(length)?);
                 }
                 b'R' => common.encoding = view.u8()?,
                 b'L' => _ = view.u8()?,
@@ -207,8 +208,11 @@ impl<'c> Machine<'c> {
 
     /// Runs instructions up to `end`, or to the row of the address.
     fn run(&mut self, mut view: View, end: u64) -> Option<()> {
-        while view.position() < end && self.instructions < MOST_INSTRUCTIONS {
+        while view.position() < end {
             self.instructions += 1;
+            if self.instructions > MOST_INSTRUCTIONS {
+                return None;
+            }
             let opcode = view.u8()?;
             let low = u64::from(opcode & 0x3f);
             match (opcode >> 6, opcode) {
@@ -366,7 +370,7 @@ fn expression_cfa(view: &mut View) -> Option<Cfa> {
     const BREG_BASE: u8 = 0x76;
     const DEREFERENCE: u8 = 0x06;
     let length = view.uleb()?;
-    let end = view.position() + length;
+    let end = view.position().checked_add(length)?;
     let opcode = view.u8()?;
     let offset = view.sleb();
     let is_dereferenced = view.position() + 1 == end && view.u8() == Some(DEREFERENCE);
@@ -421,17 +425,36 @@ mod tests {
             state >> 33
         };
         let mut bytes = [0_u8; 4096];
-        for _ in 0..3000 {
+        let mut read = 0;
+        for round in 0..6000 {
             bytes.fill_with(|| random() as u8);
-            // A header that leads to the bytes behind it.
-            bytes[..4].copy_from_slice(&[1, 0x1b, 3, TABLE_ENCODING]);
-            bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
-            bytes[12..16].copy_from_slice(&0_i32.to_le_bytes());
-            bytes[16..20].copy_from_slice(&64_i32.to_le_bytes());
-            bytes[64..68].copy_from_slice(&(random() as u32 % 64).to_le_bytes());
-            let common = 512 + random() as u32 % 64;
-            bytes[68..72].copy_from_slice(&68_u32.wrapping_sub(common).to_le_bytes());
+            let common = 512 + random() as usize % 64;
+            let mut put = |at: usize, content: &[u8]| {
+                bytes[at..at + content.len()].copy_from_slice(content);
+            };
+            let mut number = |at: usize, value: i32| put(at, &value.to_le_bytes());
+            // A header with one entry: its range begins at the header, its description is at 1024.
+            number(8, 1);
+            number(12, 0);
+            number(16, 1024);
+            number(1024, random() as i32 % 64);
+            number(1028, 1028 - common as i32);
+            put(0, &[1, 0x1b, 3, TABLE_ENCODING]);
+            if round % 2 == 0 {
+                // A common entry that is read up to its instructions, and the range.
+                put(common + 4, b"\0\0\0\0\x01zRS\0\x01\x78\x10\x01\x1b");
+                put(1032, &(-1032_i32).to_le_bytes());
+                put(1036, &64_i32.to_le_bytes());
+            }
+            if round % 8 == 0 {
+                // The length of its augmentation.
+                put(
+                    common + 16,
+                    &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+                );
+            }
             let start = bytes.as_ptr() as u64;
+            read += usize::from(Common::read(start + common as u64).is_some());
             let _ = rule(start, start + random() % 64);
             let common = Common {
                 code_factor: 1,
@@ -444,5 +467,6 @@ mod tests {
             let mut machine = Machine::new(&common, start + 100, start);
             let _ = machine.run(View::new(start + 128), start + 512);
         }
+        assert!(read > 1000, "{read}");
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn stack_of(thread: &Thread, frame: &Frame) -> Option<u64> {
             words.truncate(first);
             walk(&mut words, thread, frame, true);
             let again = words.id();
-            if again != id && store::is_new(again) != Some(true) {
+            if again != id && !store::is_new(again)? {
                 return Some(again);
             }
         }

@@ -1,4 +1,4 @@
-//! Which functions digests have to do with; without `--digests` none.
+//! What digests of device memory do at a call, by its function; without `--digests` nothing.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,9 +11,9 @@ use crate::process::settings::Digests;
 
 static WHEN: AtomicU8 = AtomicU8::new(Digests::Off as u8);
 
-/// What digests have to do with a function.
+/// What digests do at the calls of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Concern {
+pub(crate) enum DigestStep {
     Nothing,
     /// The first parameter points at the context, which is current then.
     CreatesContext,
@@ -66,58 +66,58 @@ pub(crate) fn is_on() -> bool {
     when() != Digests::Off
 }
 
-/// What digests, if they are on, have to do with a function.
-pub(crate) fn concern(function: &Function) -> Concern {
+/// What digests, if they are on, do at the calls of a function.
+pub(crate) fn step_of(function: &Function) -> DigestStep {
     let when = when();
     if when == Digests::Off {
-        return Concern::Nothing;
+        return DigestStep::Nothing;
     }
-    match concern_of(function) {
-        concern @ Concern::Enqueues(Work::AllocatesInOrder | Work::FreesInOrder) => concern,
+    match step_by_family(function) {
+        step @ DigestStep::Enqueues(Work::AllocatesInOrder | Work::FreesInOrder) => step,
         // At the end of a context all work is waited for.
-        Concern::Enqueues(_) if when == Digests::End => Concern::Nothing,
-        Concern::Waits if when == Digests::End && function.waits != Waits::Context => {
-            Concern::Nothing
+        DigestStep::Enqueues(_) if when == Digests::End => DigestStep::Nothing,
+        DigestStep::Waits if when == Digests::End && function.waits != Waits::Context => {
+            DigestStep::Nothing
         }
-        concern => concern,
+        step => step,
     }
 }
 
-fn concern_of(function: &Function) -> Concern {
-    use {Concern as C, Work as W};
+fn step_by_family(function: &Function) -> DigestStep {
+    use {DigestStep as S, Work as W};
     match function.family {
-        Family::Context(ContextOp::Create) => C::CreatesContext,
-        Family::Context(ContextOp::Destroy | ContextOp::Detach) => C::DestroysContext,
-        Family::PrimaryContext(PrimaryOp::Retain) => C::RetainsPrimary,
-        Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => C::ReleasesPrimary,
-        Family::Memory(MemoryOp::Allocate | MemoryOp::AllocatePitch { .. }) => C::Allocates,
-        Family::Memory(MemoryOp::Free) => C::Frees,
-        Family::Memory(MemoryOp::AllocateAsync) => C::Enqueues(W::AllocatesInOrder),
-        Family::Memory(MemoryOp::FreeAsync) => C::Enqueues(W::FreesInOrder),
+        Family::Context(ContextOp::Create) => S::CreatesContext,
+        Family::Context(ContextOp::Destroy | ContextOp::Detach) => S::DestroysContext,
+        Family::PrimaryContext(PrimaryOp::Retain) => S::RetainsPrimary,
+        Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => S::ReleasesPrimary,
+        Family::Memory(MemoryOp::Allocate | MemoryOp::AllocatePitch { .. }) => S::Allocates,
+        Family::Memory(MemoryOp::Free) => S::Frees,
+        Family::Memory(MemoryOp::AllocateAsync) => S::Enqueues(W::AllocatesInOrder),
+        Family::Memory(MemoryOp::FreeAsync) => S::Enqueues(W::FreesInOrder),
         Family::VirtualMemory(op) => match op {
-            VirtualMemoryOp::Create { .. } => C::CreatesPhysical,
-            VirtualMemoryOp::Map { .. } => C::Maps,
-            VirtualMemoryOp::SetAccess { .. } => C::SetsAccess,
-            VirtualMemoryOp::Unmap { .. } => C::Unmaps,
+            VirtualMemoryOp::Create { .. } => S::CreatesPhysical,
+            VirtualMemoryOp::Map { .. } => S::Maps,
+            VirtualMemoryOp::SetAccess { .. } => S::SetsAccess,
+            VirtualMemoryOp::Unmap { .. } => S::Unmaps,
             VirtualMemoryOp::Reserve
             | VirtualMemoryOp::FreeReservation
-            | VirtualMemoryOp::Release => C::Nothing,
+            | VirtualMemoryOp::Release => S::Nothing,
         },
-        Family::Launch(_) => C::Enqueues(W::Kernel),
-        Family::Graph(GraphOp::Launch) => C::Enqueues(W::Graph),
+        Family::Launch(_) => S::Enqueues(W::Kernel),
+        Family::Graph(GraphOp::Launch) => S::Enqueues(W::Graph),
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch) => {
-            C::Enqueues(W::WaitsForMemory)
+            S::Enqueues(W::WaitsForMemory)
         }
-        _ if function.changes_device_memory() => C::Enqueues(W::Other),
+        _ if function.changes_device_memory() => S::Enqueues(W::Other),
         Family::Copy(_) => {
             let is_readback = |role| matches!(role, Role::HostWrite(_));
             let reads_back = function.params.iter().any(|found| is_readback(found.role));
             match function.stream {
-                None if reads_back => C::Waits,
-                _ => C::Nothing,
+                None if reads_back => S::Waits,
+                _ => S::Nothing,
             }
         }
-        _ if function.waits != Waits::No => C::Waits,
-        _ => C::Nothing,
+        _ if function.waits != Waits::No => S::Waits,
+        _ => S::Nothing,
     }
 }
