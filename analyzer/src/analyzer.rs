@@ -9,7 +9,7 @@ use crate::decode::Names;
 use crate::finding::{CallResult, CallSite, Class, Finding, ObjectHistory, Severity, own_frame};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
-use crate::render::{render_call, result_of};
+use crate::render::{driver_messages, render_call, result_of};
 use crate::reported::Reported;
 use crate::rules::{self, Check, Draft, Gates, Rules};
 use crate::state::State;
@@ -281,6 +281,7 @@ impl Analyzer {
                 .stack()
                 .map(|stack| context.frames(stack))
                 .unwrap_or_default(),
+            driver_messages: driver_messages(call),
             result: result_of(call, context.signatures()),
         }
     }
@@ -300,6 +301,7 @@ impl Analyzer {
                 0 => Vec::new(),
                 stack => context.frames(stack),
             },
+            driver_messages: Vec::new(),
             result: site.result.map(|code| CallResult {
                 code,
                 name: cutape_registry::result_name(code).map(str::to_owned),

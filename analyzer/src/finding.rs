@@ -93,6 +93,8 @@ pub struct CallSite {
     pub place: String,
     /// Its call stack, the innermost frame first; empty if the trace has none.
     pub frames: Vec<Frame>,
+    /// What the driver's error log said about it, as far as that is more than the result.
+    pub driver_messages: Vec<String>,
     /// What it returned; `None` if it did not return.
     pub result: Option<CallResult>,
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use cutape_format::{Bytes, Call, Snapshot};
+use cutape_format::{Bytes, Call, Note, Snapshot};
 use cutape_image::ImageKind;
 use serde_json::Value as Json;
 
@@ -82,6 +82,17 @@ fn shown<'c>(call: &Call<'_>, snapshot: Snapshot<'c>) -> Result<Cow<'c, [u8]>, V
         }
         other => Err(Value::missing(other)),
     }
+}
+
+/// What the driver's error log said about a call, but for lines that repeat its result.
+pub(crate) fn driver_messages(call: &Call<'_>) -> Vec<String> {
+    let texts = call.notes().filter_map(|note| match note {
+        Note::DriverMessage(_, text) => Some(text.trim_end().to_owned()),
+        _ => None,
+    });
+    texts
+        .filter(|text| !text.starts_with("Returning "))
+        .collect()
 }
 
 /// What a call returned, with its name; `None` if it did not return.

@@ -104,6 +104,8 @@ pub struct TraceBuilder {
     stacks: Vec<u8>,
     /// Records of a chunk of markers.
     markers: Vec<u8>,
+    /// There are notes of version 1.4.
+    has_messages: bool,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
     threads: BTreeMap<u32, ThreadChunks>,
@@ -134,6 +136,7 @@ impl TraceBuilder {
             mappings: Vec::new(),
             stacks: Vec::new(),
             markers: Vec::new(),
+            has_messages: false,
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
@@ -402,7 +405,9 @@ impl TraceBuilder {
         self
     }
 
-    fn note(&mut self, thread: u32, kind: u16, head: impl Encode, rest: &[u8]) -> &mut Self {
+    /// Adds a note: one of the structs of [`crate::layout`], then what follows it.
+    pub fn note(&mut self, thread: u32, kind: u16, head: impl Encode, rest: &[u8]) -> &mut Self {
+        self.has_messages |= kind == note_kind::DRIVER_MESSAGE;
         let body = [&codec::encode_to_vec(head), rest].concat();
         self.record(thread, record_kind::NOTE, kind, &body)
     }
@@ -484,6 +489,7 @@ impl TraceBuilder {
             magic: MAGIC,
             major: MAJOR,
             minor: match (self.stacks.is_empty(), self.markers.is_empty()) {
+                _ if self.has_messages => 4,
                 (true, true) => self.short.into(),
                 (false, true) => 2,
                 (_, false) => 3,

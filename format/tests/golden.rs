@@ -11,7 +11,9 @@ use cutape_format::{
     MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack, StackFrame,
     Trace, marked_ranges, pack,
 };
-use sample::{SIGNATURES, describe, marker_sample, place, sample, short_sample, stack_sample};
+use sample::{
+    SIGNATURES, describe, marker_sample, note_sample, place, sample, short_sample, stack_sample,
+};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -32,6 +34,8 @@ fn golden_files_are_read() {
         "v1.2-packed",
         "v1.3",
         "v1.3-packed",
+        "v1.4",
+        "v1.4-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -40,8 +44,8 @@ fn golden_files_are_read() {
         for (line, expected) in describe(&trace).iter().zip(expected.lines()) {
             assert_eq!(line, expected, "{name}");
         }
-        // From version 1.2 on, two calls with stacks are added.
-        let added = 2 * usize::from(trace.has_stacks());
+        // From version 1.2 on, two calls with stacks are added, and in 1.4 one with notes.
+        let added = 2 * usize::from(trace.has_stacks()) + usize::from(name.starts_with("v1.4"));
         let count = expected.lines().count() + added;
         assert_eq!(trace.calls().count(), count, "{name}");
         let who: Vec<_> = trace
@@ -72,6 +76,8 @@ fn stacks_are_read() {
         "v1.2-packed.cutape",
         "v1.3.cutape",
         "v1.3-packed.cutape",
+        "v1.4.cutape",
+        "v1.4-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -120,8 +126,9 @@ fn stacks_are_read() {
 
 #[test]
 fn markers_are_read() {
-    for name in ["v1.3.cutape", "v1.3-packed.cutape"] {
-        let trace = Trace::open_indexed(&golden(name)).unwrap();
+    for name in ["v1.3", "v1.3-packed", "v1.4", "v1.4-packed"].map(|name| format!("{name}.cutape"))
+    {
+        let trace = Trace::open_indexed(&golden(&name)).unwrap();
         let markers = trace.markers();
         let ranges: Vec<_> = marked_ranges(&markers)
             .into_iter()
@@ -164,6 +171,26 @@ fn markers_are_read() {
 }
 
 #[test]
+fn later_notes_are_read() {
+    for name in ["v1.4.cutape", "v1.4-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
+        let call = trace.calls().last().unwrap();
+        let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
+        let expected = [
+            "Zeroed(ZeroedNote { address: 28672, length: 256 })",
+            "DigestSetup(DigestSetupNote { context: 192, result: 0 })",
+            "Digest(DigestNote { first: 3, context: 192, is_before: 0, reach: 1 }, \
+             [(28672, 256), (32768, 16)])",
+            "DigestValues([(3, 209), (4, 210)])",
+            "DigestSkipped(DigestSkippedNote { reason: 2 })",
+            "DigestVoid(DigestVoidNote { first: 4, count: 1 })",
+            "DriverMessage(DriverMessageNote { level: 0 }, \"Allocation not found é\\n\")",
+        ];
+        assert_eq!(notes, expected, "{name}");
+    }
+}
+
+#[test]
 fn sources_survive_packing() {
     let place = place("golden-sources");
     let (once, twice) = (place.join("once"), place.join("twice"));
@@ -193,6 +220,7 @@ fn the_writer_still_writes_these_bytes() {
         (short_sample(), "v1.1.cutape"),
         (stack_sample(), "v1.2.cutape"),
         (marker_sample(), "v1.3.cutape"),
+        (note_sample(), "v1.4.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

@@ -20,6 +20,7 @@
 mod async_readback;
 mod digests;
 mod driver;
+mod driver_log;
 mod entry_addresses;
 mod file;
 mod forward;

@@ -13,7 +13,7 @@ use crate::hot::{clock, cost, functions, plan, recording};
 use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
-use crate::{async_readback, digests, driver, host_memory, markers, overrides, stack};
+use crate::{async_readback, digests, driver, driver_log, host_memory, markers, overrides, stack};
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
 #[cold]
@@ -89,6 +89,7 @@ fn create_trace() -> u8 {
     markers::begin(clock);
     cost::forget();
     stack::configure(settings.stacks);
+    driver_log::configure(settings.driver_log);
     match clock {
         _ if settings.measures_cost => MEASURING,
         clock::PROCESSOR if settings.stacks != Stacks::Off => WITH_STACKS,

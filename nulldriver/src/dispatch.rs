@@ -11,6 +11,7 @@ use crate::call::answer::{
 };
 use crate::call::argument::{AddressOf, Call, WORDS};
 use crate::call::entry::{Entry, Handler};
+use crate::call::error_log;
 use crate::section::{code, context, execution, graph, memory, stream, texture};
 use crate::settings;
 use crate::state::{self, capture};
@@ -23,6 +24,7 @@ const TABLES: &[&[Entry]] = &[
     context::device::ENTRIES,
     context::entry_point::ENTRIES,
     context::error::ENTRIES,
+    context::error_log::ENTRIES,
     context::green::ENTRIES,
     context::management::ENTRIES,
     context::primary::ENTRIES,
@@ -60,6 +62,8 @@ const ALWAYS: &[&str] = &[
     "cuGetErrorString",
     "cuGetProcAddress",
     "cuGetExportTable",
+    "cuLogsRegisterCallback",
+    "cuLogsUnregisterCallback",
 ];
 
 static HANDLERS: LazyLock<Vec<Option<Handler>>> =
@@ -104,6 +108,12 @@ pub(crate) fn enter(id: u16, words: &[u64; WORDS], address_of: AddressOf) -> CUr
     let Some(function) = FUNCTIONS.get(usize::from(id)) else {
         return NOT_SUPPORTED;
     };
+    let code = answer(function, words, address_of);
+    error_log::report(function, code);
+    code
+}
+
+fn answer(function: &'static Function, words: &[u64; WORDS], address_of: AddressOf) -> CUresult {
     if let Some(code) = settings::get().inject_fault(function) {
         return code;
     }
@@ -119,7 +129,7 @@ pub(crate) fn enter(id: u16, words: &[u64; WORDS], address_of: AddressOf) -> CUr
             return NOT_PERMITTED;
         }
     }
-    let Some(handler) = HANDLERS[usize::from(id)] else {
+    let Some(handler) = HANDLERS[usize::from(function.id)] else {
         return NOT_SUPPORTED;
     };
     if let Some(code) = capture::forbids(function) {

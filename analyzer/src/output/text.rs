@@ -140,6 +140,9 @@ pub fn text(finding: &Finding, style: &Style) -> String {
             }
         }
     };
+    for message in finding.call.iter().flat_map(|call| &call.driver_messages) {
+        part("driver", message);
+    }
     if finding.repeats > 0 {
         part(
             "repeated",

@@ -88,6 +88,9 @@ pub(crate) struct Recording {
     /// Do not record ranges and marks of NVTX.
     #[arg(long)]
     pub(crate) no_nvtx: bool,
+    /// Do not record what the driver's error log says about failing calls.
+    #[arg(long)]
+    pub(crate) no_driver_log: bool,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     pub(crate) driver: Option<PathBuf>,

@@ -88,6 +88,9 @@ pub(crate) fn start(
     if let Some(digests) = recording.digests {
         command.env("CUTAPE_DIGESTS", word(digests));
     }
+    if recording.no_driver_log {
+        command.env("CUTAPE_DRIVER_LOG", "off");
+    }
     if recording.measures_cost {
         command.env("CUTAPE_COST", "1");
     }

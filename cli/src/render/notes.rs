@@ -113,6 +113,13 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
         Note::DigestSkipped(note) => {
             format!("no digest: {}", digest_skip_reason(note.reason))
         }
+        Note::DriverMessage(note, text) => {
+            format!(
+                "the driver's log: {}: {}",
+                level(note.level),
+                text.trim_end().escape_debug()
+            )
+        }
         Note::Stopped(why) => format!("recording stopped here: {why}"),
         Note::UnknownSymbol(name) => {
             format!(
@@ -220,6 +227,11 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "kind": "digest_skipped",
             "reason": digest_skip_reason(note.reason),
         }),
+        Note::DriverMessage(note, text) => json!({
+            "kind": "driver_message",
+            "level": level(note.level),
+            "text": text.trim_end(),
+        }),
         Note::Stopped(why) => json!({ "kind": "stopped", "why": why }),
         Note::UnknownSymbol(name) => json!({ "kind": "unknown_symbol", "name": name }),
         Note::Other(kind, bytes) => json!({
@@ -229,6 +241,15 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "bytes": bytes.len(),
         }),
     })
+}
+
+/// The name of a `CUlogLevel`.
+fn level(number: u32) -> String {
+    match number {
+        0 => "error".to_owned(),
+        1 => "warning".to_owned(),
+        other => format!("level {other}"),
+    }
 }
 
 /// Why host memory is not recorded.

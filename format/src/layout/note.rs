@@ -49,6 +49,8 @@ pub mod note_kind {
     pub const DIGEST_VOID: u16 = 20;
     /// [`super::MarkerNote`], then the name of its domain and its text; only in chunks of markers.
     pub const MARKER: u16 = 21;
+    /// [`super::DriverMessageNote`], then its text.
+    pub const DRIVER_MESSAGE: u16 = 22;
 }
 
 /// Identifies the thread; in its first call.
@@ -243,6 +245,13 @@ pub struct DigestVoidNote {
     pub first: u64,
     /// How many.
     pub count: u64,
+}
+
+/// What the driver's error log said while the call was in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DriverMessageNote {
+    /// A `CUlogLevel`: 0 an error, 1 a warning.
+    pub level: u32,
 }
 
 /// Why a digest was not taken.

@@ -2,8 +2,9 @@
 
 use crate::codec::{self, Decode};
 use crate::layout::{
-    DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, HostChangedNote,
-    HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, ThreadNote, ZeroedNote, note_kind,
+    DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
+    HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, ThreadNote, ZeroedNote,
+    note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -38,6 +39,8 @@ pub enum Note<'a> {
     DigestSkipped(DigestSkippedNote),
     /// Digests that do not count.
     DigestVoid(DigestVoidNote),
+    /// What the driver's error log said.
+    DriverMessage(DriverMessageNote, String),
     /// The program asked for a function that the signature table lacks.
     UnknownSymbol(String),
     /// The id of the call's stack; [`crate::Trace::stack`] gives it.
@@ -91,6 +94,10 @@ impl<'a> Note<'a> {
             note_kind::DIGEST_VALUES => Note::DigestValues(pairs(bytes)?),
             note_kind::DIGEST_SKIPPED => Note::DigestSkipped(head(bytes)?.0),
             note_kind::DIGEST_VOID => Note::DigestVoid(head(bytes)?.0),
+            note_kind::DRIVER_MESSAGE => {
+                let (head, rest) = head(bytes)?;
+                Note::DriverMessage(head, text(rest))
+            }
             note_kind::STOPPED => Note::Stopped(text(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
             note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),

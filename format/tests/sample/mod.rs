@@ -6,9 +6,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use cutape_format::layout::{
-    CHUNK_MAGIC, ChunkHead, FramesNote, MarkerNote, PythonCodeNote, ReadbackNote, field,
-    marker_action, marker_payload, marker_source, note_kind, python_frame, snapshot_flag,
-    stack_flag,
+    CHUNK_MAGIC, ChunkHead, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
+    DriverMessageNote, FramesNote, MarkerNote, PythonCodeNote, ReadbackNote, ZeroedNote,
+    digest_reach, digest_skip, field, marker_action, marker_payload, marker_source, note_kind,
+    python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -150,6 +151,65 @@ pub(crate) fn marker_sample() -> TraceBuilder {
         .marker(note(marker_action::POP, 0), "", "")
         .marker(outside, "", "second phase")
         .marker(note(marker_action::END, 1), "data", "");
+    builder
+}
+
+/// The sample with a call that has the notes that came after those of version 1.1: of memory set to
+/// zeros, of digests, and since version 1.4 what the driver's log said.
+pub(crate) fn note_sample() -> TraceBuilder {
+    let mut builder = marker_sample();
+    let pairs = |pairs: &[(u64, u64)]| -> Vec<u8> {
+        let words = pairs.iter().flat_map(|&(first, second)| [first, second]);
+        words.flat_map(u64::to_le_bytes).collect()
+    };
+    let zeroed = ZeroedNote {
+        address: 0x7000,
+        length: 256,
+    };
+    let setup = DigestSetupNote {
+        context: 0xc0,
+        result: 0,
+    };
+    let digest = DigestNote {
+        first: 3,
+        context: 0xc0,
+        is_before: 0,
+        reach: digest_reach::PARAMETERS,
+    };
+    let skipped = DigestSkippedNote {
+        reason: digest_skip::REFUSED,
+    };
+    let void = DigestVoidNote { first: 4, count: 1 };
+    let error = DriverMessageNote { level: 0 };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[3],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::ZEROED, zeroed, &[])
+        .note(0, note_kind::DIGEST_SETUP, setup, &[])
+        .note(
+            0,
+            note_kind::DIGEST,
+            digest,
+            &pairs(&[(0x7000, 256), (0x8000, 16)]),
+        )
+        .record(
+            0,
+            record_kind::NOTE,
+            note_kind::DIGEST_VALUES,
+            &pairs(&[(3, 0xd1), (4, 0xd2)]),
+        )
+        .note(0, note_kind::DIGEST_SKIPPED, skipped, &[])
+        .note(0, note_kind::DIGEST_VOID, void, &[])
+        .note(
+            0,
+            note_kind::DRIVER_MESSAGE,
+            error,
+            "Allocation not found é\n".as_bytes(),
+        )
+        .leave(0, 1, &[]);
     builder
 }
 

@@ -241,6 +241,11 @@ impl Thread {
         outer > frame && memory::word(mark) == Some(self.mark.get())
     }
 
+    /// Whether the driver is at work on a call of the program that is recorded.
+    pub(crate) fn is_in_driver(&self) -> bool {
+        self.active.get() & IN_DRIVER != 0
+    }
+
     /// Begins a call of the program.
     #[inline(always)]
     pub(crate) fn begin_call(&self, activation: &mut Activation) {

@@ -30,7 +30,6 @@ use cutape_registry::{
     OccupancyOp, PrimaryOp, StreamOp,
 };
 
-use crate::async_readback;
 use crate::digests::{self, step::DigestStep};
 use crate::file::identity;
 use crate::host_memory::{self, Which};
@@ -38,6 +37,7 @@ use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::{address_space, maps};
+use crate::{async_readback, driver_log};
 
 /// In a forked child: objects of the parent are not this process's.
 pub(crate) fn forget() {
@@ -127,7 +127,10 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         return;
     }
     match plan.family {
-        Family::Init => identity::write_devices(),
+        Family::Init => {
+            identity::write_devices();
+            driver_log::register();
+        }
         Family::Event(EventOp::Record) => async_readback::event_recorded(thread, frame),
         Family::Graph(op) => graph::post_call(thread, frame, op),
         Family::Copy(op @ (CopyOp::Batch { .. } | CopyOp::Batch3D { .. })) => {

@@ -22,6 +22,8 @@ pub(crate) const HOST_MEMORY: &CStr = c"CUTAPE_HOST_MEMORY";
 pub(crate) const STACKS: &CStr = c"CUTAPE_STACKS";
 /// When device memory is digested: `end`, `sync`, `launch`. Without it, never.
 pub(crate) const DIGESTS: &CStr = c"CUTAPE_DIGESTS";
+/// Whether the driver's error log is recorded: `on`, `off`.
+pub(crate) const DRIVER_LOG: &CStr = c"CUTAPE_DRIVER_LOG";
 /// Set if the cost of recording is to be measured.
 pub(crate) const COST: &CStr = c"CUTAPE_COST";
 /// The backend: `preload`, `audit`, `gum`.

@@ -105,6 +105,7 @@ pub(crate) struct Settings {
     pub(crate) host_memory: HostMemory,
     pub(crate) stacks: Stacks,
     pub(crate) digests: Digests,
+    pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
 }
 
@@ -135,6 +136,7 @@ impl Settings {
                 Some(b"launch") => Digests::Launch,
                 _ => Digests::Off,
             },
+            driver_log: variable(env::DRIVER_LOG).as_deref() != Some(c"off"),
             measures_cost: variable(env::COST).is_some(),
         }
     }

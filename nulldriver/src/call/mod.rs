@@ -3,3 +3,4 @@
 pub(crate) mod answer;
 pub(crate) mod argument;
 pub(crate) mod entry;
+pub(crate) mod error_log;

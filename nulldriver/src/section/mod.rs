@@ -12,6 +12,7 @@ pub(crate) mod context {
     pub(crate) mod device;
     pub(crate) mod entry_point;
     pub(crate) mod error;
+    pub(crate) mod error_log;
     pub(crate) mod green;
     pub(crate) mod management;
     pub(crate) mod primary;

@@ -7,6 +7,7 @@ use crate::call::answer::{
     invalid_if, reject_if,
 };
 use crate::call::argument::{In, Stream, arguments};
+use crate::call::error_log;
 use crate::crash;
 use crate::object::device::MULTIPROCESSORS;
 use crate::object::function::{Launchable, Spec};
@@ -53,9 +54,20 @@ impl Shape {
         invalid_if(!grid_fits || !fits(self.block, [1024, 1024, 64]))?;
         let threads = self.threads();
         let required = target.spec.image().required_threads;
+        let most = target.dynamic_shared;
+        if self.shared > most {
+            // The words of the real driver (580).
+            error_log::say(|| {
+                format!(
+                    "Requested dynamic shared memory size of {} bytes exceeds maximum dynamic \
+                     shared memory size of {most} bytes",
+                    self.shared
+                )
+            });
+        }
         let is_refused = threads > target.spec.declared_threads()
             || required.is_some_and(|required| required != self.block)
-            || self.shared > target.dynamic_shared;
+            || self.shared > most;
         invalid_if(is_refused)?;
         // There are not enough registers.
         reject_if(threads > target.spec.max_threads(), LAUNCH_OUT_OF_RESOURCES)
