@@ -16,7 +16,7 @@ pub struct Parameter {
 }
 
 /// One kernel or device function that the image defines.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Function {
     /// As in the image: mangled names stay mangled.
     pub name: String,
@@ -67,7 +67,7 @@ pub struct Uses {
 }
 
 /// One module-wide variable in global or constant memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Global {
     /// As in the image.
     pub name: String,

@@ -52,6 +52,25 @@ struct Symbol {
 
 /// Reads the cubin at the start of `bytes`.
 pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
+    let (header, mut reader, names) = open(bytes)?;
+    let mut content = Content {
+        relocatable: header.file_type == 1,
+        address_bits: if header.wide { 64 } else { 32 },
+        ..Content::default()
+    };
+    let tool = reader.tool(&names);
+    content.target = target(&header, tool.as_deref());
+    let producer = tool.as_deref().unwrap_or_default().lines();
+    content.producer = producer
+        .into_iter()
+        .find(|line| line.contains("compilation tools"))
+        .map(str::to_owned);
+    reader.collect(&names, &mut content)?;
+    Ok(content)
+}
+
+/// The header, the sections, and their names.
+fn open(bytes: &[u8]) -> Result<(Header, Reader<'_>, Vec<&[u8]>), Problem> {
     let header = Header::read(bytes).map_err(elf_problem)?;
     if header.machine != EM_CUDA {
         let what = format!(
@@ -92,20 +111,49 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
         .into_iter()
         .map(|offset| reader.name(names_index, offset));
     let names = names.collect::<Result<Vec<_>, _>>()?;
-    let mut content = Content {
-        relocatable: header.file_type == 1,
-        address_bits: if header.wide { 64 } else { 32 },
-        ..Content::default()
+    Ok((header, reader, names))
+}
+
+/// Sections with machine code, constants and their relocations: name and content. Notes, which have
+/// the time of the compilation, and sections for debuggers are left out, and so is `.nv.info`, which
+/// has the toolkit's version.
+pub(crate) fn code(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Problem> {
+    let (_, mut reader, names) = open(bytes)?;
+    let symbols = reader.sections.iter().enumerate();
+    let symbols = symbols.filter(|(_, section)| section.kind == SHT_SYMTAB);
+    let table = symbols.map(|(at, section)| (at, section.link)).next();
+    let symbols = match table {
+        Some((at, _)) => reader.symbols(at)?,
+        None => Vec::new(),
     };
-    let tool = reader.tool(&names);
-    content.target = target(&header, tool.as_deref());
-    let producer = tool.as_deref().unwrap_or_default().lines();
-    content.producer = producer
-        .into_iter()
-        .find(|line| line.contains("compilation tools"))
-        .map(str::to_owned);
-    reader.collect(&names, &mut content)?;
-    Ok(content)
+    let mut found = Vec::new();
+    for (index, &name) in names.iter().enumerate() {
+        let is_relocation = name.starts_with(b".rel");
+        let bare = match is_relocation {
+            true => name.get(
+                name.iter()
+                    .skip(1)
+                    .position(|&b| b == b'.')
+                    .map_or(0, |at| at + 1)..,
+            ),
+            false => Some(name),
+        };
+        let bare = bare.unwrap_or_default();
+        if !bare.starts_with(b".text.") && !bare.starts_with(b".nv.constant") {
+            continue;
+        }
+        let data = reader.data(index)?;
+        reader.spend(data.len())?;
+        let kept = match is_relocation {
+            true => {
+                let strings = table.map_or(0, |(_, strings)| strings);
+                reader.relocations(name.starts_with(b".rela"), data, &symbols, strings)?
+            }
+            false => data.to_vec(),
+        };
+        found.push((text(name), kept));
+    }
+    Ok(found)
 }
 
 fn elf_problem(error: ElfError) -> Problem {
@@ -207,6 +255,42 @@ impl<'a> Reader<'a> {
             })
         };
         Ok(data.chunks_exact(row).filter_map(read).collect())
+    }
+
+    /// Relocations with the names of their symbols, whose numbers depend on other sections.
+    fn relocations(
+        &mut self,
+        has_addend: bool,
+        data: &[u8],
+        symbols: &[Symbol],
+        strings: u32,
+    ) -> Result<Vec<u8>, Problem> {
+        let row = match (self.wide, has_addend) {
+            (true, true) => 24,
+            (true, false) => 16,
+            (false, true) => 12,
+            (false, false) => 8,
+        };
+        let mut kept = Vec::new();
+        for row in data.chunks_exact(row) {
+            let (symbol, head) = match self.wide {
+                true => (u32_at(row, 12), 12),
+                false => (u32_at(row, 4).map(|info| info >> 8), 5),
+            };
+            let (before, after) = row.split_at_checked(head).unwrap_or((row, &[]));
+            kept.extend_from_slice(before);
+            // The number of the symbol has four bytes, or three.
+            kept.extend_from_slice(
+                after
+                    .get(if self.wide { 4 } else { 3 }..)
+                    .unwrap_or_default(),
+            );
+            let symbol = symbol.and_then(|number| symbols.get(number as usize));
+            let name = symbol.map_or(Ok(&[][..]), |symbol| self.name(strings, symbol.name))?;
+            kept.extend_from_slice(name);
+            kept.push(0);
+        }
+        Ok(kept)
     }
 
     fn collect(&mut self, names: &[&[u8]], content: &mut Content) -> Result<(), Problem> {

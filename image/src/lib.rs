@@ -18,6 +18,8 @@
 #[cfg(feature = "build")]
 pub mod build;
 #[cfg(feature = "decompress")]
+mod code;
+#[cfg(feature = "decompress")]
 mod content;
 #[cfg(feature = "decompress")]
 mod cubin;
@@ -40,6 +42,8 @@ pub use extent::{Extent, WrapperHeader, extent, wrapper_data};
 pub use kind::{ImageKind, kind};
 pub use target::{CodeKind, Suffix, Target, runs_on};
 
+#[cfg(feature = "decompress")]
+pub use code::{Code, EntryCode, code};
 #[cfg(feature = "decompress")]
 pub use content::{Content, Function, Global, Parameter, Uses};
 #[cfg(feature = "decompress")]

@@ -6,7 +6,10 @@
 
 mod lexer;
 mod module;
+mod statements;
 mod variable;
+
+pub(crate) use statements::statements;
 
 use crate::content::Content;
 use crate::problem::Problem;
