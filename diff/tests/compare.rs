@@ -1,0 +1,290 @@
+//! Comparisons of small traces. A line is a call: thread, what it does, objects, numbers. Handles and
+//! addresses of B differ from those of A.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cutape_diff::{Kind, Options, Report, compare};
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+
+/// A trace of these calls, whose handles begin at `base`.
+fn trace(base: u64, calls: &str) -> Trace {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    builder.meta("driver.version", "13000");
+    let mut handles: HashMap<String, u64> = HashMap::new();
+    for line in calls
+        .split(';')
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (thread, verb) = (words[0].parse().unwrap(), words[1]);
+        let next = base + 0x1000 * (handles.len() as u64 + 1);
+        // A name is an object, with an offset behind `+`; the rest are numbers.
+        let mut value = |at: usize| match words.get(at).map_or("0", |word| word) {
+            word if word.starts_with(char::is_alphabetic) => {
+                let (name, offset) = word.split_once('+').unwrap_or((word, "0"));
+                let handle = *handles.entry(name.to_owned()).or_insert(next);
+                handle + offset.parse::<u64>().unwrap()
+            }
+            word => word.parse().unwrap(),
+        };
+        let (a, b, c) = (value(2), value(3), value(4));
+        let made = a.to_le_bytes();
+        let bytes = c.to_le_bytes();
+        let image = b".version 8.0\n.target sm_90\n.address_size 64\n.entry k() { ret; }\0";
+        let (function, arguments, before, after, result) = match verb {
+            // Host addresses are anywhere: B's stack is elsewhere too.
+            "alloc" => (
+                "cuMemAlloc_v2",
+                vec![base + 1, b],
+                vec![],
+                vec![NewSnapshot::pointee(0, &made)],
+                0,
+            ),
+            "free" => ("cuMemFree_v2", vec![a], vec![], vec![], 0),
+            "stream" => (
+                "cuStreamCreate",
+                vec![base + 1, 0],
+                vec![],
+                vec![NewSnapshot::pointee(0, &made)],
+                0,
+            ),
+            "event" => (
+                "cuEventCreate",
+                vec![base + 1, 0],
+                vec![],
+                vec![NewSnapshot::pointee(0, &made)],
+                0,
+            ),
+            "destroy" => ("cuEventDestroy_v2", vec![a], vec![], vec![], 0),
+            "record" => ("cuEventRecord", vec![a, b], vec![], vec![], 0),
+            "query" => ("cuEventQuery", vec![a], vec![], vec![], c as i32),
+            "wait" => ("cuStreamSynchronize", vec![a], vec![], vec![], b as i32),
+            "set" => ("cuMemsetD8_v2", vec![a, b, c], vec![], vec![], 0),
+            "to" => (
+                "cuMemcpyHtoD_v2",
+                vec![a, base + 2, b],
+                vec![NewSnapshot::pointee(1, &bytes)],
+                vec![],
+                0,
+            ),
+            "load" => (
+                "cuModuleLoadData",
+                vec![base + 1, base + 3],
+                vec![NewSnapshot::pointee(1, image)],
+                vec![NewSnapshot::pointee(0, &made)],
+                0,
+            ),
+            "unload" => ("cuModuleUnload", vec![a], vec![], vec![], 0),
+            "device" => (
+                "cuDeviceGetName",
+                vec![base + 1, 8, 0],
+                vec![],
+                vec![NewSnapshot::pointee(
+                    0,
+                    if a == 1 { b"one\0" } else { b"two\0" },
+                )],
+                0,
+            ),
+            other => panic!("{other}"),
+        };
+        builder
+            .call(NewCall {
+                thread,
+                name: function,
+                arguments: &arguments,
+                snapshots: &before,
+                ..NewCall::default()
+            })
+            .leave(thread, result, &after);
+    }
+    // Tests run at the same time.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = format!("cutape-compare-{}-{count}.cutape", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    builder.write(&path).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    trace
+}
+
+fn report(a: &str, b: &str, options: &Options) -> Report {
+    let a = trace(0x7f00_0000_0000, a);
+    let b = trace(0x7e12_3450_0000, b);
+    compare(&a, &b, options).unwrap().report
+}
+
+const OPTIONS: Options = Options {
+    ignored: Vec::new(),
+    all: false,
+    most: 20,
+    times: false,
+};
+
+#[test]
+fn differences() {
+    for (a, b, kinds, title) in [
+        (
+            "0 alloc m 64; 0 set m 1 9; 0 free m",
+            "0 alloc m 64; 0 set m 1 9; 0 free m",
+            &[][..],
+            "",
+        ),
+        // Numbers, offsets, sizes.
+        (
+            "0 alloc m 64; 0 set m 1 9",
+            "0 alloc m 64; 0 set m 1 8",
+            &[Kind::Argument],
+            "N 9 → 8",
+        ),
+        (
+            "0 alloc m 64; 0 set m+8 1 9",
+            "0 alloc m 64; 0 set m+16 1 9",
+            &[Kind::Argument],
+            "dstDevice memory#1 + 8 → memory#1 + 16",
+        ),
+        // The other of two objects.
+        (
+            "0 alloc m 64; 0 alloc n 64; 0 set m 1 9; 0 set n 2 9; 0 set m 3 9",
+            "0 alloc m 64; 0 alloc n 64; 0 set m 1 9; 0 set n 2 9; 0 set n 3 9",
+            &[Kind::Object],
+            "dstDevice memory#1 → memory#2, not memory#1",
+        ),
+        // One more object of the same sort, made first: the others still correspond.
+        (
+            "0 alloc m 64; 0 set m 1 9; 0 free m",
+            "0 alloc x 64; 0 alloc m 64; 0 set m 1 9; 0 free m",
+            &[Kind::Leak],
+            "cuMemAlloc_v2: in B only, which leaks memory#1",
+        ),
+        (
+            "0 alloc m 64; 0 to m 8 5",
+            "0 alloc m 64; 0 to m 8 6",
+            &[Kind::Data],
+            "srcHost from byte 0 of 8: 05",
+        ),
+        (
+            "0 stream s; 0 wait s 0; 0 wait s 0",
+            "0 stream s; 0 wait s 0; 0 wait s 700",
+            &[Kind::Result],
+            "returned CUDA_SUCCESS → CUDA_ERROR_ILLEGAL_ADDRESS",
+        ),
+        // An object that is not there any more is another argument.
+        (
+            "0 alloc m 64; 0 set m 1 9; 0 free m; 0 alloc n 64",
+            "0 alloc m 64; 0 free m; 0 set m 1 9; 0 alloc n 64",
+            &[Kind::Call],
+            "cuMemsetD8_v2: in A only",
+        ),
+        (
+            "0 load m; 0 unload m",
+            "0 load m",
+            &[Kind::Leak],
+            "B leaks module#1",
+        ),
+        (
+            "0 device 1",
+            "0 device 2",
+            &[Kind::Machine],
+            "name one → two",
+        ),
+        // How often a program polls is up to time.
+        (
+            "0 event e; 0 query e 0 600; 0 query e 0 600; 0 query e 0 0; 0 destroy e",
+            "0 event e; 0 query e 0 0; 0 destroy e",
+            &[],
+            "",
+        ),
+        (
+            "0 event e; 0 query e 0 700",
+            "0 event e; 0 query e 0 0",
+            &[Kind::Call],
+            "cuEventQuery",
+        ),
+        // Threads that do the same in another order, and one that is missing.
+        (
+            "0 alloc m 64; 1 alloc a 8; 1 set a 1 1; 2 alloc b 8; 2 set b 2 2",
+            "0 alloc m 64; 1 alloc b 8; 1 set b 2 2; 2 alloc a 8; 2 set a 1 1",
+            &[],
+            "",
+        ),
+        (
+            "0 alloc m 64; 1 alloc a 8; 1 free a",
+            "0 alloc m 64",
+            &[Kind::Thread],
+            "thread @1 of A has no counterpart in B",
+        ),
+        // A pool of threads: who does a piece of work does not matter.
+        (
+            "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 1 set m 3 3; 2 set m 7 7; 2 set m 8 8; 2 set m 9 9",
+            "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 2 set m 3 3; 2 set m 7 7; 2 set m 8 8; 2 set m 9 9",
+            &[],
+            "",
+        ),
+        // The order at a shared event does; two waits have none.
+        (
+            "0 event e; 0 stream s; 1 record e s; 2 set 1 2 3; 2 record e s; 1 set 4 5 6",
+            "0 event e; 0 stream s; 2 set 1 2 3; 2 record e s; 1 record e s; 1 set 4 5 6",
+            &[Kind::Order],
+            "threads reordered at",
+        ),
+        (
+            "0 stream s; 1 wait s 0; 1 set 1 2 3; 2 wait s 0; 2 set 4 5 6",
+            "0 stream s; 2 wait s 0; 2 set 4 5 6; 1 wait s 0; 1 set 1 2 3",
+            &[],
+            "",
+        ),
+    ] {
+        let report = report(a, b, &OPTIONS);
+        let found: Vec<Kind> = report.counts.keys().copied().collect();
+        let titles: Vec<&str> = report.differences.iter().map(|one| &*one.title).collect();
+        assert_eq!(found, kinds, "{a} | {b}: {titles:?}");
+        assert_eq!(report.differs(), !kinds.is_empty(), "{a} | {b}");
+        let first = report.first.map_or("", |first| titles[first]);
+        assert!(first.contains(title), "{a} | {b}: {titles:?}");
+    }
+}
+
+#[test]
+fn lists() {
+    let lines =
+        |value: u64| -> String { (0..50).map(|at| format!("0 set m {at} {value};")).collect() };
+    let a = format!("0 alloc m 64; {}", lines(1));
+    let b = format!("0 alloc m 64; {}", lines(2));
+    let all = Options {
+        all: true,
+        most: 30,
+        ..OPTIONS
+    };
+    let found = report(&a, &b, &all);
+    assert_eq!(
+        (found.total, found.differences.len(), found.omitted),
+        (50, 30, 20)
+    );
+    let ignored = Options {
+        ignored: vec![Kind::Argument],
+        ..OPTIONS
+    };
+    let found = report(&a, &b, &ignored);
+    assert_eq!((found.total, found.differs()), (0, false));
+    // Differences that read the same are one.
+    let c: String = (0..50).map(|_| "0 set m 1 1;").collect();
+    let d: String = (0..50).map(|_| "0 set m 1 2;").collect();
+    let (c, d) = (format!("0 alloc m 64; {c}"), format!("0 alloc m 64; {d}"));
+    let found = report(&c, &d, &OPTIONS);
+    assert_eq!(
+        (found.total, found.differences.len(), found.omitted),
+        (50, 1, 0)
+    );
+    assert_eq!(found.differences[0].count, 50);
+    // Calls in a row too.
+    let found = report(&c, "0 alloc m 64", &OPTIONS);
+    assert_eq!((found.total, found.differences.len()), (50, 1));
+    assert!(
+        found.differences[0]
+            .title
+            .ends_with("and the 49 calls after it")
+    );
+}
