@@ -12,6 +12,7 @@ mod check;
 mod clock;
 mod debug_file;
 mod demangle;
+mod diff;
 mod doctor;
 mod dump;
 mod explain;
@@ -92,6 +93,8 @@ enum Verb {
     Explain(explain::Arguments),
     /// Measure a trace's calls repeatedly, and compare.
     Bench(bench::Arguments),
+    /// Say what differs between two traces of one program.
+    Diff(diff::Arguments),
     /// Print calls with their arguments, one per line.
     Dump(dump::Arguments),
     /// Summarise what the recorded program did.
@@ -151,6 +154,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Check(arguments) => check::run(arguments),
         Verb::Explain(arguments) => explain::run(arguments),
+        Verb::Diff(arguments) => diff::run(arguments),
         Verb::Dump(arguments) => dump::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Extract(arguments) => extract::run(arguments),

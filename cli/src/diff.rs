@@ -1,0 +1,153 @@
+//! `cutape diff`: what differs between two traces of one program.
+
+mod json;
+mod junit;
+mod text;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use cutape_diff::{Kind, Options};
+use cutape_format::{Trace, WalkSummary};
+
+use crate::failure::{FOUND, Failure};
+use crate::input;
+use crate::output::{self, ReportFile};
+
+/// How many differences are listed without `--all`.
+const MOST: usize = 20;
+/// And with it: each needs the memory of its two calls.
+const MOST_OF_ALL: usize = 10_000;
+
+/// What `diff` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The trace to compare with, e.g. of the good run.
+    a: PathBuf,
+    /// The other trace, e.g. of the bad run.
+    b: PathBuf,
+    /// List every difference, and how many calls were left out.
+    ///
+    /// Otherwise differences that read the same are listed once with their
+    /// number, and at most 20.
+    #[arg(long, verbatim_doc_comment)]
+    all: bool,
+    /// Leave out differences of these kinds: see below.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    #[arg(value_parser = kinds(), hide_possible_values = true)]
+    ignore: Vec<Kind>,
+    /// Compare how long calls took on the host, by function and kernel.
+    ///
+    /// A change is reported only outside of the noise: both traces have 20 such
+    /// calls, and the middle halves of the durations do not overlap. Times do
+    /// not change the exit status.
+    #[arg(long, verbatim_doc_comment)]
+    times: bool,
+    /// How to print differences.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    format: Format,
+    /// Write the differences to this file instead of stdout.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+const EPILOGUE: &str = "\
+Addresses, handles, process and thread numbers and times never count. Threads
+are paired by what they do, calls by sequence alignment, objects by the calls
+that create them, images by their code. The first line of the output is the
+first difference.
+
+Kinds of difference:
+  call      a call in one trace only
+  kernel    another kernel is launched
+  shape     another grid, block, shared memory or launch attribute
+  argument  another number, name, offset or kernel parameter
+  object    another object than the corresponding one
+  data      other bytes given to the driver
+  code      other code in an image
+  result    another result code
+  output    other values or bytes returned
+  leak      an object that only one program destroys
+  order     another order of threads at a stream or event, or of calls
+  thread    a thread in one trace only
+  machine   other answers about driver or device; does not change the exit
+            status if the traces come from different machines
+
+Exit status: 0 no difference, 1 differences, 2 unusable input.";
+
+/// The value of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For CI servers.
+    Junit,
+}
+
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    let words = Kind::ALL.map(|kind| PossibleValue::new(kind.key()));
+    PossibleValuesParser::new(words).map(|word| {
+        let known = Kind::ALL.into_iter().find(|kind| kind.key() == word);
+        known.unwrap_or(Kind::Call)
+    })
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let file = arguments.report.as_deref().map(ReportFile::prepare);
+    let file = file.transpose()?;
+    let paths = [arguments.a.as_path(), arguments.b.as_path()];
+    let (a, b) = (open(paths[0])?, open(paths[1])?);
+    let options = Options {
+        ignored: arguments.ignore,
+        all: arguments.all,
+        most: if arguments.all { MOST_OF_ALL } else { MOST },
+        times: arguments.times,
+    };
+    let found = cutape_diff::compare(&a, &b, &options)?;
+    for (trace, walked) in [&a, &b].into_iter().zip(&found.walked) {
+        check_sound(trace, walked)?;
+    }
+    let report = &found.report;
+    let text = match arguments.format {
+        Format::Text => text::text(paths, report, arguments.all),
+        Format::Json => format!("{:#}\n", json::json(paths, report)),
+        Format::Junit => junit::junit(paths, report)?,
+    };
+    match &file {
+        Some(file) => file.write(&text)?,
+        None => output::print(&text)?,
+    }
+    Ok(ExitCode::from(if report.differs() { FOUND } else { 0 }))
+}
+
+/// Opens a trace whose blobs are sound.
+fn open(path: &Path) -> Result<Trace, Failure> {
+    let trace = input::open_for_walk(path)?;
+    match trace.verify_blobs().first() {
+        Some(damage) => Err(damaged(path, damage)),
+        None => Ok(trace),
+    }
+}
+
+fn damaged(path: &Path, damage: &cutape_format::Damage) -> Failure {
+    Failure::unusable(format!(
+        "{}: damaged at byte {}: {}; `cutape repair {0} -o FILE` keeps the readable part",
+        path.display(),
+        damage.position,
+        damage.what
+    ))
+}
+
+/// Fails if the walk did not see every call. A repaired trace lists its losses itself.
+fn check_sound(trace: &Trace, walked: &WalkSummary) -> Result<(), Failure> {
+    input::known_functions(trace, walked.unknown_function())?;
+    let is_repaired = trace.meta_value("repair.0").is_some();
+    match walked.damage(trace).first().filter(|_| !is_repaired) {
+        Some(damage) => Err(damaged(trace.path(), damage)),
+        None => Ok(()),
+    }
+}

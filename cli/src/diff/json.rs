@@ -1,0 +1,92 @@
+//! Differences as JSON; keys are only ever added.
+
+use std::path::Path;
+
+use cutape_diff::{CallSite, Change, Difference, LeftOut, Report, Setting, Spread, Times};
+use serde_json::{Map, Value, json};
+
+/// The whole output.
+pub(super) fn json(paths: [&Path; 2], report: &Report) -> Value {
+    let sides = paths.iter().zip(&report.sides).map(|(path, side)| {
+        json!({
+            "trace": path.to_string_lossy(),
+            "calls": side.calls,
+            "threads": side.threads,
+        })
+    });
+    let counts: Map<String, Value> = report
+        .counts
+        .iter()
+        .map(|(kind, number)| (kind.key().to_owned(), json!(number)))
+        .collect();
+    json!({
+        "differs": report.differs(),
+        "first": report.first,
+        "total": report.total,
+        "counts": counts,
+        "traces": sides.collect::<Vec<_>>(),
+        "settings": report.settings.iter().map(setting).collect::<Vec<_>>(),
+        "other_machine": report.is_other_machine,
+        "differences": report.differences.iter().map(difference).collect::<Vec<_>>(),
+        "omitted": report.omitted,
+        "left_out": report.left_out.iter().map(left_out).collect::<Vec<_>>(),
+        "made_by_another_thread": report.moved,
+        "payloads_by_length_only": report.lengths_only,
+        "times": report.times.iter().map(times).collect::<Vec<_>>(),
+    })
+}
+
+fn setting(setting: &Setting) -> Value {
+    json!({ "what": setting.what, "values": setting.values })
+}
+
+fn difference(difference: &Difference) -> Value {
+    let kinds: Vec<&str> = difference.kinds.iter().map(|kind| kind.key()).collect();
+    let [a, b] = &difference.sites;
+    json!({
+        "kinds": kinds,
+        "title": difference.title,
+        "count": difference.count,
+        "a": a.as_ref().map(site),
+        "b": b.as_ref().map(site),
+        "changes": difference.changes.iter().map(change).collect::<Vec<_>>(),
+    })
+}
+
+fn site(site: &CallSite) -> Value {
+    json!({
+        "index": site.index,
+        "thread": site.thread,
+        "function": site.function,
+        "kernel": site.kernel,
+    })
+}
+
+fn change(change: &Change) -> Value {
+    json!({
+        "kind": change.kind.key(),
+        "what": change.what,
+        "values": change.values,
+    })
+}
+
+fn left_out(one: &LeftOut) -> Value {
+    json!({ "sort": one.sort, "function": one.function, "counts": one.counts })
+}
+
+fn times(times: &Times) -> Value {
+    let spread = |spread: &Spread| {
+        json!({
+            "calls": spread.calls,
+            "median_ns": spread.median,
+            "quarter_ns": spread.low,
+            "three_quarters_ns": spread.high,
+        })
+    };
+    json!({
+        "function": times.function,
+        "kernel": times.kernel,
+        "sides": times.sides.iter().map(spread).collect::<Vec<_>>(),
+        "change_percent": times.change,
+    })
+}

@@ -1,0 +1,307 @@
+//! `cutape diff`: two recordings of one program have no difference, and each change is named in the
+//! first line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cutape_format::Trace;
+use cutape_tests::{Output, Variant, compile, files, parts, programs, record, root, run};
+use serde_json::Value;
+
+cutape_tests::suite![
+    two_recordings_of_a_correct_program_are_equal,
+    each_change_is_in_the_first_line,
+    results_of_the_driver_that_differ_are_in_the_first_line,
+    other_payload_policies,
+    every_format,
+    bad_input,
+];
+
+fn diff(traces: [&Path; 2], options: &[&str]) -> Output {
+    let mut command = parts().cutape(&[&"diff", &traces[0], &traces[1]]);
+    run(command.args(options))
+}
+
+fn first_line(output: &Output) -> &str {
+    output.stdout.lines().next().unwrap_or("")
+}
+
+/// The program with these macros.
+fn changed(folder: &Path, name: &str, macros: &[&str]) -> String {
+    let program = folder.join(name);
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
+    let mut options: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&driver, &"-lpthread"];
+    options.extend(
+        macros
+            .iter()
+            .map(|option| option as &dyn AsRef<std::ffi::OsStr>),
+    );
+    compile(
+        &root().join("tests/programs/diff/changes.c"),
+        &program,
+        &options,
+    );
+    program.to_str().unwrap().to_owned()
+}
+
+/// Records a program with a setting of the null driver.
+fn recorded(folder: &Path, name: &str, program: &str, setting: &str) -> PathBuf {
+    let trace = folder.join(format!("{name}.cutape"));
+    let mut command = record(&trace, &[], &[program]);
+    if !setting.is_empty() {
+        command.env("CUTAPE_NULL_FAIL", setting);
+    }
+    run(&mut command);
+    trace
+}
+
+fn two_recordings_of_a_correct_program_are_equal(folder: &Path) {
+    let mut moved = 0;
+    let mut wrong = Vec::new();
+    for program in programs().unwrap() {
+        if program.variant != Variant::Correct || !program.name.starts_with("clean/") {
+            continue;
+        }
+        let binary = program.compile(parts()).unwrap();
+        let sides = ["a", "b"].map(|side| {
+            let place = folder.join(program.name.replace('/', ".")).join(side);
+            fs::create_dir_all(&place).unwrap();
+            let trace = place.join("trace.cutape");
+            let mut command = record(&trace, &[], &[binary.to_str().unwrap()]);
+            // More variables move the stack, also where addresses are not randomised.
+            if side == "b" {
+                command.env("CUTAPE_TEST_PADDING", "x".repeat(5000));
+            }
+            command.envs(
+                program
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            );
+            run(&mut command).assert_code(0);
+            // One for each process; in the name of a child's is its number.
+            files(&place)
+        });
+        assert_eq!(sides[0].len(), sides[1].len(), "{}", program.name);
+        for (a, b) in sides[0].iter().zip(&sides[1]) {
+            for output in [diff([a, b], &[]), diff([a, a], &["--all"])] {
+                let is_right = first_line(&output).starts_with("no differences: ");
+                if output.code() != Some(0) || !is_right {
+                    wrong.push(output.describe());
+                }
+            }
+            let caller =
+                |trace: &Path| Trace::open(trace).unwrap().calls().next().map(|c| c.caller);
+            moved += usize::from(caller(a) != caller(b));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Otherwise the addresses were the same, and nothing was tested.
+    assert!(moved > 10, "{moved} programs had other addresses");
+}
+
+fn each_change_is_in_the_first_line(folder: &Path) {
+    let base = changed(folder, "base", &[]);
+    let base = recorded(folder, "base", &base, "");
+    for (macros, kind, needles) in [
+        (
+            "CHANGED_KERNEL",
+            "code",
+            &["cuModuleLoadData", "code of fill differs"][..],
+        ),
+        (
+            "CHANGED_SHAPE",
+            "shape",
+            &["cuLaunchKernel fill", "block 256x1x1 → 128x1x1"],
+        ),
+        (
+            "CHANGED_PARAMETER",
+            "argument",
+            &["cuLaunchKernel fill", "kernel parameter 1 1001 → 7"],
+        ),
+        (
+            "CHANGED_DATA",
+            "data",
+            &["cuMemcpyHtoD_v2", "srcHost from byte 2800 of 4096: 34 08"],
+        ),
+        (
+            "LEAKED_MODULE",
+            "leak",
+            &["cuModuleUnload: in A only", "B leaks module#2"],
+        ),
+        (
+            "MORE_CALLS",
+            "call",
+            &["cuEventCreate: in B only, and the 2 calls after it"],
+        ),
+        (
+            "REORDERED",
+            "order",
+            &["cuMemsetD32Async: threads reordered at stream#1: before cuMemsetD32Async of thread"],
+        ),
+        ("RESTARTED", "", &["no differences: "]),
+        ("COMMENTED", "", &["no differences: "]),
+    ] {
+        let program = changed(folder, macros, &[macros]);
+        let other = recorded(folder, macros, &program, "");
+        let output = diff([&base, &other], &[]);
+        output.assert_code(if kind.is_empty() { 0 } else { 1 });
+        for needle in needles {
+            let line = first_line(&output);
+            assert!(
+                line.contains(needle),
+                "{macros}: {needle}: {}",
+                output.describe()
+            );
+        }
+        let output = diff([&base, &other], &["--format", "json"]);
+        let json: Value = serde_json::from_str(&output.stdout).unwrap();
+        let kinds: Vec<&String> = json["counts"].as_object().unwrap().keys().collect();
+        let expected: &[&str] = match kind {
+            "" => &[],
+            kind => &[kind],
+        };
+        assert_eq!(kinds, expected, "{macros}: {}", output.describe());
+        // What is left out is no difference.
+        if !kind.is_empty() {
+            let output = diff([&base, &other], &["--ignore", kind]);
+            output.assert_code(0);
+        }
+    }
+}
+
+fn results_of_the_driver_that_differ_are_in_the_first_line(folder: &Path) {
+    let program = changed(folder, "program", &[]);
+    let base = recorded(folder, "base", &program, "");
+    for (setting, needle) in [
+        (
+            "cuStreamSynchronize@2=700",
+            "cuStreamSynchronize: returned CUDA_SUCCESS → CUDA_ERROR_ILLEGAL_ADDRESS",
+        ),
+        (
+            "cuMemAlloc@2=2",
+            "cuMemAlloc_v2: returned CUDA_SUCCESS → CUDA_ERROR_OUT_OF_MEMORY",
+        ),
+    ] {
+        let other = recorded(folder, "other", &program, setting);
+        let output = diff([&base, &other], &[]);
+        output.assert_code(1);
+        assert!(
+            first_line(&output).contains(needle),
+            "{setting}: {}",
+            output.describe()
+        );
+        // The program ends there, which is one difference for each thread.
+        assert!(output.stdout.contains("in A only"), "{}", output.describe());
+        fs::remove_file(other).unwrap();
+    }
+}
+
+fn other_payload_policies(folder: &Path) {
+    let program = changed(folder, "program", &[]);
+    let other = changed(folder, "other", &["CHANGED_DATA"]);
+    let traces: Vec<PathBuf> = [
+        (&program, "all"),
+        (&program, "hash"),
+        (&program, "none"),
+        (&other, "hash"),
+        (&other, "none"),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(|(number, (program, policy))| {
+        let trace = folder.join(format!("{number}.cutape"));
+        let options = ["--payloads", policy, "--outputs", policy];
+        run(&mut record(&trace, &options, &[program])).assert_code(0);
+        trace
+    })
+    .collect();
+    for (a, b, code) in [
+        (0, 1, 0),
+        (0, 2, 0),
+        (1, 2, 0),
+        (0, 3, 1),
+        (1, 3, 1),
+        (0, 4, 0),
+    ] {
+        let output = diff([&traces[a], &traces[b]], &[]);
+        output.assert_code(code);
+        let by_length = output.stdout.contains("compared by length only");
+        assert_eq!(
+            by_length,
+            a == 2 || b == 2 || b == 4,
+            "{}",
+            output.describe()
+        );
+    }
+}
+
+fn every_format(folder: &Path) {
+    let base = changed(folder, "base", &[]);
+    let other = changed(folder, "other", &["CHANGED_SHAPE"]);
+    let a = recorded(folder, "a", &base, "");
+    let b = recorded(folder, "b", &other, "");
+    let output = diff([&a, &b], &["--format", "json", "--times"]);
+    let json: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(json["differs"], true);
+    assert_eq!(json["differences"][0]["a"]["kernel"], "fill");
+    assert_eq!(json["differences"][0]["changes"][0]["what"], "block");
+    assert_eq!(json["differences"][0]["changes"][0]["values"][1], "128x1x1");
+    assert!(
+        json["times"]
+            .as_array()
+            .is_some_and(|times| times.len() > 5)
+    );
+    let report = folder.join("report.xml");
+    let options = ["--format", "junit", "--report", report.to_str().unwrap()];
+    let output = diff([&a, &b], &options);
+    output.assert_code(1);
+    assert_eq!(output.stdout, "");
+    let junit = fs::read_to_string(&report).unwrap();
+    assert!(
+        junit.contains("failures=\"1\"") && junit.contains("256x1x1"),
+        "{junit}"
+    );
+    let output = diff([&a, &a], &["--format", "junit"]);
+    output.assert_code(0);
+    assert!(
+        output.stdout.contains("failures=\"0\""),
+        "{}",
+        output.stdout
+    );
+    let output = diff([&a, &b], &["--times"]);
+    assert!(
+        output.stdout.contains("Durations of calls on the host"),
+        "{}",
+        output.stdout
+    );
+}
+
+fn bad_input(folder: &Path) {
+    let program = changed(folder, "program", &[]);
+    let good = recorded(folder, "good", &program, "");
+    let text = folder.join("text.cutape");
+    fs::write(&text, "no trace").unwrap();
+    let cut = folder.join("cut.cutape");
+    let bytes = fs::read(&good).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let missing = folder.join("missing.cutape");
+    for bad in [&text, &cut, &missing] {
+        for pair in [[&*good, &**bad], [&**bad, &*good]] {
+            let output = diff(pair, &[]);
+            output.assert_code(2);
+            assert_eq!(output.stdout, "", "{}", output.describe());
+            assert_eq!(output.stderr.lines().count(), 1, "{}", output.describe());
+            assert!(
+                output.stderr.contains(bad.to_str().unwrap()),
+                "{}",
+                output.describe()
+            );
+        }
+    }
+    let output = diff([&good, &good], &["--report", good.to_str().unwrap()]);
+    output.assert_code(2);
+    assert_eq!(fs::read(&good).unwrap(), bytes);
+    diff([&good, &good], &["--ignore", "weather"]).assert_code(2);
+}
