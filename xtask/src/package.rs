@@ -56,13 +56,16 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
             }
         }
     }
-    // Programs that load libcuda in different ways, for tests/gpu/loading.sh.
-    step::run(
-        Command::new("sh")
-            .arg(root.join("tests/programs/loading/build.sh"))
-            .arg(folder.join("loading"))
-            .arg(&library),
-    )?;
+    // Programs that load libcuda in different ways, for tests/gpu/loading.sh, and changed versions
+    // of one program, for tests/gpu/diff.sh.
+    for group in ["loading", "diff"] {
+        step::run(
+            Command::new("sh")
+                .arg(root.join("tests/programs").join(group).join("build.sh"))
+                .arg(folder.join(group))
+                .arg(&library),
+        )?;
+    }
     let bench = folder.join("bench");
     files::make_folder(&bench)?;
     let library = library.to_string_lossy();
