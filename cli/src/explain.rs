@@ -78,7 +78,7 @@ fn explanation(rule: &Rule, width: usize) -> String {
 }
 
 /// The message about an id that no rule has, with the rules that are most like it.
-fn unknown(id: &str) -> String {
+pub(crate) fn unknown(id: &str) -> String {
     let mut alike: Vec<(f64, &str)> = RULES
         .iter()
         .map(|rule| (strsim::jaro_winkler(id, rule.id), rule.id))

@@ -24,6 +24,7 @@ mod input;
 mod launch;
 mod library;
 mod mark;
+mod minimize;
 mod observation;
 mod output;
 mod pack;
@@ -107,6 +108,8 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
     Trim(trim::Arguments),
+    /// Write the smallest trace that still shows a finding, a divergence, a crash.
+    Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
     Pack(pack::Arguments),
     /// Copy the readable part of a damaged trace.
@@ -161,6 +164,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
+        Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),

@@ -5,8 +5,8 @@ mod names;
 mod pending;
 mod text;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use cutape_analyzer::decode::function_of;
@@ -297,6 +297,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     } else {
         ExitCode::from(FOUND)
     })
+}
+
+/// The command of a child that replays another trace than this process was given, as recorded.
+pub(crate) fn child_for(program: &Path, driver: &Path, trace: &Path, keeps_going: bool) -> Command {
+    let mut command = Command::new(program);
+    command.args([CHILD, "--child-of", &std::process::id().to_string()]);
+    command.arg("--child-driver").arg(driver);
+    if keeps_going {
+        command.arg("--keep-going");
+    }
+    command.arg("--").arg(trace);
+    command
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.

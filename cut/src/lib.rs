@@ -2,7 +2,7 @@
 //!
 //! [`needs`] reads what each call needs, [`part`] adds to chosen calls what they need, and
 //! [`write()`] writes the result with its [`Provenance`]. Calls keep their records, so a cut never
-//! changes what a call says.
+//! changes what a call says. [`reduce`] finds a small part that still shows something.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -12,9 +12,11 @@
 mod part;
 mod provenance;
 mod ranges;
+mod reduce;
 mod write;
 
 pub use part::{Part, needs, part};
 pub use provenance::{Provenance, source_hash};
 pub use ranges::Ranges;
+pub use reduce::{Ended, Verdict, reduce};
 pub use write::write;

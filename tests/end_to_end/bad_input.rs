@@ -106,6 +106,12 @@ const READERS: &[Reader] = &[
         repairs: false,
     },
     Reader {
+        name: "minimize",
+        before: &["minimize"],
+        after: &["--test", "true", "-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
         name: "repair",
         before: &["repair"],
         after: &["-o", "new.cutape"],

@@ -190,11 +190,7 @@ fn write_packed(
     reduction: Option<&Reduction<'_>>,
 ) -> io::Result<PackSummary> {
     let mut writer = Writer::behind_head(file)?;
-    write_table(
-        &mut writer,
-        chunk_kind::META,
-        merged_meta(trace, changes.meta),
-    )?;
+    write_table(&mut writer, chunk_kind::META, merged_meta(trace, changes))?;
     if !trace.mappings().is_empty() {
         write_table(&mut writer, chunk_kind::MAPS, trace.mappings())?;
     }
@@ -373,8 +369,13 @@ fn kept_chunks(trace: &Trace) -> impl Iterator<Item = usize> {
 }
 
 /// The entries of the trace, then those added; an added entry that changes nothing is left out.
-fn merged_meta(trace: &Trace, added: &[(String, String)]) -> Vec<(String, String)> {
+/// Of a trace cut several times only the last source is named.
+fn merged_meta(trace: &Trace, changes: &Changes<'_>) -> Vec<(String, String)> {
+    let added = changes.meta;
     let mut meta = trace.meta().to_vec();
+    if changes.selection.is_some() {
+        meta.retain(|there| added.iter().all(|entry| entry.0 != there.0));
+    }
     let rate = trace.ticks_per_second();
     let rate = (rate != 0).then(|| ("clock.ticks-per-second".to_owned(), rate.to_string()));
     for entry in rate.iter().chain(added) {

@@ -59,6 +59,18 @@ impl Needs {
         }
     }
 
+    /// Of calls with these needs, for tests of code that uses them.
+    pub fn of_lists(lists: impl IntoIterator<Item = Vec<(u32, Need)>>) -> Self {
+        let mut needs = Self::default();
+        for list in lists {
+            needs.starts.push(needs.needs.len());
+            needs.computes.push(false);
+            needs.needs.extend(list);
+        }
+        needs.starts.push(needs.needs.len());
+        needs
+    }
+
     /// How many calls there are.
     pub fn calls(&self) -> u64 {
         self.starts.len().saturating_sub(1) as u64

@@ -1,0 +1,313 @@
+//! `cutape minimize`: writes the smallest trace that still shows something.
+
+mod files;
+mod interrupt;
+mod judge;
+mod keep;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use cutape_cut::{Ended, Part, Provenance, Ranges, Verdict};
+use cutape_format::{PayloadPolicies, PayloadPolicy, Trace};
+use cutape_model::{Need, Needs};
+
+use self::files::Files;
+use self::judge::Judge;
+use self::keep::Keep;
+use crate::failure::{FOUND, Failure};
+use crate::progress::Progress;
+use crate::{input, quantity, trim};
+
+/// What `minimize` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The trace.
+    trace: PathBuf,
+    #[command(flatten)]
+    keep: Keep,
+    /// Where to write.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The driver of replays: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    /// The longest time that one call of a replay may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    watchdog: u64,
+    /// Stop after this time, with the smallest trace so far.
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<u64>,
+}
+
+const EPILOGUE: &str = "\
+Calls are left out, with those that cannot be made without them, as long as the
+rest still shows it; then payloads. Each attempt is a trace that check, a guarded
+replay or the command judges; so is the result. When the time is over, or after
+Ctrl-C, the smallest trace so far is written, and the same command goes on from
+the folder OUTPUT.minimize.";
+
+/// Attempts on a trace of this many calls take so little time that a smaller one is no better.
+const SMALL: u64 = 64;
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let trace = input::open(&arguments.trace)?;
+    if let Some(process) = input::writer(&trace) {
+        return Err(input::still_written(&arguments.trace, process));
+    }
+    let keep = arguments.keep.checked()?;
+    let judge = Judge::new(keep, arguments.driver.as_deref(), arguments.watchdog)?;
+    let hash = cutape_cut::source_hash(&trace)
+        .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.trace.display())))?;
+    let choice = format!("minimize {}", judge.words());
+    let files = Files::open(&arguments.output, &hash, &choice)?;
+    interrupt::watch();
+    let limit = arguments.time_limit.map(Duration::from_secs);
+    let mut search = Search {
+        source: &trace,
+        hash,
+        choice,
+        judge,
+        files,
+        end: limit.map(|limit| Instant::now() + limit),
+        tests: 0,
+        progress: Progress::new("attempts"),
+        stopped: None,
+    };
+    search.run()
+}
+
+/// The search for a small trace.
+struct Search<'t> {
+    source: &'t Trace,
+    hash: String,
+    choice: String,
+    judge: Judge,
+    files: Files,
+    end: Option<Instant>,
+    tests: u64,
+    progress: Progress,
+    /// Why the search ended early.
+    stopped: Option<&'static str>,
+}
+
+/// A trace that attempts are cut from: the source, or the smallest trace so far.
+struct Base<'t> {
+    trace: &'t Trace,
+    needs: Needs,
+    /// The index of each of its calls in the source.
+    original: Vec<u64>,
+}
+
+impl Search<'_> {
+    fn run(&mut self) -> Result<ExitCode, Failure> {
+        let found = match self.files.best()? {
+            Some(best) => {
+                let known = best.calls.iter().count();
+                eprintln!(
+                    "cutape: goes on from {} with {}",
+                    self.files.folder().display(),
+                    quantity::count(known as u64, "call")
+                );
+                self.judge.look_at_source(self.source)?;
+                true
+            }
+            None => self.first_part()?,
+        };
+        while found && self.stopped.is_none() {
+            if self.reduce()? == Ended::Minimal {
+                break;
+            }
+        }
+        if found && self.stopped.is_none() {
+            self.drop_payloads()?;
+        }
+        self.finish()
+    }
+
+    /// Whether the search is to end now.
+    fn is_over(&mut self) -> bool {
+        if interrupt::came() {
+            self.stopped = Some("interrupted");
+        } else if self.end.is_some_and(|end| Instant::now() >= end) {
+            self.stopped = Some("the time is over");
+        }
+        self.stopped.is_some()
+    }
+
+    /// Looks at the source, then tries what the calls that show it need; else all calls. False if
+    /// there was no time.
+    fn first_part(&mut self) -> Result<bool, Failure> {
+        let targets = self.judge.look_at_source(self.source)?;
+        let needs = trim::read_needs(self.source)?;
+        let base = Base {
+            trace: self.source,
+            original: (0..needs.calls()).collect(),
+            needs,
+        };
+        let calls = base.needs.calls();
+        let last = targets.iter().max().copied().unwrap_or(calls);
+        let depends = |follows: &dyn Fn(Need) -> bool| {
+            base.needs
+                .closure(targets.iter().copied(), |_, _, need| follows(need))
+        };
+        let hard = self.judge.hard();
+        let mut guesses = Vec::new();
+        if !targets.is_empty() {
+            guesses.push(depends(&|need| need == Need::Setting || hard(need)));
+            guesses.push(depends(&|need| need != Need::Completion));
+            guesses.push(depends(&|_| true));
+            guesses.push((0..calls).map(|call| call <= last).collect());
+        }
+        guesses.push(vec![true; calls as usize]);
+        for guess in guesses {
+            match self.test(&base, &guess)? {
+                Verdict::Shows => return Ok(true),
+                Verdict::DoesNot => {}
+                Verdict::Stop => return Ok(false),
+            }
+        }
+        Err(Failure::unusable(format!(
+            "{}: {} when the same calls are looked at again; is it nondeterministic?",
+            self.source.path().display(),
+            self.judge.absence()
+        )))
+    }
+
+    /// Cuts the smallest trace so far as far as possible.
+    fn reduce(&mut self) -> Result<Ended, Failure> {
+        let Some(best) = self.files.best()? else {
+            return Ok(Ended::Minimal);
+        };
+        let trace = input::open(&self.files.best_path())?;
+        let base = Base {
+            needs: trim::read_needs(&trace)?,
+            original: best.calls.iter().collect(),
+            trace: &trace,
+        };
+        let calls = base.needs.calls();
+        let mut part = vec![true; calls as usize];
+        let small = if calls > SMALL { calls / 4 } else { 0 };
+        let hard = self.judge.hard();
+        let needs = &base.needs;
+        let ended =
+            cutape_cut::reduce(needs, &mut part, hard, small, |part| self.test(&base, part))?;
+        Ok(ended)
+    }
+
+    /// Writes an attempt and judges it; the smallest that shows it stays.
+    fn test(&mut self, base: &Base<'_>, calls: &[bool]) -> Result<Verdict, Failure> {
+        self.test_with(base, calls, PayloadPolicies::default())
+    }
+
+    fn test_with(
+        &mut self,
+        base: &Base<'_>,
+        calls: &[bool],
+        policies: PayloadPolicies,
+    ) -> Result<Verdict, Failure> {
+        if self.is_over() {
+            return Ok(Verdict::Stop);
+        }
+        self.tests += 1;
+        self.progress.reach(self.tests);
+        let part = Part {
+            calls: calls.to_vec(),
+            chosen: 0,
+        };
+        let original: Vec<u64> = part
+            .indices()
+            .filter_map(|call| base.original.get(call as usize).copied())
+            .collect();
+        let provenance = self.provenance(original.iter().copied().collect());
+        let path = self.files.candidate()?;
+        cutape_cut::write(base.trace, &base.needs, &part, &provenance, &path, policies)
+            .map_err(|error| Failure::cannot_write(&path, &error))?;
+        let shows = self.judge.shows(&path, &original)?;
+        // What Ctrl-C has ended says nothing.
+        if self.is_over() {
+            return Ok(Verdict::Stop);
+        }
+        if !shows {
+            return Ok(Verdict::DoesNot);
+        }
+        self.files.keep_candidate(provenance.calls, self.tests)?;
+        Ok(Verdict::Shows)
+    }
+
+    fn provenance(&self, calls: Ranges) -> Provenance {
+        let path = self.source.path();
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        Provenance {
+            source: name.to_string_lossy().into_owned(),
+            hash: self.hash.clone(),
+            choice: self.choice.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            calls,
+            of: self.source.calls().count() as u64,
+        }
+    }
+
+    /// Tries to leave out the bytes of copies.
+    fn drop_payloads(&mut self) -> Result<(), Failure> {
+        let Some(best) = self.files.best()? else {
+            return Ok(());
+        };
+        let trace = input::open(&self.files.best_path())?;
+        let base = Base {
+            needs: trim::read_needs(&trace)?,
+            original: best.calls.iter().collect(),
+            trace: &trace,
+        };
+        let all = vec![true; base.needs.calls() as usize];
+        let (none, kept) = (PayloadPolicy::None, PayloadPolicy::All);
+        for (payloads, outputs) in [(none, none), (none, kept), (kept, none)] {
+            let policies = PayloadPolicies { payloads, outputs };
+            let has_fewer = policies != PayloadPolicies::default();
+            if has_fewer && self.test_with(&base, &all, policies)? != Verdict::DoesNot {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the smallest trace and puts it into its place.
+    fn finish(&mut self) -> Result<ExitCode, Failure> {
+        let Some(best) = self.files.best()? else {
+            let why = self.stopped.unwrap_or("nothing was found");
+            return Err(Failure::unusable(format!(
+                "nothing is written: {why} before the first attempt was judged"
+            )));
+        };
+        let calls: Vec<u64> = best.calls.iter().collect();
+        let verified = match self.stopped {
+            // An interrupted process does not start another replay; the attempt was judged.
+            Some("interrupted") => true,
+            _ => self.judge.shows(&self.files.best_path(), &calls)?,
+        };
+        let target = self.files.publish(self.stopped.is_none() && verified)?;
+        let length = std::fs::metadata(&target).map_or(0, |file| file.len());
+        let before = std::fs::metadata(self.source.path()).map_or(0, |file| file.len());
+        let [length, before] = [length, before].map(quantity::bytes);
+        let of = self.source.calls().count();
+        eprintln!(
+            "cutape: {}: {} of {of} calls after {}; {length}, before {before}",
+            target.display(),
+            calls.len(),
+            quantity::count(self.tests, "attempt"),
+        );
+        if !verified {
+            eprintln!(
+                "cutape: the last run of the result did not show it: {}; it is nondeterministic",
+                self.judge.absence()
+            );
+            return Ok(ExitCode::from(FOUND));
+        }
+        if let Some(why) = self.stopped {
+            eprintln!("cutape: {why}; the same command goes on");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,179 @@
+//! The folder of a search beside its output: the smallest trace so far, and what is searched for.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cutape_cut::Ranges;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+const STATE: &str = "state.json";
+const BEST: &str = "best.cutape";
+const CANDIDATE: &str = "candidate.cutape";
+
+/// What the folder says of the search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    source_blake3: String,
+    choice: String,
+    /// The calls of the smallest trace so far, by their indices in the source.
+    calls: Option<String>,
+    tests: u64,
+    /// Hash of the output, if this search has written one.
+    output_blake3: Option<String>,
+}
+
+/// The smallest trace so far.
+#[derive(Clone, Debug)]
+pub(super) struct Best {
+    /// Its calls, by their indices in the source.
+    pub(super) calls: Ranges,
+}
+
+/// The files of a search.
+#[derive(Debug)]
+pub(super) struct Files {
+    target: PathBuf,
+    folder: PathBuf,
+    state: State,
+}
+
+impl Files {
+    /// Makes the folder, or goes on with that of an earlier search for the same.
+    pub(super) fn open(target: &Path, hash: &str, choice: &str) -> Result<Self, Failure> {
+        let mut name = target.as_os_str().to_owned();
+        name.push(".minimize");
+        let folder = PathBuf::from(name);
+        let new = State {
+            source_blake3: hash.to_owned(),
+            choice: choice.to_owned(),
+            calls: None,
+            tests: 0,
+            output_blake3: None,
+        };
+        let state = match fs::read(folder.join(STATE)) {
+            Ok(bytes) => serde_json::from_slice::<State>(&bytes)
+                .ok()
+                .filter(|state| state.source_blake3 == hash && state.choice == choice)
+                .ok_or_else(|| {
+                    Failure::unusable(format!(
+                        "{}: an unfinished search of another trace or for something else; remove \
+                         it, or choose another place with -o",
+                        folder.display()
+                    ))
+                })?,
+            Err(_) => new,
+        };
+        let files = Self {
+            target: target.to_owned(),
+            folder,
+            state,
+        };
+        files.check_target()?;
+        fs::create_dir_all(&files.folder).map_err(|error| files.cannot_write(&error))?;
+        files.write_state()?;
+        Ok(files)
+    }
+
+    /// An output that another command has written is not replaced.
+    fn check_target(&self) -> Result<(), Failure> {
+        if self.target.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        match &self.state.output_blake3 {
+            Some(hash) if hash_of(&self.target).as_ref() == Some(hash) => Ok(()),
+            _ => crate::trim::refuse_existing(&self.target),
+        }
+    }
+
+    fn cannot_write(&self, error: &io::Error) -> Failure {
+        Failure::cannot_write(&self.folder, error)
+    }
+
+    fn write_state(&self) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(&self.state).unwrap_or_default();
+        let new = self.folder.join("state.new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, self.folder.join(STATE)))
+            .map_err(|error| self.cannot_write(&error))
+    }
+
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path of the smallest trace so far.
+    pub(super) fn best_path(&self) -> PathBuf {
+        self.folder.join(BEST)
+    }
+
+    /// The smallest trace so far.
+    pub(super) fn best(&self) -> Result<Option<Best>, Failure> {
+        let Some(calls) = &self.state.calls else {
+            return Ok(None);
+        };
+        let calls = Ranges::parse(calls).filter(|_| self.best_path().exists());
+        calls.map(|calls| Some(Best { calls })).ok_or_else(|| {
+            Failure::unusable(format!(
+                "{}: files of the search are missing; remove it",
+                self.folder.display()
+            ))
+        })
+    }
+
+    /// A path for the next attempt.
+    pub(super) fn candidate(&self) -> Result<PathBuf, Failure> {
+        let path = self.folder.join(CANDIDATE);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.cannot_write(&error)),
+            _ => Ok(path),
+        }
+    }
+
+    /// The attempt is the smallest trace so far.
+    pub(super) fn keep_candidate(&mut self, calls: Ranges, tests: u64) -> Result<(), Failure> {
+        fs::rename(self.folder.join(CANDIDATE), self.best_path())
+            .map_err(|error| self.cannot_write(&error))?;
+        self.state.calls = Some(calls.to_string());
+        self.state.tests = tests;
+        self.write_state()
+    }
+
+    /// Puts the smallest trace so far into its place; removes the folder if the search is over.
+    pub(super) fn publish(&mut self, is_over: bool) -> Result<PathBuf, Failure> {
+        self.check_target()?;
+        let best = self.best_path();
+        let cannot_write = |error: io::Error| Failure::cannot_write(&self.target, &error);
+        // The folder keeps its own file until the search is over.
+        let copy = self.folder.join(CANDIDATE);
+        fs::copy(&best, &copy).map_err(cannot_write)?;
+        let hash = hash_of(&copy);
+        fs::rename(&copy, &self.target).map_err(cannot_write)?;
+        if is_over {
+            fs::remove_dir_all(&self.folder).map_err(|error| self.cannot_write(&error))?;
+        } else {
+            self.state.output_blake3 = hash;
+            self.write_state()?;
+        }
+        Ok(self.target.clone())
+    }
+}
+
+fn hash_of(path: &Path) -> Option<String> {
+    let trace = cutape_format::Trace::open(path).ok()?;
+    cutape_cut::source_hash(&trace).ok()
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.folder.join(CANDIDATE));
+        // Nothing was found: there is nothing to go on with.
+        if self.state.calls.is_none() {
+            let _ = fs::remove_file(self.folder.join(STATE));
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The smallest trace that still shows a finding, an error, a divergence, a crash, or what a
+//! command finds.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+use cutape_tests::{Output, Suite, Verdict, compiled, names, parts, record, replay, run};
+
+/// Programs that break a rule, and the most calls that the smallest trace may have.
+const FINDINGS: [(&str, &str, usize); 8] = [
+    (
+        "rules/link-cubin-after-destroy",
+        "link-cubin-after-destroy",
+        8,
+    ),
+    ("rules/link-state-leak", "link-state-leak", 6),
+    ("rules/module-double-unload", "module-double-unload", 7),
+    (
+        "rules/module-unload-work-pending",
+        "module-unload-work-pending",
+        12,
+    ),
+    (
+        "rules/module-use-after-unload",
+        "module-use-after-unload",
+        8,
+    ),
+    (
+        "misuse/argument-after-free",
+        "memory-use-after-free-kernel-argument",
+        11,
+    ),
+    ("misuse/memory-leak", "memory-leak", 14),
+    (
+        "misuse/stream-after-destroy",
+        "stream-use-after-destroy",
+        10,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    for (program, rule, most) in FINDINGS {
+        suite.test(format!("finding/{rule}"), move |folder| {
+            a_finding_stays(folder, program, rule, most)
+        });
+    }
+    suite
+        .test("long-trace", a_long_trace_is_cut_in_a_minute)
+        .test("error", an_error_stays)
+        .test("divergence", a_divergence_stays)
+        .test("crash", a_crash_stays)
+        .test("command", what_a_command_finds_stays)
+        .test("time-limit", the_same_command_goes_on)
+        .test("interrupt", an_interrupt_keeps_the_smallest)
+        .test("absent", what_is_not_there_is_refused);
+    suite.run()
+}
+
+fn recorded(folder: &Path, program: &str) -> PathBuf {
+    let path = folder.join("source.cutape");
+    run(&mut record(&path, &[], &[&compiled(program)]));
+    path
+}
+
+fn minimize(source: &Path, target: &Path, options: &[&str]) -> Command {
+    let mut command = parts().cutape(&[&"minimize", &source, &"-o", &target]);
+    command.args(options);
+    command
+}
+
+fn open(path: &Path) -> Result<Trace, String> {
+    Trace::open(path).map_err(|error| error.to_string())
+}
+
+/// The rules of all findings.
+fn rules(trace: &Path) -> Result<BTreeSet<String>, String> {
+    let check = run(&mut parts().cutape(&[&"check", &"--all", &"--format", &"json", &trace]));
+    let findings: serde_json::Value = serde_json::from_str(&check.stdout)
+        .map_err(|error| format!("{error}: {}", check.describe()))?;
+    let findings = findings["findings"].as_array().ok_or("no findings")?;
+    let rule = |finding: &serde_json::Value| finding["rule"].as_str().unwrap_or("").to_owned();
+    Ok(findings.iter().map(rule).collect())
+}
+
+/// Nothing but the trace is left, and not more than that many calls.
+fn expect_small(output: &Output, target: &Path, most: usize) -> Result<Trace, String> {
+    output.expect_code(0)?;
+    let trace = open(target)?;
+    let calls = trace.calls().count();
+    if calls > most {
+        return Err(format!("{calls} calls: {:?}", names(&trace)));
+    }
+    match target.with_extension("cutape.minimize").exists() {
+        true => Err("the folder of the search is left".into()),
+        false => Ok(trace),
+    }
+}
+
+fn a_finding_stays(
+    folder: &Path,
+    program: &str,
+    rule: &str,
+    most: usize,
+) -> Result<Verdict, String> {
+    let source = recorded(folder, &format!("{program}/violation"));
+    let target = folder.join("small.cutape");
+    let output = run(&mut minimize(&source, &target, &["--keep-finding", rule]));
+    expect_small(&output, &target, most)?;
+    let (before, after) = (rules(&source)?, rules(&target)?);
+    match after.contains(rule) && after.is_subset(&before) {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{after:?} of {before:?}")),
+    }
+}
+
+/// Loads and unloads modules, with copies between; one function is used after its module's end.
+fn long_trace(path: &Path) {
+    const ROUNDS: u64 = 14_300;
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    let mut call = |name: &str, arguments: &[u64], made: u64, result: i32| {
+        let made_bytes = made.to_le_bytes();
+        let out = [NewSnapshot::pointee(0, &made_bytes)];
+        builder
+            .call(NewCall {
+                name,
+                arguments,
+                ..NewCall::default()
+            })
+            .leave(0, result, if made == 0 { &[] } else { &out });
+    };
+    call("cuInit", &[0], 0, 0);
+    call("cuCtxCreate_v2", &[1, 0, 0], 0xc, 0);
+    for round in 0..ROUNDS {
+        let (module, function) = (0x10_0000 + round * 16, 0x9000_0000 + round * 16);
+        let address = 0x7000_0000_0000 + (round % 7) * 0x1000;
+        call("cuMemAlloc_v2", &[1, 0x1000], address, 0);
+        call("cuModuleLoadData", &[1, 2], module, 0);
+        call("cuModuleGetFunction", &[1, module, 3], function, 0);
+        call("cuMemsetD8_v2", &[address, 0, 0x1000], 0, 0);
+        call("cuMemcpyDtoD_v2", &[address, address + 0x800, 0x100], 0, 0);
+        call("cuMemFree_v2", &[address], 0, 0);
+        call("cuModuleUnload", &[module], 0, 0);
+        if round == ROUNDS / 2 {
+            call("cuFuncSetAttribute", &[function, 8, 1], 0, 400);
+        }
+    }
+    call("cuCtxDestroy_v2", &[0xc], 0, 0);
+    builder.write(path).unwrap();
+}
+
+fn a_long_trace_is_cut_in_a_minute(folder: &Path) -> Result<Verdict, String> {
+    let (source, target) = (folder.join("long.cutape"), folder.join("small.cutape"));
+    long_trace(&source);
+    let calls = open(&source)?.calls().count();
+    if calls < 100_000 {
+        return Err(format!("only {calls} calls"));
+    }
+    let started = Instant::now();
+    let options = ["--keep-finding", "module-function-after-unload"];
+    let output = run(&mut minimize(&source, &target, &options));
+    let took = started.elapsed();
+    let trace = expect_small(&output, &target, 19)?;
+    if took > Duration::from_secs(60) {
+        return Err(format!("took {took:?}"));
+    }
+    // The indices that the calls had.
+    let indices = trace.meta_value("cut.calls").unwrap_or_default();
+    match indices.contains("50053") && rules(&target)?.contains(options[1]) {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("calls {indices}, findings {:?}", rules(&target)?)),
+    }
+}
+
+fn an_error_stays(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/errors");
+    let target = folder.join("small.cutape");
+    let failed = open(&source)?.calls().find_map(|call| {
+        let result = call.result().filter(|&result| result != 0 && result != 3)?;
+        Some((result.to_string(), call.signature.name.clone()))
+    });
+    let (code, name) = failed.ok_or("no call failed")?;
+    let options = ["--keep-error", code.as_str(), "--driver", "null"];
+    let output = run(&mut minimize(&source, &target, &options));
+    let trace = expect_small(&output, &target, 6)?;
+    run(&mut replay(&target)).expect_code(0)?;
+    let kept = trace
+        .calls()
+        .find(|call| call.result().is_some_and(|it| it.to_string() == code));
+    match kept.is_some_and(|call| call.signature.name == name) {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{:?}", names(&trace))),
+    }
+}
+
+fn a_divergence_stays(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/streams");
+    let target = folder.join("small.cutape");
+    let fails = ("CUTAPE_NULL_FAIL", "cuStreamSynchronize@*=1");
+    let options = ["--keep-divergence", "--driver", "null"];
+    let output = run(minimize(&source, &target, &options).env(fails.0, fails.1));
+    let trace = expect_small(&output, &target, 8)?;
+    let report = run(replay(&target).env(fails.0, fails.1));
+    report.expect_code(1)?;
+    match names(&trace)
+        .iter()
+        .any(|name| name.starts_with("cuStreamSynchronize"))
+    {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{:?}", names(&trace))),
+    }
+}
+
+fn a_crash_stays(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/launch_vector_add");
+    let target = folder.join("small.cutape");
+    let options = ["--keep-crash", "--driver", "null"];
+    let crash = ("CUTAPE_NULL_CRASH", "cuLaunchKernel");
+    let output = run(minimize(&source, &target, &options).env(crash.0, crash.1));
+    let trace = expect_small(&output, &target, 9)?;
+    let calls = names(&trace);
+    let report = run(replay(&target).env(crash.0, crash.1));
+    match calls.last().is_some_and(|last| last == "cuLaunchKernel")
+        && report.stdout.contains("died by signal 11 in call")
+    {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{calls:?}\n{}", report.describe())),
+    }
+}
+
+/// A command that is content with traces that have these words in their dump.
+fn finds(words: &str) -> String {
+    format!("{} dump {{}} | grep -q {words}", parts().cutape.display())
+}
+
+fn what_a_command_finds_stays(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/events");
+    let target = folder.join("small.cutape");
+    let command = finds("cuEventElapsedTime");
+    let output = run(&mut minimize(&source, &target, &["--test", &command]));
+    expect_small(&output, &target, 7)?;
+    match names(&open(&target)?)
+        .iter()
+        .any(|name| name.starts_with("cuEventElapsedTime"))
+    {
+        true => Ok(Verdict::Passed),
+        false => Err("the call is gone".into()),
+    }
+}
+
+fn the_same_command_goes_on(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/events");
+    let target = folder.join("small.cutape");
+    let command = format!("sleep 0.3; {}", finds("cuEventElapsedTime"));
+    let limited = ["--test", &command, "--time-limit", "2"];
+    let output = run(&mut minimize(&source, &target, &limited));
+    output.expect_code(0)?;
+    if !output
+        .stderr
+        .contains("the time is over; the same command goes on")
+    {
+        return Err(output.describe());
+    }
+    let first = open(&target)?.calls().count();
+    // Another search does not take over its files.
+    let other = run(&mut minimize(&source, &target, &["--test", "true"]));
+    other.expect_code(2)?;
+    let output = run(&mut minimize(&source, &target, &["--test", &command]));
+    if !output.stderr.contains("goes on from") {
+        return Err(output.describe());
+    }
+    let trace = expect_small(&output, &target, 7)?;
+    match trace.calls().count() < first {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{first} calls, and no fewer later")),
+    }
+}
+
+fn an_interrupt_keeps_the_smallest(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/events");
+    let target = folder.join("small.cutape");
+    let command = format!("sleep 0.3; {}", finds("cuEventElapsedTime"));
+    let mut search = minimize(&source, &target, &["--test", &command]);
+    search.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = search.spawn().map_err(|error| error.to_string())?;
+    let best = folder.join("small.cutape.minimize/best.cutape");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !best.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // SAFETY: the child is ours and has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let status = child.wait().map_err(|error| error.to_string())?;
+    let left: Vec<_> = fs::read_dir(folder.join("small.cutape.minimize"))
+        .map_err(|error| error.to_string())?
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    let is_whole = open(&target)?.verify().is_empty();
+    match status.success() && is_whole && !left.iter().any(|name| name.contains("candidate")) {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{status}, left: {left:?}")),
+    }
+}
+
+fn what_is_not_there_is_refused(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/events");
+    let target = folder.join("small.cutape");
+    for (options, expected) in [
+        (
+            &["--keep-finding", "memory-leak"][..],
+            "check has no finding of memory-leak",
+        ),
+        (
+            &["--keep-finding", "memory-lea"],
+            "did you mean memory-leak",
+        ),
+        (
+            &["--keep-divergence", "--driver", "null"],
+            "its replay has no divergence",
+        ),
+        (
+            &["--keep-crash", "--driver", "null"],
+            "its replay does not crash",
+        ),
+        (
+            &["--keep-error", "700", "--driver", "null"],
+            "no call returns CUDA_ERROR_ILLEGAL",
+        ),
+        (
+            &["--keep-error", "nonsense"],
+            "nonsense is no error of the driver",
+        ),
+        (&["--test", "false"], "does not exit with status 0"),
+        (
+            &["--test", "./no-such-program"],
+            "the command cannot be run",
+        ),
+    ] {
+        let output = run(&mut minimize(&source, &target, options));
+        output.expect_code(2)?;
+        let is_one_line = output.stderr.trim_end().lines().count() == 1;
+        if !is_one_line || !output.stderr.contains(expected) {
+            return Err(format!("expected `{expected}`\n{}", output.describe()));
+        }
+        let left = cutape_tests::files(folder);
+        if left != [source.clone()] {
+            return Err(format!("left: {left:?}"));
+        }
+    }
+    fs::write(&target, "mine").unwrap();
+    let output = run(&mut minimize(&source, &target, &["--test", "true"]));
+    output.expect_code(2)?;
+    match fs::read(&target).unwrap() == b"mine" && output.stderr.contains("exists already") {
+        true => Ok(Verdict::Passed),
+        false => Err(output.describe()),
+    }
+}
