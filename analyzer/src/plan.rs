@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use cutape_format::Call;
+use cutape_format::layout::field;
 use cutape_model::{AccessEffect, Effect, Effects, Kinds};
 use cutape_registry::{
     ContextOp, CopyOp, CopyShape, Family, Function, GraphOp, ImageSource, Kind, LaunchOp, Length,
@@ -130,6 +132,19 @@ impl Deref for Plan {
 }
 
 impl Plan {
+    /// The bytes of the parameters that a launch passes, if the record holds them.
+    pub(crate) fn parameters<'c>(&self, call: &Call<'c>) -> Option<&'c [u8]> {
+        let mut positions = self.launch_parameters.into_iter().flatten();
+        let snapshot =
+            positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS))?;
+        snapshot.bytes.inline()
+    }
+
+    /// Whether a call asks for new work or new objects.
+    pub(crate) fn asks_for_more(&self) -> bool {
+        self.effects.submits() || (!self.destroys && !self.effects.objects.is_empty())
+    }
+
     pub(crate) fn new(function: &'static Function) -> Self {
         let effects = Effects::of(function);
         let family = function.family;

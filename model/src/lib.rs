@@ -41,4 +41,7 @@ pub use needs::{Need, Needs, NeedsBuilder, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
 pub use site::Site;
-pub use state::{Changes, ContextData, Data, EventData, State, StreamData};
+pub use state::{
+    Changes, ContextData, Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS,
+    EventData, State, StreamData,
+};

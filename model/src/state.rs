@@ -19,9 +19,12 @@ const STREAMS: usize = 4;
 /// Flag of `cuStreamCreate` (cuda.h: CU_STREAM_NON_BLOCKING).
 const NON_BLOCKING: u64 = 1;
 /// Flag of `cuEventCreate` (cuda.h: CU_EVENT_DISABLE_TIMING).
-const DISABLE_TIMING: u64 = 2;
+pub const EVENT_DISABLE_TIMING: u64 = 2;
 /// Flag of `cuEventCreate` (cuda.h: CU_EVENT_INTERPROCESS).
-const INTERPROCESS: u64 = 4;
+pub const EVENT_INTERPROCESS: u64 = 4;
+/// Flag of a record of an event, or of a wait of a stream for one (cuda.h: CU_EVENT_RECORD_EXTERNAL
+/// and CU_EVENT_WAIT_EXTERNAL).
+pub const EVENT_EXTERNAL: u64 = 1;
 
 /// What is known of an object by its kind; `X` is what the user of the state keeps with others.
 #[derive(Debug, Default)]
@@ -582,9 +585,9 @@ impl<X> PendingObject<X> {
             }),
             Kind::Event => Data::Event(EventData {
                 flags: argument("Flags"),
-                timing: flags() & DISABLE_TIMING == 0,
+                timing: flags() & EVENT_DISABLE_TIMING == 0,
                 // What opens an event of another process takes no flags.
-                interprocess: flags() & INTERPROCESS != 0
+                interprocess: flags() & EVENT_INTERPROCESS != 0
                     || effects
                         .at("Flags")
                         .or_else(|| effects.at("flags"))

@@ -8,15 +8,12 @@ use crate::effects::{Action, Effects};
 use crate::graphs::{GraphAction, Work, captured_work, node_arrays};
 use crate::objects::{NewObject, Origin};
 use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
-use crate::state::{Data, LastStreams, State, StreamQuestion};
+use crate::state::{Data, EVENT_EXTERNAL, LastStreams, State, StreamQuestion};
 
 /// Results of `cuStreamEndCapture` that leave the capture as it was (cuda.h:
 /// CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and _WRONG_THREAD, INVALID_VALUE,
 /// INVALID_HANDLE).
 const CAPTURE_GOES_ON: [i32; 5] = [401, 903, 908, 1, 400];
-
-/// cuda.h: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL.
-const EXTERNAL: u64 = 1;
 
 impl<X> State<X> {
     /// The number of the stream that a call's work is ordered on.
@@ -250,7 +247,7 @@ impl<X> State<X> {
             return;
         };
         let flags = ["flags", "Flags"].iter().find_map(|name| effects.at(name));
-        let is_external = flags.is_some_and(|at| call.argument(at) & EXTERNAL != 0)
+        let is_external = flags.is_some_and(|at| call.argument(at) & EVENT_EXTERNAL != 0)
             && self.captures.of(stream).is_some();
         self.records_elsewhere |= is_external;
         let live = self.objects.live(Kind::Event, event);

@@ -3,7 +3,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use cutape_format::{Bytes, Call};
+use cutape_format::Call;
 use cutape_image::{CodeKind, ImageKind, runs_on};
 use cutape_model::Site;
 use cutape_registry::{Family, FunctionOp, rules};
@@ -14,6 +14,7 @@ use crate::context::{TraceContext, bytes_of};
 use crate::plan::Plan;
 use crate::rules::growth::is_live_growth;
 use crate::rules::{Draft, at};
+use crate::state::growth::fingerprint;
 use crate::state::{State, image_snapshot};
 
 /// Loads of one image into one context from which on it is reloaded.
@@ -60,21 +61,6 @@ fn hash_of(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A number that equal contents have in common.
-fn content(bytes: Bytes<'_>) -> Option<u64> {
-    Some(match bytes {
-        Bytes::Inline(bytes) => hash_of(bytes),
-        Bytes::Blob(blob) => hash_of((blob.position, blob.length)),
-        Bytes::InFile(range) => {
-            let mut encoded = vec![0; range.encoded_length()];
-            range.encode(&mut encoded)?;
-            hash_of(encoded)
-        }
-        Bytes::Hashed(hash, length) => hash_of((hash_of(hash), length)),
-        Bytes::Omitted(_) | Bytes::Unreadable => return None,
-    })
-}
-
 impl Images {
     /// A module or library was loaded.
     pub(super) fn loaded(
@@ -88,7 +74,8 @@ impl Images {
             return;
         };
         let ticks = leave.ticks.saturating_sub(call.ticks);
-        if let Some(content) = content(snapshot.bytes) {
+        let content = fingerprint(snapshot.bytes);
+        if content != 0 {
             let current = state.contexts.current(call.thread).handle;
             if let Some(tally) = self.loads.of((content, current), site) {
                 // Modules that are never unloaded are worse than reloads, and a finding themselves.
@@ -96,7 +83,7 @@ impl Images {
                     true => 0,
                     false => tally.count + 1,
                 };
-                tally.ticks += ticks;
+                tally.ticks = tally.ticks.saturating_add(ticks);
             }
         }
         let microseconds = rate.microseconds(ticks).unwrap_or(0);

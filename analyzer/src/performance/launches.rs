@@ -15,6 +15,8 @@ use crate::rules::{Draft, at};
 use crate::state::State;
 use crate::state::data::{Data, Own};
 
+/// How many functions are known to be loaded; the first launches of more are not looked at.
+const LOADED: usize = 1 << 16;
 /// How many first launches are remembered.
 const FIRST: usize = 64;
 /// Changes of the preference from which on they alternate.
@@ -59,7 +61,12 @@ pub(super) struct Launches {
 impl Launches {
     /// A function was asked about; with lazy loading that may load it.
     pub(super) fn asked(&mut self, function: u64) {
-        self.loaded.insert(function);
+        self.add_loaded(function);
+    }
+
+    /// True if the function was not known, and is now.
+    fn add_loaded(&mut self, function: u64) -> bool {
+        self.loaded.len() < LOADED && self.loaded.insert(function)
     }
 
     /// A launch.
@@ -79,7 +86,7 @@ impl Launches {
     }
 
     fn load(&mut self, function: u64, site: Site) {
-        if self.loaded.insert(function) {
+        if self.add_loaded(function) {
             if self.first.len() >= FIRST {
                 self.first.pop_front();
             }

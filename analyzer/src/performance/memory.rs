@@ -41,7 +41,7 @@ impl HostVisible {
         }
         self.ranges.insert(address, size, is_pinned);
         if is_pinned {
-            self.pinned += size;
+            self.pinned = self.pinned.saturating_add(size);
             if self.pinned > self.most {
                 (self.most, self.most_site) = (self.pinned, Some(site));
             }
@@ -146,8 +146,9 @@ impl MemoryUse {
                 {
                     let ticks = call.leave.map_or(0, |leave| leave.ticks);
                     tally.count += 1;
-                    tally.bytes += bytes;
-                    tally.ticks += ticks.saturating_sub(call.ticks);
+                    tally.bytes = tally.bytes.saturating_add(bytes);
+                    let ticks = ticks.saturating_sub(call.ticks);
+                    tally.ticks = tally.ticks.saturating_add(ticks);
                 }
             }
         }

@@ -138,13 +138,6 @@ fn shape(plan: &Plan, call: &Call<'_>) -> u64 {
 }
 
 /// The words of eight bytes that a launch passes, whatever they mean.
-fn passed<'a>(plan: &Plan, call: &Call<'a>) -> Option<&'a [u8]> {
-    let mut positions = plan.launch_parameters.into_iter().flatten();
-    let field = cutape_format::layout::field::KERNEL_PARAMETERS;
-    let snapshot = positions.find_map(|position| call.snapshot(position, field))?;
-    snapshot.bytes.inline()
-}
-
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let words = bytes.as_chunks::<8>().0.iter();
     words.map(|word| u64::from_le_bytes(*word))
@@ -154,7 +147,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 fn operands(plan: &Plan, call: &Call<'_>, state: &State) -> Option<Vec<ObjectId>> {
     if plan.launched.is_some() {
         return Some(
-            words(passed(plan, call)?)
+            words(plan.parameters(call)?)
                 .filter_map(|at| state.memory_at(at))
                 .collect(),
         );
@@ -241,7 +234,7 @@ impl Performance {
         let shape = shape(plan, call);
         let is_shared = || {
             let shared = |bytes| words(bytes).any(|address| host.holds(address));
-            passed(plan, call).is_some_and(shared)
+            plan.parameters(call).is_some_and(shared)
         };
         self.waiting
             .submitted(call, (stream, shape), reads_back, is_shared);

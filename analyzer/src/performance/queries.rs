@@ -87,7 +87,8 @@ impl Queries {
         question.now += 1;
         question.most = question.most.max(question.now);
         question.total += 1;
-        question.ticks += leave.ticks.saturating_sub(call.ticks);
+        let ticks = leave.ticks.saturating_sub(call.ticks);
+        question.ticks = question.ticks.saturating_add(ticks);
     }
 
     /// One finding for all storms.

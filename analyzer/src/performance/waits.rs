@@ -148,7 +148,8 @@ impl Waiting {
             && let Some(tally) = self.sequences.of((hash, submitted.into()), site)
         {
             tally.count += 1;
-            tally.ticks += leave.ticks.saturating_sub(start);
+            let ticks = leave.ticks.saturating_sub(start);
+            tally.ticks = tally.ticks.saturating_add(ticks);
         }
     }
 
@@ -196,7 +197,7 @@ impl Waiting {
                 known.shortest.min(ticks)
             };
             known.count += 1;
-            known.ticks += ticks;
+            known.ticks = known.ticks.saturating_add(ticks);
             known.first.get_or_insert(site);
         }
     }

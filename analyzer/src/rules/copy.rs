@@ -14,12 +14,7 @@ pub(super) fn descriptor(check: &Check<'_, '_>) -> Option<Draft> {
     if check.call.result() != Some(code::INVALID_VALUE) {
         return None;
     }
-    let param = check.plan.function.params.first()?;
-    let name = param.c_type.trim_start_matches("const ");
-    let structure = check.context.signatures();
-    let structure = structure.structure(name.trim_end_matches([' ', '*']))?;
-    let snapshot = check.call.snapshot(0, field::POINTEE)?;
-    let bytes = snapshot.bytes.inline()?;
+    let (structure, bytes) = check.structure_at(0)?;
     let read = |name: &str| structure.number(bytes, name);
     let sides = ["src", "dst"].into_iter();
     let what = sides

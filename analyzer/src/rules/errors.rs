@@ -20,8 +20,7 @@ pub(super) fn of_earlier_work(check: &Check<'_, '_>) -> Option<Draft> {
     let state = check.state;
     let context = state.contexts.current(check.call.thread).handle;
     if let Some(error) = state.execution.sticky.get(&context) {
-        let asks = check.plan.effects.submits()
-            || (!check.plan.destroys && !check.plan.effects.objects.is_empty());
+        let asks = check.plan.asks_for_more();
         let ignored = error.ignored + u64::from(asks);
         return (asks && ignored == IGNORED).then(|| {
             let mut error = *error;

@@ -1,18 +1,11 @@
 //! Events: times that are not there yet, waits that come before the record, flags.
 
-use cutape_model::{Data, ObjectId};
+use cutape_model::{Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS, ObjectId};
 use cutape_registry::{Kind, rules};
 
 use super::{Check, Draft, at, code};
 use crate::plan::Step;
 use crate::state::State;
-
-/// cuda.h: CU_EVENT_DISABLE_TIMING.
-const DISABLE_TIMING: u64 = 2;
-/// cuda.h: CU_EVENT_INTERPROCESS.
-const INTERPROCESS: u64 = 4;
-/// cuda.h: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL.
-const EXTERNAL: u64 = 1;
 
 /// The time between events of which one is not complete.
 pub(super) fn elapsed_early(check: &Check<'_, '_>) -> Option<Draft> {
@@ -78,7 +71,7 @@ pub(super) fn flags(check: &Check<'_, '_>) -> Option<Draft> {
     let exports = check.plan.at("pHandle").is_some() && check.plan.at("event").is_some();
     let (what, event) = if creates {
         let flags = flags()?;
-        if flags & INTERPROCESS == 0 || flags & DISABLE_TIMING != 0 {
+        if flags & EVENT_INTERPROCESS == 0 || flags & EVENT_DISABLE_TIMING != 0 {
             return None;
         }
         let what = "creates an event with CU_EVENT_INTERPROCESS and without \
@@ -91,7 +84,7 @@ pub(super) fn flags(check: &Check<'_, '_>) -> Option<Draft> {
             Data::Event(event) => event.flags?,
             _ => return None,
         };
-        if flags & INTERPROCESS != 0 {
+        if flags & EVENT_INTERPROCESS != 0 {
             return None;
         }
         let what = format!(
@@ -103,7 +96,7 @@ pub(super) fn flags(check: &Check<'_, '_>) -> Option<Draft> {
     } else {
         let event = check.live(Kind::Event)?;
         let stream = check.state.ordering.stream?;
-        if flags()? & EXTERNAL == 0 || check.state.captures.of(stream).is_some() {
+        if flags()? & EVENT_EXTERNAL == 0 || check.state.captures.of(stream).is_some() {
             return None;
         }
         let what = "passes the external flag, which makes a node of the graph, for a stream that \

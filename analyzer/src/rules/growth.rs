@@ -2,7 +2,7 @@
 
 use cutape_format::Call;
 use cutape_model::ObjectId;
-use cutape_registry::{ContextOp, Family, Kind, PrimaryOp, rules};
+use cutape_registry::{Family, Kind, rules};
 
 use super::{Check, Draft, at};
 use crate::finding::Severity;
@@ -20,15 +20,9 @@ pub(super) fn in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !check.call.succeeded() || !drafts.is_empty() {
         return;
     }
-    let contexts = &check.state.contexts;
-    let device = check.call.argument(0) as i32;
-    let context = match check.family() {
-        Family::Context(ContextOp::Destroy) => check.live(Kind::Context),
-        Family::PrimaryContext(PrimaryOp::Release) => contexts.last_retain(device),
-        Family::PrimaryContext(PrimaryOp::Reset) => contexts.primary(device),
-        _ => None,
+    let Some(context) = check.ended_context() else {
+        return;
     };
-    let Some(context) = context else { return };
     let children = check.state.objects.children(context);
     let mut lost = lost_by_place(check.state, children);
     lost.retain(|(place, created)| place.0 == Kind::Memory || created.live >= MANY);

@@ -5,7 +5,7 @@ use cutape_format::Bytes;
 use cutape_format::layout::field;
 use cutape_image::ImageKind;
 use cutape_model::{ObjectId, Site};
-use cutape_registry::{ContextOp, Family, Kind, LinkOp, PrimaryOp, rules};
+use cutape_registry::{Family, Kind, LinkOp, rules};
 
 use super::{Check, Draft, at, code, created_at};
 use crate::context::bytes_of;
@@ -148,8 +148,9 @@ pub(super) fn shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 continue;
             };
             let mut theirs = data.options.written_ranges().into_iter();
-            let overlap =
-                theirs.find(|(other, size, _)| start < other + size && *other < start + length);
+            let overlap = theirs.find(|&(other, size, _)| {
+                start < other.saturating_add(size) && other < start.saturating_add(length)
+            });
             let Some((other, size, their_what)) = overlap else {
                 continue;
             };
@@ -172,15 +173,9 @@ pub(super) fn leaked_in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) 
     if !check.call.succeeded() || !drafts.is_empty() {
         return;
     }
-    let contexts = &check.state.contexts;
-    let device = check.call.argument(0) as i32;
-    let context = match check.family() {
-        Family::Context(ContextOp::Destroy) => check.live(Kind::Context),
-        Family::PrimaryContext(PrimaryOp::Release) => contexts.last_retain(device),
-        Family::PrimaryContext(PrimaryOp::Reset) => contexts.primary(device),
-        _ => None,
+    let Some(context) = check.ended_context() else {
+        return;
     };
-    let Some(context) = context else { return };
     let how = format!("{} ended its context", at(check.site));
     let children = check.state.objects.children(context);
     let links = children.filter(|&child| check.kind(child) == Some(Kind::Link));

@@ -1,7 +1,6 @@
 //! Device addresses: copies, memsets and kernel parameters that reach freed memory or beyond an
 //! allocation.
 
-use cutape_format::layout::field;
 use cutape_model::{CallArguments, ObjectId};
 use cutape_registry::{Family, Kind, Length, MemoryType, Waits, rules};
 
@@ -68,7 +67,10 @@ fn bounds(check: &Check<'_, '_>, position: usize, length: Length) -> Option<Draf
     let length = bytes(check, length)?;
     let id = check.state.memory_at(address)?;
     let object = check.object(id)?;
-    let left = (object.handle + object.size).saturating_sub(address);
+    let left = object
+        .handle
+        .saturating_add(object.size)
+        .saturating_sub(address);
     // Memory of unknown size may be longer, and a mapping may continue in the next one.
     if object.size == 0 || length <= left || check.state.objects.end_of(id).is_some() {
         return None;
@@ -253,15 +255,7 @@ pub(super) fn host_pointer_fault(check: &Check<'_, '_>) -> Option<Draft> {
 
 /// A copy that a struct describes: the device addresses in it.
 pub(super) fn described_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some(param) = check.plan.function.params.first() else {
-        return;
-    };
-    let name = param.c_type.trim_start_matches("const ");
-    let structure = check.context.signatures();
-    let structure = structure.structure(name.trim_end_matches([' ', '*']));
-    let snapshot = check.call.snapshot(0, field::POINTEE);
-    let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
-    let Some((structure, bytes)) = structure.zip(bytes) else {
+    let Some((structure, bytes)) = check.structure_at(0) else {
         return;
     };
     let read = |name: &str| structure.number(bytes, name);

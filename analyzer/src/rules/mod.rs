@@ -32,8 +32,7 @@ mod when;
 
 use std::fmt::Display;
 
-use cutape_format::Call;
-use cutape_format::layout::field;
+use cutape_format::{Call, StructLayout};
 use cutape_model::{Object, ObjectId, Origin, Site};
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
@@ -42,6 +41,7 @@ use cutape_registry::{
 
 use crate::context::TraceContext;
 use crate::finding::Severity;
+use crate::launch::pointee;
 use crate::plan::{Ordered, Plan};
 use crate::reported::{Key, Reported};
 use crate::state::State;
@@ -188,6 +188,18 @@ impl Check<'_, '_> {
         self.state.objects.live(kind, handle)
     }
 
+    /// The context that the call ends or empties, if it succeeds.
+    pub(crate) fn ended_context(&self) -> Option<ObjectId> {
+        let contexts = &self.state.contexts;
+        let device = || self.call.argument(0) as i32;
+        match self.family() {
+            Family::Context(ContextOp::Destroy) => self.live(Kind::Context),
+            Family::PrimaryContext(PrimaryOp::Release) => contexts.last_retain(device()),
+            Family::PrimaryContext(PrimaryOp::Reset) => contexts.primary(device()),
+            _ => None,
+        }
+    }
+
     /// The kind of an object that is remembered.
     pub(crate) fn kind(&self, id: ObjectId) -> Option<Kind> {
         self.object(id).map(|object| object.kind)
@@ -213,12 +225,18 @@ impl Check<'_, '_> {
             .is_some_and(|object| object.parent.is_none() && object.origin != Origin::FirstSeen)
     }
 
+    /// The struct that a parameter points at: its members, and its bytes.
+    pub(crate) fn structure_at(&self, position: usize) -> Option<(&StructLayout, &[u8])> {
+        let param = self.plan.function.params.get(position)?;
+        let name = param.c_type.trim_start_matches("const ");
+        let structures = self.context.signatures();
+        let structure = structures.structure(name.trim_end_matches([' ', '*']))?;
+        Some((structure, pointee(self.call, position)?))
+    }
+
     /// The bytes of a launch's parameters.
     pub(crate) fn launch_parameters(&self) -> Option<&[u8]> {
-        let mut positions = self.plan.launch_parameters.into_iter().flatten();
-        let snapshot = positions
-            .find_map(|position| self.call.snapshot(position, field::KERNEL_PARAMETERS))?;
-        snapshot.bytes.inline()
+        self.plan.parameters(self.call)
     }
 
     /// The layout of the parameters of the function that is launched: offset and size of each.

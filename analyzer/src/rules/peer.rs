@@ -1,27 +1,17 @@
 //! Memory of other devices: whether access is enabled, and the contexts of peer copies.
 
 use cutape_model::{ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{ContextOp, Family, Kind, MemoryOp, rules};
+use cutape_registry::{ContextOp, Family, Kind, rules};
 
 use super::{Check, Draft, at, code, created_at};
 use crate::finding::Severity;
-use crate::state::data::Data;
+use crate::state::data::{Data, MemoryOrigin};
+use crate::state::ordering::memory_origin;
 
 /// The device of a context, if that is certain.
 fn device_of(check: &Check<'_, '_>, context: ObjectId) -> Option<i32> {
     match check.object(context)?.data {
         Data::Context(data) if check.owns_content(context) => Some(data.device),
-        _ => None,
-    }
-}
-
-/// How the memory at an object was allocated.
-fn allocated_by(check: &Check<'_, '_>, id: ObjectId) -> Option<MemoryOp> {
-    let object = check
-        .object(id)
-        .filter(|object| object.kind == Kind::Memory)?;
-    match cutape_registry::function(object.created.function)?.family {
-        Family::Memory(operation) => Some(operation),
         _ => None,
     }
 }
@@ -93,13 +83,11 @@ fn inaccessible(check: &Check<'_, '_>) -> Option<Draft> {
         let word = bytes.get(offset as usize..)?.first_chunk()?;
         let address = u64::from_le_bytes(*word);
         let id = check.state.memory_at(address)?;
-        let home = check.object(id)?.context?;
+        let object = check.object(id)?;
+        let home = object.context?;
         let other = device_of(check, home).filter(|&other| other != device)?;
         // Managed memory is accessible everywhere; of a pool the trace does not tell the device.
-        if !matches!(
-            allocated_by(check, id)?,
-            MemoryOp::Allocate | MemoryOp::AllocatePitch { .. }
-        ) {
+        if memory_origin(object) != Some(MemoryOrigin::Device) {
             return None;
         }
         let handle = |context| check.object(context).map_or(0, |object| object.handle);
@@ -135,8 +123,9 @@ pub(super) fn copy_context(check: &Check<'_, '_>) -> Option<Draft> {
         let id = check.state.memory_at(check.argument(address)?)?;
         let target = check.argument(context)?;
         let target = check.state.objects.live(Kind::Context, target)?;
-        let home = check.object(id)?.context.filter(|&home| home != target)?;
-        if allocated_by(check, id)? == MemoryOp::AllocateManaged
+        let object = check.object(id)?;
+        let home = object.context.filter(|&home| home != target)?;
+        if memory_origin(object)? == MemoryOrigin::Managed
             || !check.owns_content(home)
             || !check.owns_content(target)
         {

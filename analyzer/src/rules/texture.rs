@@ -134,23 +134,10 @@ fn surface(check: &Check<'_, '_>) -> Option<String> {
 }
 
 fn array(check: &Check<'_, '_>) -> Option<String> {
-    let (position, param) = check
-        .plan
-        .function
-        .params
-        .iter()
-        .enumerate()
-        .find(|(_, param)| {
-            param.c_type.contains("ARRAY_DESCRIPTOR") || param.c_type.contains("ARRAY3D_DESCRIPTOR")
-        })?;
-    let name = param.c_type.trim_start_matches("const ");
-    let structure = check.context.signatures();
-    let structure = structure.structure(name.trim_end_matches([' ', '*']))?;
-    let bytes = check
-        .call
-        .snapshot(position, field::POINTEE)?
-        .bytes
-        .inline()?;
+    let position = check.plan.function.params.iter().position(|param| {
+        param.c_type.contains("ARRAY_DESCRIPTOR") || param.c_type.contains("ARRAY3D_DESCRIPTOR")
+    })?;
+    let (structure, bytes) = check.structure_at(position)?;
     let read = |member: &str| structure.number(bytes, member);
     let (width, height) = (read("Width")?, read("Height")?);
     if read("Format")? < PLANAR_FORMATS

@@ -119,7 +119,7 @@ impl State {
             return;
         }
         let context = self.model.contexts.current(call.thread).handle;
-        let asks = plan.effects.submits() || (!plan.destroys && !plan.effects.objects.is_empty());
+        let asks = plan.asks_for_more();
         if self.execution.sticky.len() >= KEPT {
             self.execution.sticky.clear();
         }

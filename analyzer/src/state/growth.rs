@@ -74,7 +74,8 @@ pub(crate) fn fingerprint(bytes: Bytes<'_>) -> u64 {
             }
             encoded.hash(&mut hasher);
         }
-        Bytes::Omitted(_) | Bytes::Hashed(..) | Bytes::Unreadable => return 0,
+        Bytes::Hashed(length, hash) => (length, hash).hash(&mut hasher),
+        Bytes::Omitted(_) | Bytes::Unreadable => return 0,
     }
     hasher.finish().max(1)
 }

@@ -1,7 +1,6 @@
 //! Learns of launches: what they use, what they record, what they overwrite.
 
 use cutape_format::Call;
-use cutape_format::layout::field;
 use cutape_image::Uses;
 use cutape_model::{Data, ObjectId, STREAM_PER_THREAD, Site};
 use cutape_registry::{EventOp, Family, FunctionOp, GraphOp, Kind, LaunchAttribute, LaunchOp};
@@ -149,11 +148,7 @@ impl State {
         let Some(layout) = plan.launched.and_then(|at| self.layout(call.argument(at))) else {
             return Vec::new();
         };
-        let mut positions = plan.launch_parameters.into_iter().flatten();
-        let snapshot =
-            positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
-        let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
-        let bytes = bytes.unwrap_or_default();
+        let bytes = plan.parameters(call).unwrap_or_default();
         let words = layout.iter().filter(|(_, size)| *size == 8);
         let addresses = words.filter_map(|&(offset, _)| u64_at(bytes, offset as usize));
         addresses

@@ -12,6 +12,7 @@ use cutape_model::Site;
 
 /// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
 pub(crate) const BINARY_IS_PRESERVED: u32 = 1;
+
 impl State {
     /// A link is completed: its cubin belongs to the link state.
     pub(super) fn completed(&mut self, call: &Call<'_>, site: Site, out: usize, size: usize) {
@@ -35,8 +36,8 @@ impl State {
         // The driver has reused the block, so nothing else can lie there.
         self.cubins.retain(|old| {
             old.freed.is_none()
-                || old.address >= address + size
-                || address >= old.address + old.size
+                || old.address >= address.saturating_add(size)
+                || address >= old.address.saturating_add(old.size)
         });
         self.cubins.push(Cubin {
             address,

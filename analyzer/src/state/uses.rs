@@ -1,7 +1,6 @@
 //! Follows the host memory that copies and kernels use.
 
 use cutape_format::Call;
-use cutape_format::layout::field;
 use cutape_model::{ObjectId, Site};
 use cutape_registry::Kind;
 
@@ -60,10 +59,7 @@ impl State {
     }
 
     fn host_parameter(&self, plan: &Plan, call: &Call<'_>, launch: Site) -> Option<HostParameter> {
-        let mut positions = plan.launch_parameters.into_iter().flatten();
-        let snapshot =
-            positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
-        let bytes = snapshot?.bytes.inline()?;
+        let bytes = plan.parameters(call)?;
         // Few words are such an address, so the layout is looked at last.
         let mut words = bytes.as_chunks::<8>().0.iter().enumerate();
         words.find_map(|(place, word)| {

@@ -293,7 +293,9 @@ impl Graphs {
         if let Work::Child(child) = &work {
             known.whole &= child.whole;
         }
-        self.nodes.insert(handle, (graph, known.nodes.len()));
+        if handle != 0 {
+            self.nodes.insert(handle, (graph, known.nodes.len()));
+        }
         known.nodes.push(Node {
             handle,
             site,

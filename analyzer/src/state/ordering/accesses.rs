@@ -119,10 +119,7 @@ impl State {
     }
 
     fn launch(&mut self, plan: &Plan, call: &Call<'_>, stream: (u32, u64), site: Site) {
-        let mut positions = plan.launch_parameters.into_iter().flatten();
-        let snapshot =
-            positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS));
-        let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
+        let Some(bytes) = plan.parameters(call) else {
             return;
         };
         let Some(handle) = plan.launched.map(|position| call.argument(position)) else {

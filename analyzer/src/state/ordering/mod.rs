@@ -270,7 +270,8 @@ impl State {
         };
         let size = plan.effects.size_of(call, Kind::Memory);
         let apart = |freed: &FreedAccess| {
-            freed.start >= start.saturating_add(size) || start >= freed.start + freed.size
+            freed.start >= start.saturating_add(size)
+                || start >= freed.start.saturating_add(freed.size)
         };
         self.ordering.freed.retain(apart);
     }

@@ -1,5 +1,8 @@
 //! What the mangled name of a kernel tells of its parameters.
 
+/// How many pointers and qualifiers may precede a type.
+const DEEPEST: usize = 32;
+
 /// For each parameter of a function whether it is a pointer to constants, as its mangled name has
 /// it (Itanium C++ ABI, Mangling); `None` for a name that is not mangled, and for what this parser
 /// does not read: templates and nested names.
@@ -11,7 +14,7 @@ pub(super) fn constant_pointers(name: &str) -> Option<Box<[bool]>> {
     parser.source_name()?;
     let mut parameters = Vec::new();
     while !parser.rest.is_empty() {
-        parameters.push(parser.parse_type()?.is_constant_pointer);
+        parameters.push(parser.parse_type(DEEPEST)?.is_constant_pointer);
     }
     Some(parameters.into())
 }
@@ -45,7 +48,8 @@ impl Parser<'_> {
         (self.rest.first() != Some(&b'I')).then_some(())
     }
 
-    fn parse_type(&mut self) -> Option<Type> {
+    fn parse_type(&mut self, depth: usize) -> Option<Type> {
+        let depth = depth.checked_sub(1)?;
         const PLAIN: Type = Type {
             is_constant: false,
             is_constant_pointer: false,
@@ -57,21 +61,21 @@ impl Parser<'_> {
         }
         let found = match self.next()? {
             b'P' => {
-                let target = self.parse_type()?;
+                let target = self.parse_type(depth)?;
                 Type {
                     is_constant: false,
                     is_constant_pointer: target.is_constant,
                 }
             }
             b'K' => {
-                let target = self.parse_type()?;
+                let target = self.parse_type(depth)?;
                 Type {
                     is_constant: true,
                     ..target
                 }
             }
             // `__restrict__` and `volatile`.
-            b'r' | b'V' => self.parse_type()?,
+            b'r' | b'V' => self.parse_type(depth)?,
             b'S' => return self.substitution(),
             b'a'..=b'z' => return Some(PLAIN),
             _ => return None,
@@ -81,7 +85,7 @@ impl Parser<'_> {
     }
 
     fn substitution(&mut self) -> Option<Type> {
-        let mut index = None;
+        let mut index: Option<usize> = None;
         loop {
             match self.next()? {
                 b'_' => break,
@@ -89,13 +93,13 @@ impl Parser<'_> {
                     let digit = char::from(c)
                         .to_digit(36)
                         .filter(|_| !c.is_ascii_lowercase())?;
-                    index = Some(index.unwrap_or(0) * 36 + digit as usize);
+                    let upper = index.unwrap_or(0).checked_mul(36)?;
+                    index = Some(upper.checked_add(digit as usize)?);
                 }
             }
         }
-        self.known
-            .get(index.map_or(0, |index: usize| index + 1))
-            .copied()
+        let index = index.map_or(Some(0), |index| index.checked_add(1))?;
+        self.known.get(index).copied()
     }
 }
 
@@ -121,6 +125,8 @@ mod tests {
             ("_Z99k", None),
             ("_Z1kS_", None),
             ("_Z1kP", None),
+            ("_Z1kSZZZZZZZZZZZZZZZZ_", None),
+            (&format!("_Z1k{}f", "P".repeat(1 << 20)), None),
         ] {
             let found = constant_pointers(name);
             assert_eq!(found.as_deref(), expected, "{name}");
