@@ -21,6 +21,11 @@ impl Clock {
         }
     }
 
+    /// A clock of that many ticks per second; 0 if it only counts.
+    pub(crate) fn with_rate(rate: u64) -> Self {
+        Self { start: 0, rate }
+    }
+
     /// Nanoseconds from the start of the recording; `None` if the clock only counts.
     pub(crate) fn since_start(self, ticks: u64) -> Option<u64> {
         self.between(self.start, ticks)

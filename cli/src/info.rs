@@ -7,6 +7,7 @@ mod images;
 mod objects;
 mod process;
 mod ranges;
+mod ranks;
 mod summary;
 mod tables;
 
@@ -27,6 +28,11 @@ use crate::progress::Progress;
 pub(crate) struct Arguments {
     /// The trace, or a folder of traces to list side by side.
     trace: PathBuf,
+    /// In a folder, the calls at which ranks are compared: the n-th of each rank.
+    ///
+    /// Default: kernel:nccl*, the collectives of NCCL. SET is as in `dump`.
+    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    align: Option<String>,
     /// Tables for people, or one JSON object with raw numbers.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -35,8 +41,13 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let columns = output::columns();
     if arguments.trace.is_dir() {
-        let folder = Folder::of(&arguments.trace)?;
+        let folder = Folder::of(&arguments.trace, arguments.align.as_deref())?;
         print(arguments.format, &folder, |out| folder.write(columns, out))?;
+    } else if arguments.align.is_some() {
+        return Err(Failure::unusable(format!(
+            "--align compares ranks: give the folder of their traces instead of {}",
+            arguments.trace.display()
+        )));
     } else {
         let trace = crate::input::open_for_walk(&arguments.trace)?;
         let summary = Summary::of(&trace, &mut Progress::new("calls"))?;

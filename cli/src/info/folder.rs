@@ -1,4 +1,4 @@
-//! `cutape info FOLDER`: lists the processes of a recording.
+//! `cutape info FOLDER`: lists the processes of a recording, and compares its ranks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,8 +9,10 @@ use cutape_format::Trace;
 use serde::Serialize;
 
 use super::process::ProcessFacts;
+use super::ranks::{self, RankBuilder, Ranks};
 use super::summary::CallCounts;
 use super::tables::table;
+use crate::call_set::CallSet;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::output;
@@ -23,6 +25,8 @@ pub(crate) struct Folder {
     pub(crate) path: String,
     /// By rank, then by start time.
     pub(crate) traces: Vec<Process>,
+    /// The ranks side by side; `null` if there are fewer than two.
+    pub(crate) ranks: Option<Ranks>,
     /// Files `*.cutape` that are not readable traces.
     pub(crate) unusable: Vec<Unusable>,
 }
@@ -58,7 +62,10 @@ impl Folder {
     ///
     /// # Errors
     /// If the folder cannot be read or has no such file.
-    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn of(path: &Path, align: Option<&str>) -> Result<Self, Failure> {
+        let text = align.unwrap_or(ranks::COLLECTIVES);
+        let wrong = |why| Failure::unusable(format!("--align: {why}"));
+        CallSet::parse(text).map_err(wrong)?;
         let cannot = |error: io::Error| Failure::unusable(format!("{}: {error}", path.display()));
         let mut files = Vec::new();
         for entry in fs::read_dir(path).map_err(cannot)? {
@@ -78,24 +85,43 @@ impl Folder {
         let mut folder = Self {
             path: path.display().to_string(),
             traces: Vec::new(),
+            ranks: None,
             unusable: Vec::new(),
         };
+        let mut ranked = Vec::new();
+        let mut unmatched = format!("no call of these traces matches `{}`", text.escape_debug());
         let mut progress = Progress::new("calls");
         for file in &files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let trace = name.to_string_lossy().into_owned();
             match Trace::open_damaged(file) {
-                Ok(open) => folder.traces.push(Process::of(trace, &open, &mut progress)),
+                Ok(open) => {
+                    // A trace without such ranges or functions has no such calls.
+                    let set = CallSet::parse(text).and_then(|set| set.resolve(&open));
+                    if let Err(why) = &set {
+                        unmatched = format!("{}: {why}", trace);
+                    }
+                    let mut builder = set.as_ref().ok().map(RankBuilder::new);
+                    let process = Process::of(trace, &open, builder.as_mut(), &mut progress);
+                    let found = builder.map(|builder| builder.finish(&open));
+                    let found = found.unwrap_or_default();
+                    ranked.push((process.rank(), process.calls.total, found));
+                    folder.traces.push(process);
+                }
                 Err(error) => folder.unusable.push(Unusable {
                     trace,
                     why: error.to_string(),
                 }),
             }
         }
+        if align.is_some() && ranked.iter().all(|(_, _, found)| found.is_empty()) {
+            return Err(wrong(unmatched));
+        }
+        folder.ranks = Ranks::of(&ranks::by_rank(ranked));
         folder.traces.sort_by(|a, b| {
             let key = |process: &Process| {
-                let rank = process.process.rank.or(process.process.local_rank);
-                (rank.unwrap_or(u64::MAX), process.started_unix_ns)
+                let rank = process.rank().unwrap_or(u64::MAX);
+                (rank, process.started_unix_ns)
             };
             key(a).cmp(&key(b)).then_with(|| a.trace.cmp(&b.trace))
         });
@@ -111,7 +137,7 @@ impl Folder {
                 file_name(process.program.as_deref()),
                 gpus(&process.gpus),
                 process.process.end(),
-                known(process.process.rank.or(process.process.local_rank)),
+                known(process.rank()),
                 process.process.process.to_string(),
                 known(process.process.parent.map(u64::from)),
                 grouped(process.calls.total),
@@ -135,6 +161,9 @@ impl Folder {
                 writeln!(out, " {line}")?;
             }
         }
+        if let Some(ranks) = &self.ranks {
+            ranks::write(ranks, columns, out)?;
+        }
         for process in self.traces.iter().filter(|process| process.damages > 0) {
             let name = output::printable(&process.trace);
             writeln!(
@@ -150,11 +179,24 @@ impl Folder {
 }
 
 impl Process {
-    fn of(name: String, trace: &Trace, progress: &mut Progress) -> Self {
+    /// The rank, or the one on its machine.
+    fn rank(&self) -> Option<u64> {
+        self.process.rank.or(self.process.local_rank)
+    }
+
+    fn of(
+        name: String,
+        trace: &Trace,
+        mut builder: Option<&mut RankBuilder<'_>>,
+        progress: &mut Progress,
+    ) -> Self {
         let mut calls = CallCounts::default();
         let mut last = trace.head().start_ticks;
         let walked = trace.walk().run(|call| {
             progress.step();
+            if let Some(builder) = &mut builder {
+                builder.add(call);
+            }
             last = last.max(call.leave.map_or(call.ticks, |leave| leave.ticks));
             calls.total += 1;
             calls.in_flight += u64::from(call.leave.is_none());

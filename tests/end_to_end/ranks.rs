@@ -1,0 +1,130 @@
+//! `info FOLDER` compares the ranks of a parallel program.
+
+use std::path::Path;
+
+use cutape_tests::{compile, compiled, files, parts, record, root, run};
+use serde_json::Value;
+
+cutape_tests::suite![
+    the_late_rank_is_named,
+    a_rank_that_ended_is_named,
+    ranks_are_compared_at_other_calls,
+    processes_without_ranks_are_listed,
+];
+
+/// Records the program of four ranks.
+fn recorded(folder: &Path, arguments: &[&str]) {
+    let program = folder.join("collectives");
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let source = root().join("tests/programs/ranks/collectives.c");
+    compile(&source, &program, &[&driver, &"-pthread"]);
+    let mut words = vec![program.to_str().unwrap()];
+    words.extend(arguments);
+    run(&mut record(&folder.join("run.cutape"), &[], &words)).assert(0);
+    let traces = files(folder);
+    let traces = traces
+        .iter()
+        .filter(|path| path.extension().is_some_and(|e| e == "cutape"));
+    assert_eq!(traces.count(), 4);
+}
+
+fn info(folder: &Path, options: &[&str]) -> (String, Value) {
+    let text = run(parts().cutape(&[&"info", &folder]).args(options));
+    text.assert(0);
+    let json = run(parts()
+        .cutape(&[&"info", &"--format", &"json", &folder])
+        .args(options));
+    json.assert(0);
+    (text.stdout, serde_json::from_str(&json.stdout).unwrap())
+}
+
+fn the_late_rank_is_named(folder: &Path) {
+    recorded(folder, &["20", "2", "0"]);
+    let (text, json) = info(folder, &[]);
+    let ranks = &json["ranks"];
+    assert_eq!(ranks["ranks"], serde_json::json!([0, 1, 2, 3]));
+    assert_eq!(ranks["clocks"], "shared");
+    let collective = &ranks["collectives"][0];
+    assert_eq!(
+        collective["kernel"],
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    );
+    assert_eq!(collective["counts"], serde_json::json!([20, 20, 20, 20]));
+    assert_eq!(collective["compared"], 20);
+    // It sleeps for 3 ms before each.
+    assert!(
+        collective["median_skew_ns"].as_u64().unwrap() >= 2_000_000,
+        "{collective}"
+    );
+    assert!(collective["last"][2].as_u64().unwrap() > 10, "{collective}");
+    assert_eq!(collective["max_calls"].as_array().unwrap().len(), 4);
+    assert_eq!(ranks["behind"]["rank"], 2);
+    let step = &ranks["ranges"][0];
+    assert_eq!(
+        (&step["range"], step["counts"][0].as_u64()),
+        (&"step".into(), Some(20))
+    );
+    assert!(text.contains("4 ranks: the ranks share a clock"), "{text}");
+    assert!(text.contains("\nbehind: rank 2 was last at "), "{text}");
+}
+
+fn a_rank_that_ended_is_named(folder: &Path) {
+    recorded(folder, &["10", "1", "6"]);
+    let (text, json) = info(folder, &[]);
+    let ranks = &json["ranks"];
+    assert_eq!(
+        ranks["collectives"][0]["counts"],
+        serde_json::json!([10, 6, 10, 10])
+    );
+    assert_eq!(ranks["collectives"][0]["compared"], 6);
+    assert_eq!(ranks["behind"]["rank"], 1);
+    assert_eq!(ranks["behind"]["last_call"]["function"], "cuLaunchKernel");
+    assert!(
+        text.contains("behind: rank 1 made 6 of 10 such calls; its last call: "),
+        "{text}"
+    );
+    assert!(text.contains("6 to 10"), "{text}");
+}
+
+fn ranks_are_compared_at_other_calls(folder: &Path) {
+    recorded(folder, &["3", "0", "0"]);
+    let (_, json) = info(folder, &["--align", "kernel:work"]);
+    assert_eq!(json["ranks"]["collectives"][0]["kernel"], "work");
+    assert_eq!(json["ranks"]["collectives"][0]["compared"], 3);
+    let (_, json) = info(folder, &["--align", "range:step[0]"]);
+    let kernels = json["ranks"]["collectives"].as_array().unwrap();
+    assert_eq!(kernels.len(), 2, "{kernels:?}");
+    for (set, why) in [
+        (
+            "kernel:none",
+            "no call of these traces matches `kernel:none`",
+        ),
+        (
+            "cuNothing*",
+            "no function of the trace's signature table matches",
+        ),
+        ("range:stp", "no range `stp`; the trace has step"),
+        ("mark:x", "a mark is a moment"),
+    ] {
+        let output = run(&mut parts().cutape(&[&"info", &folder, &"--align", &set]));
+        output.assert_code(2);
+        assert!(output.stderr.contains(why), "{set}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    }
+    let trace = folder.join("run.rank0.cutape");
+    let output = run(&mut parts().cutape(&[&"info", &trace, &"--align", &"kernel:work"]));
+    output.assert_code(2);
+    assert!(
+        output.stderr.contains("give the folder"),
+        "{}",
+        output.stderr
+    );
+}
+
+fn processes_without_ranks_are_listed(folder: &Path) {
+    let trace = folder.join("run.cutape");
+    run(&mut record(&trace, &[], &[&compiled("clean/events")])).assert(0);
+    let (text, json) = info(folder, &[]);
+    assert_eq!(json["ranks"], Value::Null);
+    assert!(!text.contains("rank:"), "{text}");
+}
