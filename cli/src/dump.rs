@@ -1,6 +1,7 @@
 //! `cutape dump`: prints the calls of a trace, one per line, with decoded arguments.
 
 mod markers;
+mod source;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,6 +18,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
 use self::markers::MarkerLines;
+use self::source::SourceCalls;
 use crate::call_set::CallSet;
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -147,6 +149,7 @@ fn write_calls(
         clock: Clock::of(trace),
         callers: HashMap::new(),
         stacks: filter.stacks.then(HashMap::new),
+        source: SourceCalls::of(trace),
     };
     let mut line = String::new();
     let mut shown = 0;
@@ -205,6 +208,8 @@ struct CallSites<'t> {
     callers: HashMap<u64, String>,
     /// By id; `None` if stacks are not printed.
     stacks: Option<HashMap<u64, Vec<Frame>>>,
+    /// Of a cut trace.
+    source: Option<SourceCalls>,
 }
 
 impl CallSites<'_> {
@@ -310,6 +315,13 @@ fn text_lines(
     if let Some(frames) = sites.frames(call) {
         write_lines(frames, "    ", out);
     }
+    if let Some((index, source)) = sites
+        .source
+        .as_ref()
+        .and_then(|all| all.of_call(call.index))
+    {
+        let _ = writeln!(out, "    {side}note: call {index} of {source}{side:#}");
+    }
     for note in call.notes() {
         if let Some(text) = notes::text(&note, renderer) {
             let _ = writeln!(out, "    {side}note: {text}{side:#}");
@@ -336,6 +348,9 @@ struct JsonLine<'c> {
     result: Option<CallResult>,
     launch: Option<Json>,
     notes: Vec<Json>,
+    /// In a cut trace: the index in its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_call: Option<u64>,
     /// With --stacks: the call's stack, the innermost frame first.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<Vec<Frame>>,
@@ -388,6 +403,10 @@ fn json_line<'c>(
         }),
         launch: rendered.launch.map(|launch| launch.json()),
         notes,
+        source_call: sites
+            .source
+            .as_ref()
+            .and_then(|all| Some(all.of_call(call.index)?.0)),
         frames: sites.frames(call).map(<[Frame]>::to_vec),
         caller_symbol: sites.caller(call.caller),
     }

@@ -35,8 +35,14 @@ impl Provenance {
     /// What a trace says; `None` if it was not cut.
     pub fn of(trace: &Trace) -> Option<Self> {
         let value = |key| trace.meta_value(key).unwrap_or_default();
+        let calls = Ranges::parse(trace.meta_value(CALLS)?)?;
+        // A damaged or hostile entry may name more calls than memory holds.
+        let limit = trace.path().metadata().map_or(0, |file| file.len());
+        if calls.count() > limit.saturating_mul(64) {
+            return None;
+        }
         Some(Self {
-            calls: Ranges::parse(trace.meta_value(CALLS)?)?,
+            calls,
             source: value(SOURCE).to_owned(),
             hash: value(HASH).to_owned(),
             choice: value(CHOICE).to_owned(),

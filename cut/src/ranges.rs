@@ -41,6 +41,12 @@ impl Ranges {
         None
     }
 
+    /// How many numbers there are.
+    pub fn count(&self) -> u64 {
+        let lengths = self.0.iter().map(|range| range.end - range.start);
+        lengths.fold(0, u64::saturating_add)
+    }
+
     /// All numbers.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().cloned().flatten()
@@ -92,6 +98,7 @@ mod tests {
             assert_eq!(ranges.to_string(), text);
             assert_eq!(Ranges::parse(text), Some(ranges.clone()));
             assert!(ranges.iter().eq(numbers.iter().copied()));
+            assert_eq!(ranges.count(), numbers.len() as u64);
             for (position, &number) in (0..).zip(numbers) {
                 assert_eq!(ranges.get(position), Some(number));
             }

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     suite
         .test("all-calls", all_calls_are_the_same)
         .test("finding", a_part_keeps_its_finding)
+        .test("range", a_range_is_cut_out)
         .test("no-payloads", payloads_that_are_not_there)
         .test("info", info_names_the_source);
     suite.run()
@@ -111,8 +112,15 @@ fn all_calls_are_the_same(folder: &Path) -> Result<Verdict, String> {
     let target = folder.join("all.cutape");
     trim(&source, &target, ["--calls", ".."])?;
     let dump = |path: &Path| run(&mut parts().cutape(&[&"dump", &path])).stdout;
-    if dump(&source) != dump(&target) {
+    let (before, after) = (dump(&source), dump(&target));
+    let names_source =
+        |line: &&str| line.starts_with("    note: call ") && line.ends_with(".cutape");
+    let (named, lines): (Vec<_>, Vec<_>) = after.lines().partition(names_source);
+    if lines != before.lines().collect::<Vec<_>>() {
         return Err("the dumps differ".into());
+    }
+    if named.get(3) != Some(&"    note: call 3 of source.cutape") {
+        return Err(format!("the source is named {:?}", named.get(3)));
     }
     let length = |path: &Path| fs::metadata(path).unwrap().len();
     match length(&target) <= length(&source) {
@@ -134,6 +142,27 @@ fn a_part_keeps_its_finding(folder: &Path) -> Result<Verdict, String> {
     match check.stdout.contains("[module-use-after-unload]") {
         true => Ok(Verdict::Passed),
         false => Err(check.describe()),
+    }
+}
+
+/// One step of a training, by the NVTX range around it.
+fn a_range_is_cut_out(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/nvtx_ranges", &[])?;
+    let target = folder.join("step.cutape");
+    trim(&source, &target, ["--calls", "range:step[2]"])?;
+    run(&mut replay(&target)).expect_code(0)?;
+    let launches = |set: &str, path: &Path| {
+        let dump = run(&mut parts().cutape(&[&"dump", &"--calls", &set, &path]));
+        let lines = dump
+            .stdout
+            .lines()
+            .filter(|line| line.contains(" cuLaunchKernel("));
+        lines.count()
+    };
+    let counts = ["range:step", "cuLaunch*"].map(|set| launches(set, &target));
+    match (counts, launches("range:step[2]", &source)) {
+        ([3, 3], 3) => Ok(Verdict::Passed),
+        other => Err(format!("{other:?} launches")),
     }
 }
 
