@@ -176,7 +176,7 @@ impl Analyzer {
                 self.deferred.retain(|entry| !explained(entry.1));
             }
             self.state.init_reported |= rules::is_uninitialized(call);
-            self.state.uses.host_parameter_reported |=
+            self.state.host_addresses.is_reported |=
                 draft.rule == cutape_registry::rules::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
                 if draft.deferred {

@@ -14,7 +14,7 @@ const KEPT: usize = 16;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum AccessEffect {
     /// It reads.
     Read,
     /// It writes.
@@ -49,7 +49,7 @@ pub struct Access {
     /// Its rows.
     pub extent: Extent,
     /// What is done.
-    pub effect: Effect,
+    pub effect: AccessEffect,
     /// What does it.
     pub work: AccessKind,
     /// The function is not an asynchronous one, but may return before the work is complete.
@@ -93,8 +93,8 @@ impl Access {
     /// Whether one of them writes; `None` if that is uncertain.
     pub fn conflicts(&self, other: &Self) -> Option<bool> {
         match (self.effect, other.effect) {
-            (Effect::Read, Effect::Read) => Some(false),
-            (Effect::Write, _) | (_, Effect::Write) => Some(true),
+            (AccessEffect::Read, AccessEffect::Read) => Some(false),
+            (AccessEffect::Write, _) | (_, AccessEffect::Write) => Some(true),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Access {
     /// Whether this access tells all that the other does, being later in the same stream.
     fn replaces(&self, other: &Self) -> bool {
         let (a, b) = (self.span(), other.span());
-        let stronger = self.effect == other.effect || self.effect == Effect::Write;
+        let stronger = self.effect == other.effect || self.effect == AccessEffect::Write;
         let certain = matches!(self.work, AccessKind::Kernel(_))
             == matches!(other.work, AccessKind::Kernel(_));
         self.stream.0 == other.stream.0
@@ -221,7 +221,7 @@ mod tests {
             stream: (0, 1),
             site: site(),
         };
-        let flat = |address, bytes| access(address, Extent::flat(bytes), Effect::Write);
+        let flat = |address, bytes| access(address, Extent::flat(bytes), AccessEffect::Write);
         // Three rows of 16 bytes, 64 bytes apart.
         let grid = |address| {
             let extent = Extent {
@@ -229,7 +229,7 @@ mod tests {
                 pitch: 64,
                 rows: 3,
             };
-            access(address, extent, Effect::Write)
+            access(address, extent, AccessEffect::Write)
         };
         for (a, b, shared) in [
             (flat(0, 64), flat(64, 64), None),
@@ -258,7 +258,7 @@ mod tests {
         };
         let number = order.submit(first).unwrap();
         accesses.add(on(flat(0, 64), first, number), &order);
-        let next = on(access(32, Extent::flat(4), Effect::Read), second, 0);
+        let next = on(access(32, Extent::flat(4), AccessEffect::Read), second, 0);
         assert!(accesses.unordered(&next, &order).is_some());
         let clock = order.clock(first);
         order.wait(second, &clock);

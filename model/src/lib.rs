@@ -27,7 +27,7 @@ mod site;
 mod state;
 mod work;
 
-pub use accesses::{Access, AccessKind, Accesses, Effect as AccessEffect};
+pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
 pub use contexts::{Contexts, Current};
 pub use effects::{CallArguments, Effect, Effects};

@@ -220,10 +220,8 @@ pub(super) fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// An illegal address, after a kernel was passed host memory that the driver does not know.
 pub(super) fn host_pointer_fault(check: &Check<'_, '_>) -> Option<Draft> {
-    let uses = &check.state.uses;
-    let passed = uses
-        .host_parameter
-        .filter(|_| !uses.host_parameter_reported)?;
+    let known = &check.state.host_addresses;
+    let passed = known.parameter.filter(|_| !known.is_reported)?;
     if check.call.result() != Some(code::ILLEGAL_ADDRESS) {
         return None;
     }

@@ -16,7 +16,6 @@ pub(crate) mod options;
 pub(crate) mod ordering;
 pub(crate) mod pending;
 mod update;
-mod uses;
 pub(crate) mod virtual_memory;
 
 use std::ops::Deref;
@@ -123,7 +122,7 @@ pub(crate) struct State {
     /// The calls by which a context got access to another's memory: handles of both.
     pub(crate) peers: FxHashMap<(u64, u64), Site>,
     pub(crate) growth: Growth,
-    pub(crate) uses: HostAddresses,
+    pub(crate) host_addresses: HostAddresses,
     /// The devices that have had contexts.
     pub(crate) devices: Vec<i32>,
     pub(crate) virtual_memory: VirtualMemory,
@@ -160,7 +159,7 @@ impl Default for State {
             ordering: Ordering::default(),
             peers: FxHashMap::default(),
             growth: Growth::default(),
-            uses: HostAddresses::default(),
+            host_addresses: HostAddresses::default(),
             devices: Vec::new(),
             virtual_memory: VirtualMemory::default(),
             multicasts: FxHashMap::default(),

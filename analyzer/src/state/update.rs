@@ -128,14 +128,12 @@ impl State {
             self.created(id);
             self.ordering_created(id);
             self.grow(id);
-            self.use_created(id);
         }
         for id in changes.ended.iter().chain(&changes.superseded) {
             self.writing_links.retain(|link| link != id);
             self.preserving.retain(|library| library != id);
             self.ordering_ended(*id);
             self.shrink(*id);
-            self.use_ended(*id);
         }
         for &id in changes.ended.iter().chain(&changes.superseded) {
             self.launches.forget(id);

@@ -157,6 +157,12 @@ pub(crate) const MEMORY: &[Row] = &[
              cuMemcpyHtoD_v2 dstDevice=0x10000 srcHost=0x7700040 ByteCount=64\n\
              cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x7700040\n\
              cuStreamSynchronize hStream=0x300 -> 700",
+            // Page-locked memory whose last end the trace does not show.
+            "cuMemAllocHost_v2 pp:=0x7700000 bytesize=4096\n\
+             cuMemAllocHost_v2 pp:=0x7700000 bytesize=4096\n\
+             cuMemcpyHtoD_v2 dstDevice=0x10000 srcHost=0x7700040 ByteCount=64\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x7700040\n\
+             cuStreamSynchronize hStream=0x300 -> 700",
         ],
     ),
     (
