@@ -63,8 +63,15 @@ pub(crate) fn parameters(job: &mut Job<'_, '_>, packed: &[u8]) {
     }
 }
 
-/// After a launch, which was given to the driver if `is_issued`.
+/// After a call, which was given to the driver if `is_issued`: a launch, or one that maps memory.
 pub(crate) fn after(job: &mut Job<'_, '_>, is_issued: bool) {
+    if job.options.launches == DigestedLaunches::None {
+        return;
+    }
+    if is_issued {
+        let (call, function) = (job.call, job.function);
+        job.launch_digests.mapped.follow(call, Some(function));
+    }
     let is_due = job.traits.is_launch && job.call.succeeded() && !job.current.is_captured;
     if !is_due || !are_wanted(job) {
         return;
@@ -167,12 +174,25 @@ fn in_pieces(job: &mut Job<'_, '_>, prepared: Prepared, parts: &[Part]) {
 /// the same memory that overlap are one.
 fn reached(player: &Player<'_>, words: impl IntoIterator<Item = u64>, context: u64) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
+    let device = player.api.current_device().ok();
     for word in words {
         let Found::Live(range, offset) = player.ranges.find(word) else {
             continue;
         };
-        let is_here = range.kind == Kind::Memory && !range.is_managed() && range.context == context;
-        if !is_here || !is_of_current_device(player, range) {
+        let (range, offset) = match range.kind {
+            Kind::Memory if !range.is_managed() && range.context == context => {
+                (range.clone(), offset)
+            }
+            Kind::Reservation => match mapped(player, range, word, device) {
+                Some(range) => {
+                    let offset = word - range.start;
+                    (range, offset)
+                }
+                None => continue,
+            },
+            _ => continue,
+        };
+        if !is_of_current_device(player, &range) {
             continue;
         }
         let first = match range.length <= LONG {
@@ -185,10 +205,31 @@ fn reached(player: &Player<'_>, words: impl IntoIterator<Item = u64>, context: u
             Some((known, part)) if known.start == range.start && start <= part.0 + part.1 => {
                 part.1 = part.1.max(end - part.0);
             }
-            _ => parts.push((range.clone(), (start, end - start))),
+            _ => parts.push((range, (start, end - start))),
         }
     }
     parts
+}
+
+/// The mapped memory in a reservation that an address lies in, if a live device may use it.
+fn mapped(
+    player: &Player<'_>,
+    reservation: &Range,
+    address: u64,
+    device: Option<i32>,
+) -> Option<Range> {
+    let piece = player.launch_digests.mapped.find(address)?;
+    let ordinal = |&recorded: &i32| player.machine.devices.ordinal(recorded);
+    let mut usable = piece.devices.iter().filter_map(ordinal);
+    usable.any(|usable| Some(usable) == device).then(|| Range {
+        start: piece.start,
+        length: piece.length,
+        live: reservation.live + (piece.start - reservation.start),
+        kind: Kind::Memory,
+        made: piece.made,
+        made_by: piece.made_by,
+        ..reservation.clone()
+    })
 }
 
 /// Memory of a pool may be that of another device.

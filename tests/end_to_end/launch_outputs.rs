@@ -3,10 +3,11 @@
 
 mod leaves;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use cutape_format::Trace;
-use cutape_tests::{compiled, names, record, replay, run};
+use cutape_tests::{compile, compiled, names, parts, record, replay, run};
 use leaves::{changed, leaves, report};
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ cutape_tests::suite![
     recorded_digests_are_compared_between_replays,
     what_is_not_reproduced_is_named,
     no_launch_is_waited_for,
+    memory_that_the_program_maps_is_digested,
 ];
 
 const DIFFERS: &str = "CUTAPE_NULL_NONDETERMINISTIC";
@@ -265,4 +267,62 @@ fn no_launch_is_waited_for(folder: &Path) {
         );
         assert_eq!(digests["equal"], 3, "{digests}");
     }
+}
+
+/// Launches `fill` on memory that is mapped twice, the second time without access.
+const MAPS: &str = r#"
+#include "program.h"
+
+int main(void)
+{
+    begin();
+    CUmemAllocationProp properties;
+    memset(&properties, 0, sizeof properties);
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    size_t size = 0;
+    CHECK(cuMemGetAllocationGranularity(&size, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUdeviceptr range = 0;
+    CUmemGenericAllocationHandle memory;
+    CHECK(cuMemAddressReserve(&range, 3 * size, 0, 0, 0));
+    CHECK(cuMemCreate(&memory, size, &properties, 0));
+    CUmemAccessDesc access;
+    memset(&access, 0, sizeof access);
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CHECK(cuMemMap(range + size, size, 0, memory, 0));
+    CHECK(cuMemMap(range + 2 * size, size, 0, memory, 0));
+    CHECK(cuMemSetAccess(range + size, size, &access, 1));
+    CUfunction fill = function_of(load_ptx(PTX_THREE), "fill");
+    uint32_t zero = 0, count = 1024;
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr place = range + i * size + 256;
+        void *parameters[] = {&place, &zero, &count};
+        launch(fill, 4, 256, NULL, parameters);
+    }
+    CHECK(cuCtxSynchronize());
+    return success();
+}
+"#;
+
+fn memory_that_the_program_maps_is_digested(folder: &Path) {
+    let (source, program) = (folder.join("maps.c"), folder.join("maps"));
+    fs::write(&source, MAPS).unwrap();
+    compile(
+        &source,
+        &program,
+        &[&parts().driver_folder.join("libcuda.so.1")],
+    );
+    let trace = folder.join("t.cutape");
+    run(&mut record(&trace, &[], &[&program.display().to_string()])).assert(0);
+    let outputs = outputs(&trace, &["--repeat", "2"], Some((DIFFERS, "fill@2")));
+    // The first launch has an address that nothing is mapped at, the third one without access.
+    assert_eq!(outputs["launches"], 1, "{outputs}");
+    let reason = "they have no parameter that points into device memory";
+    assert_eq!(outputs["not_digested"][reason], 2, "{outputs}");
+    let range = &outputs["first_differing"]["ranges"][0];
+    assert_eq!(range["offset"], 0, "{outputs}");
+    let memory = range["memory"].as_str().unwrap();
+    assert!(memory.contains("created by cuMemMap at call "), "{memory}");
 }
