@@ -2,6 +2,7 @@
 
 mod copies;
 mod cut;
+mod digests;
 mod folder;
 mod images;
 mod objects;

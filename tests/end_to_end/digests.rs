@@ -20,6 +20,8 @@ cutape_tests::suite![
     a_killed_program_leaves_digests_without_values,
     an_image_is_replaced,
     dump_shows_digests,
+    info_counts_digests,
+    the_format_lists_all_meta_entries,
 ];
 
 fn notes(trace: &Trace) -> usize {
@@ -283,5 +285,94 @@ fn dump_shows_digests(folder: &Path) {
             "no {text:?} in {}",
             output.stdout
         );
+    }
+}
+
+fn info_counts_digests(folder: &Path) {
+    let trace = folder.join("t.cutape");
+    let program = leaves(folder);
+    run(&mut record(&trace, &["--digests=launch"], &[&program])).assert(0);
+    let output = run(&mut parts().cutape(&[&"info", &"--format", &"json", &trace]));
+    output.assert_code(0);
+    let info: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let digests = &info["digests"];
+    let place = |place: &str, memory: &str, [calls, digests, bytes]: [u64; 3]| {
+        serde_json::json!({
+            "place": place, "memory": memory, "calls": calls, "digests": digests, "bytes": bytes,
+        })
+    };
+    let expected = serde_json::json!({
+        "when": "launch",
+        "contexts": 1,
+        "contexts_refused": 0,
+        "digests": 6,
+        "with_value": 6,
+        "void": 0,
+        // `fill` has one address, `vector_add` two; three allocations are left at the exit.
+        "places": [
+            place("after kernel launches", "what the parameters point into", [2, 3, 3 * 4096]),
+            place("after waits", "all memory of the context", [1, 3, 2 * 4096 + 100]),
+        ],
+        "not_taken": {},
+    });
+    assert_eq!(*digests, expected, "{digests}");
+    let output = run(&mut parts().cutape(&[&"info", &trace]));
+    output.assert_code(0);
+    let squeezed: Vec<String> = output
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for line in [
+        "digests of device memory, after launches, when contexts end and at the exit",
+        "Digests of device memory",
+        "after kernel launches what the parameters point into 2 3 12.0 KiB",
+        "after waits all memory of the context 1 3 8.1 KiB",
+    ] {
+        let is_there = squeezed.iter().any(|found| found == line);
+        assert!(is_there, "no {line:?} in {}", output.stdout);
+    }
+    let killed = folder.join("killed.cutape");
+    let mut record = record(&killed, &["--digests=launch"], &[&program, "killed"]);
+    run(&mut record).assert_code(137);
+    let output = run(&mut parts().cutape(&[&"info", &killed]));
+    let text = "  3 without a value: the recording ended before they were read\n";
+    assert!(output.stdout.contains(text), "{}", output.stdout);
+}
+
+/// The table of SPEC.md has each key that a recorder and `pack` write.
+fn the_format_lists_all_meta_entries(folder: &Path) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../format/SPEC.md");
+    let spec = fs::read_to_string(path).unwrap();
+    let trace = folder.join("t.cutape");
+    let options = ["--digests=launch", "--stats=json"];
+    run(&mut record(&trace, &options, &[&leaves(folder)])).assert(0);
+    let trace = Trace::open(&trace).unwrap();
+    for (key, _) in trace.meta() {
+        let mut words: Vec<&str> = key.split('.').collect();
+        let is_name = |words: &[&str]| matches!(words, ["environment", _] | [_, _, "attribute", _]);
+        if is_name(&words) {
+            words.pop();
+            words.push("NAME");
+        }
+        for word in &mut words {
+            if word.parse::<u64>().is_ok() {
+                *word = "N";
+            }
+        }
+        let listed = format!("`{}`", words.join("."));
+        assert!(
+            spec.contains(&listed),
+            "{key} is not in SPEC.md as {listed}"
+        );
+    }
+    for key in [
+        "digests",
+        "exit.status",
+        "device.0.name",
+        "driver.version",
+        "cost.calls",
+    ] {
+        assert!(trace.meta_value(key).is_some(), "{key}");
     }
 }

@@ -2,7 +2,9 @@
 
 The first line of a program says what is expected: the verdict of each divergence, the kernel that
 `--sync-each` names as the cause, the kernel that is pending in a hang, or the kernel of which
-compute-sanitizer reports an access. The exit status is 1 if something else is said.
+compute-sanitizer reports an access. A second line, `differs`, says which kernel's launch is the first
+that differs between replays, or `none`; the trace has no digests. The exit status is 1 if something
+else is said.
 """
 
 import json
@@ -25,7 +27,10 @@ class Case:
 
     def __init__(self, source, cutape, results):
         self.name, self.results = source.stem, results
-        self.kind, self.expected = source.read_text().splitlines()[0].removeprefix("// ").split(": ")
+        lines = [line.removeprefix("// ").split(": ") for line in source.read_text().splitlines()[:2]]
+        self.kind, self.expected = lines[0]
+        if lines[1][0] == "differs":
+            self.expected += f", differs {lines[1][1]}"
         self.cutape, self.trace = cutape, results / f"{source.stem}.cutape"
         binary = results / source.stem
         subprocess.run(["nvcc", "-arch=native", "-o", binary, source], check=True)
@@ -49,6 +54,8 @@ class Case:
             report, ended = self.replay(number, "--repeat", "3", "--fill", "0xa5")
             differences = (report or {}).get("divergences", []) + (report or {}).get("host_changed", [])
             said = sorted({difference["verdict"] for difference in differences})
+            if ", differs " in self.expected:
+                said.append(f" differs {first_differing(report)}")
         elif self.kind == "cause":
             report, ended = self.replay(number, "--sync-each")
             said = [((report or {}).get("error_cause") or {}).get("kernel")]
@@ -62,9 +69,26 @@ class Case:
             at = lines.index(next((line for line in lines if "Invalid __global__ write" in line), lines[-1]))
             said = lines[at + 1 : at + 2]
         # Names of kernels are mangled in reports.
-        said = [self.expected if self.expected in str(word) else word for word in said]
+        kernel = self.expected.split()[-1]
+        said = [self.expected if self.expected in str(word) else shortened(str(word), kernel) for word in said]
         text = ended.out.decode(errors="replace") + ended.message()
         return ",".join(str(word) for word in said), text
+
+
+def shortened(word, kernel):
+    """A word with a mangled name in it, with the kernel's name instead."""
+    return " ".join(kernel if kernel in part else part for part in word.split(" "))
+
+
+def first_differing(report):
+    """The kernel of the first launch that differs between replays; what is wrong if it is not known where."""
+    outputs = (report or {}).get("launch_outputs") or {}
+    if outputs.get("problem"):
+        return outputs["problem"]
+    first = outputs.get("first_differing")
+    if not first:
+        return "none" if outputs.get("launches") else "nothing digested"
+    return first["kernel"] if first["ranges"] else f"{first['kernel']} without ranges"
 
 
 def main():
@@ -74,7 +98,7 @@ def main():
     sources = sorted(PROGRAMS.glob("*.cu"))
     if sys.argv[3:]:
         sources = [source for source in sources if any(word in source.stem for word in sys.argv[3:])]
-    lines, wrong, texts = [f"{'program':16}  {'expected':32}  {'said':32}  {'times':>7}"], [], []
+    lines, wrong, texts = [f"{'program':16}  {'expected':48}  {'said':48}  {'times':>7}"], [], []
     print(lines[0])
     for source in sources:
         case = Case(source, cutape, results)
@@ -91,7 +115,7 @@ def main():
         right = sum(said == case.expected for said, _ in judged)
         others = sorted({said for said, _ in judged if said != case.expected})
         said = " | ".join(others) if others else case.expected
-        lines.append(f"{case.name:16}  {case.kind + ': ' + case.expected:32}  {said:32}  {f'{right}/{times}':>7}")
+        lines.append(f"{case.name:16}  {case.kind + ': ' + case.expected:48}  {said:48}  {f'{right}/{times}':>7}")
         print(lines[-1], flush=True)
         texts.append(f"== {case.name}\n{judged[0][1]}\n")
         if others:

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::copies::Copies;
 use super::cut::CutFacts;
+use super::digests::{DigestCounter, Digests};
 use super::images::{Images, RecordedImage};
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use super::process::{ProcessFacts, number, text};
@@ -53,6 +54,7 @@ pub(crate) struct Summary {
     pub(crate) images_not_kept: u64,
     pub(crate) memory: MemoryAccounts,
     pub(crate) copies: Copies,
+    pub(crate) digests: Digests,
     pub(crate) never_destroyed: Vec<LeakedObjects>,
     pub(crate) in_flight: Vec<CallFacts>,
     /// The first few.
@@ -212,6 +214,7 @@ struct SummaryBuilder<'t> {
     kernels: KernelEntries,
     images: Images,
     ranges: RangeCounter,
+    digests: DigestCounter,
     clock: Clock,
     last: u64,
 }
@@ -289,6 +292,7 @@ impl<'t> SummaryBuilder<'t> {
             images_not_kept: 0,
             memory: MemoryAccounts::default(),
             copies: Copies::default(),
+            digests: Digests::default(),
             never_destroyed: Vec::new(),
             in_flight: Vec::new(),
             failed: Vec::new(),
@@ -302,6 +306,7 @@ impl<'t> SummaryBuilder<'t> {
             kernels: KernelEntries::default(),
             images: Images::default(),
             ranges: RangeCounter::new(trace),
+            digests: DigestCounter::new(trace),
             clock: Clock::of(trace),
             last: trace.head().start_ticks,
         })
@@ -328,6 +333,7 @@ impl<'t> SummaryBuilder<'t> {
         let kernels = &mut summary.kernels;
         kernels.sort_by(|a, b| (b.launches, &a.name).cmp(&(a.launches, &b.name)));
         (summary.ranges, summary.marks) = self.ranges.finish(self.clock, self.last);
+        summary.digests = self.digests.finish();
         summary.images = self.images.list;
         summary.images_not_kept = self.images.missing;
         summary.never_destroyed = never_destroyed(&self.renderer.state.state);
@@ -364,12 +370,13 @@ impl<'t> SummaryBuilder<'t> {
             }
         }
         if call.has_notes() {
-            self.add_notes(call);
+            self.add_notes(call, interest.function);
         }
     }
 
-    fn add_notes(&mut self, call: &Call<'_>) {
+    fn add_notes(&mut self, call: &Call<'_>, function: Option<&Function>) {
         for note in call.notes() {
+            self.digests.add(&note, function);
             match note {
                 Note::Stopped(why) => {
                     self.summary

@@ -32,6 +32,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     write_ranges(summary, &mut page)?;
     write_images(summary, &mut page)?;
     write_memory(summary, &mut page)?;
+    write_digests(summary, &mut page)?;
     write_objects(summary, &mut page)?;
     write_calls(
         "Failed calls",
@@ -88,6 +89,18 @@ fn stacks(trace: &TraceFacts) -> String {
         _ => return "none; `record --stacks` keeps them".to_owned(),
     };
     format!("{which}; {} distinct", trace.distinct_stacks)
+}
+
+/// When device memory was digested; `None` if it was not.
+fn when_digested(summary: &Summary) -> Option<String> {
+    let when = match summary.digests.when.as_deref()? {
+        "sync" => "after waits, ",
+        "launch" => "after launches, ",
+        _ => "",
+    };
+    Some(format!(
+        "of device memory, {when}when contexts end and at the exit"
+    ))
 }
 
 fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
@@ -162,6 +175,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     rows.push(("recorder", format!("version {recorder}")));
     rows.push(("payloads", payloads(trace)));
     rows.push(("call stacks", stacks(trace)));
+    rows.extend(when_digested(summary).map(|when| ("digests", when)));
     for thread in &summary.threads {
         let name = match thread.name.as_str() {
             "" => String::new(),
@@ -498,6 +512,47 @@ fn write_memory(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     if copies.unknown_copies > 0 {
         let number = grouped(copies.unknown_copies);
         writeln!(page.out, "  {number} more of unknown size or direction")?;
+    }
+    Ok(())
+}
+
+fn write_digests(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let digests = &summary.digests;
+    let rows = digests.places.iter().map(|place| {
+        vec![
+            place.place.to_owned(),
+            place.memory.to_owned(),
+            grouped(place.calls),
+            grouped(place.digests),
+            bytes(place.bytes),
+        ]
+    });
+    let header = ["taken", "memory", "calls", "digests", "bytes"];
+    write_table("Digests of device memory", &header, rows.collect(), 2, page)?;
+    if digests.with_value + digests.void < digests.digests {
+        let missing = digests.digests - digests.with_value - digests.void;
+        let missing = grouped(missing);
+        writeln!(
+            page.out,
+            "  {missing} without a value: the recording ended before they were read"
+        )?;
+    }
+    if digests.void > 0 {
+        let void = grouped(digests.void);
+        writeln!(
+            page.out,
+            "  {void} do not count: a call of another thread overlapped"
+        )?;
+    }
+    for (reason, number) in &digests.not_taken {
+        writeln!(page.out, "  {} not taken: {reason}", grouped(*number))?;
+    }
+    if digests.contexts_refused > 0 {
+        let contexts = count(digests.contexts_refused, "context");
+        writeln!(
+            page.out,
+            "  none in {contexts}: the driver refused to prepare it"
+        )?;
     }
     Ok(())
 }

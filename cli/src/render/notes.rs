@@ -264,7 +264,7 @@ pub(crate) fn skip_reason(reason: u8) -> &'static str {
 }
 
 /// Why no digest was taken.
-fn digest_skip_reason(reason: u8) -> &'static str {
+pub(crate) fn digest_skip_reason(reason: u8) -> &'static str {
     match reason {
         digest_skip::CONCURRENT => "another thread was in a call that enqueues work",
         digest_skip::REFUSED => "the driver refused a call of the recorder",
@@ -276,7 +276,7 @@ fn digest_skip_reason(reason: u8) -> &'static str {
 }
 
 /// Which memory was digested.
-fn reach(note: &DigestNote) -> &'static str {
+pub(crate) fn reach(note: &DigestNote) -> &'static str {
     match note.reach {
         digest_reach::PARAMETERS => "what the parameters point into",
         digest_reach::ALL => "all memory of the context",

@@ -1,4 +1,5 @@
 // verdict: nondeterministic
+// differs: add
 // Sums of floats by atomics: the order of the additions changes from run to run.
 #include "check.h"
 

@@ -1,4 +1,5 @@
 // verdict: host-changed
+// differs: none
 // Host functions, of a graph and of a stream, that change what a copy has brought.
 #include "check.h"
 
