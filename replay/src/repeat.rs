@@ -74,7 +74,14 @@ pub fn run_repeated(
     repeat: Repeat,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
+    // What digests need of the driver moves memory: what follows from that is not kept.
+    let apart = Guard {
+        keep_placement: None,
+        ..guard.clone()
+    };
     let mut run = |one: OneReplay| {
+        let is_further = one.launches != DigestedLaunches::None && !plan.has_launch_digests;
+        let guard = if is_further { &apart } else { guard };
         let command = || command(one);
         run_guarded(trace, plan, &command, guard, progress)
     };
