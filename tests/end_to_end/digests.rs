@@ -346,7 +346,7 @@ fn the_format_lists_all_meta_entries(folder: &Path) {
     let spec = fs::read_to_string(path).unwrap();
     let trace = folder.join("t.cutape");
     let options = ["--digests=launch", "--stats=json"];
-    run(&mut record(&trace, &options, &[&leaves(folder)])).assert(0);
+    run(&mut record(&trace, &options, &[&leaves(folder)])).assert_code(0);
     let trace = Trace::open(&trace).unwrap();
     for (key, _) in trace.meta() {
         let mut words: Vec<&str> = key.split('.').collect();
