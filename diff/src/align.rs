@@ -19,8 +19,10 @@ pub(crate) enum Run {
 /// What a side compares at a level, the most exact first: a hash of a call by position.
 pub(crate) type Tokens<'s> = &'s dyn Fn(usize, u32) -> u64;
 
-/// How many levels there are.
-pub(crate) const LEVELS: usize = 4;
+/// The level at which calls are equal in everything.
+pub(crate) const EQUAL: Range<usize> = 0..1;
+/// The further levels.
+pub(crate) const SIMILAR: Range<usize> = 1..4;
 
 /// The histogram algorithm finds what a person would, but its time grows with the square of the
 /// calls where many short runs are equal; Myers' with its heuristics is nearly linear. Comparing a
@@ -28,27 +30,87 @@ pub(crate) const LEVELS: usize = 4;
 /// one, and 9 s with the other (2026-11-22, two cores).
 const LARGEST_HISTOGRAM: usize = 20_000;
 
-/// Aligns the calls of two threads.
-pub(crate) fn align(a: (u32, Tokens<'_>), b: (u32, Tokens<'_>)) -> Vec<Run> {
+/// Aligns so many calls of two threads at these levels.
+pub(crate) fn align(levels: Range<usize>, a: (u32, Tokens<'_>), b: (u32, Tokens<'_>)) -> Vec<Run> {
     let mut runs = Vec::new();
     Aligner {
         a: a.1,
         b: b.1,
+        last: levels.end,
         runs: &mut runs,
     }
-    .align(0, 0..a.0, 0..b.0);
+    .align(levels.start, 0..a.0, 0..b.0);
     runs
+}
+
+/// Aligns the calls between equal ones at the further levels, without those that `is_moved` says
+/// other threads make: side, position.
+pub(crate) fn refine(
+    runs: &[Run],
+    a: Tokens<'_>,
+    b: Tokens<'_>,
+    is_moved: &dyn Fn(usize, u32) -> bool,
+) -> Vec<Run> {
+    let mut refined = Vec::new();
+    let mut rest = runs.iter().peekable();
+    while let Some(&run) = rest.next() {
+        let (in_a, in_b) = match run {
+            Run::Both(..) => {
+                refined.push(run);
+                continue;
+            }
+            Run::OnlyA(from, other, length) => match rest.peek() {
+                Some(&&Run::OnlyB(_, from_b, length_b)) => {
+                    rest.next();
+                    (from..from + length, from_b..from_b + length_b)
+                }
+                _ => (from..from + length, other..other),
+            },
+            Run::OnlyB(other, from, length) => (other..other, from..from + length),
+        };
+        for at in in_a.clone().filter(|&at| is_moved(0, at)) {
+            refined.push(Run::OnlyA(at, in_b.start, 1));
+        }
+        let left = |side: usize, range: &Range<u32>| -> Vec<u32> {
+            range.clone().filter(|&at| !is_moved(side, at)).collect()
+        };
+        let (left_a, left_b) = (left(0, &in_a), left(1, &in_b));
+        let of = |left: &[u32], at: u32, end: u32| left.get(at as usize).copied().unwrap_or(end);
+        let place_a = |at| of(&left_a, at, in_a.end);
+        let place_b = |at| of(&left_b, at, in_b.end);
+        let between = align(
+            SIMILAR,
+            (left_a.len() as u32, &|level, at| a(level, place_a(at))),
+            (left_b.len() as u32, &|level, at| b(level, place_b(at))),
+        );
+        for run in between {
+            match run {
+                Run::Both(from_a, from_b, length) => refined.extend(
+                    (0..length).map(|at| Run::Both(place_a(from_a + at), place_b(from_b + at), 1)),
+                ),
+                Run::OnlyA(from, other, length) => refined.extend(
+                    (0..length).map(|at| Run::OnlyA(place_a(from + at), place_b(other), 1)),
+                ),
+                Run::OnlyB(other, from, length) => refined.extend(
+                    (0..length).map(|at| Run::OnlyB(place_a(other), place_b(from + at), 1)),
+                ),
+            }
+        }
+    }
+    refined
 }
 
 struct Aligner<'s> {
     a: Tokens<'s>,
     b: Tokens<'s>,
+    /// Behind the last level.
+    last: usize,
     runs: &'s mut Vec<Run>,
 }
 
 impl Aligner<'_> {
     fn align(&mut self, level: usize, mut a: Range<u32>, mut b: Range<u32>) {
-        if a.is_empty() || b.is_empty() || level == LEVELS {
+        if a.is_empty() || b.is_empty() || level >= self.last {
             return self.unmatched(a, b);
         }
         let start = (a.start, b.start);
@@ -125,6 +187,7 @@ mod tests {
             u64::from(call[0]) << 8 | if level < 3 { u64::from(call[1]) } else { 0 }
         };
         align(
+            EQUAL.start..SIMILAR.end,
             (a.len() as u32, &|level, at| token(&a, level, at)),
             (b.len() as u32, &|level, at| token(&b, level, at)),
         )

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use crate::align::{Run, align};
+use crate::align::{EQUAL, Run, align, refine};
 use crate::hash::hash;
 use crate::objects::NONE;
 use crate::sequence::{Entry, Sequence, ThreadCalls};
@@ -65,32 +65,60 @@ impl Counterparts {
         found.only_in_a = (0..a.threads.len() as u32).filter(of_a).collect();
         let of_b = |thread: &u32| !found.threads.iter().any(|pair| pair.1 == *thread);
         found.only_in_b = (0..b.threads.len() as u32).filter(of_b).collect();
-        for &(thread_a, thread_b) in &found.threads {
-            let (Some(calls_a), Some(calls_b)) = (
-                a.threads.get(thread_a as usize),
-                b.threads.get(thread_b as usize),
-            ) else {
-                continue;
+        let pairs: Vec<_> = found
+            .threads
+            .iter()
+            .filter_map(|&(thread_a, thread_b)| {
+                let calls_a = a.threads.get(thread_a as usize)?;
+                Some((
+                    (thread_a, calls_a),
+                    (thread_b, b.threads.get(thread_b as usize)?),
+                ))
+            })
+            .collect();
+        found.runs = pairs
+            .iter()
+            .map(|((_, calls_a), (_, calls_b))| {
+                align(
+                    EQUAL,
+                    (calls_a.compared.len() as u32, &|_, at| {
+                        token(a, calls_a, hint, 0, at)
+                    }),
+                    (calls_b.compared.len() as u32, &|_, at| {
+                        token(b, calls_b, hint, 0, at)
+                    }),
+                )
+            })
+            .collect();
+        // Before calls that are merely similar are paired: a pool's threads share its work anyhow.
+        found.find_moved(a, b, false);
+        let mut refined = Vec::new();
+        for (((thread_a, calls_a), (thread_b, calls_b)), runs) in pairs.iter().zip(&found.runs) {
+            let is_moved = |side: usize, at: u32| match side {
+                0 => found
+                    .moved
+                    .contains_key(&(*thread_a, position(calls_a, at))),
+                _ => found
+                    .moved_back
+                    .contains_key(&(*thread_b, position(calls_b, at))),
             };
-            let runs = align(
-                (calls_a.compared.len() as u32, &|level, at| {
-                    token(a, calls_a, hint, level, at)
-                }),
-                (calls_b.compared.len() as u32, &|level, at| {
-                    token(b, calls_b, hint, level, at)
-                }),
-            );
-            found.runs.push(runs);
+            refined.push(refine(
+                runs,
+                &|level, at| token(a, calls_a, hint, level, at),
+                &|level, at| token(b, calls_b, hint, level, at),
+                &is_moved,
+            ));
         }
-        found.find_moved(a, b);
+        found.runs = refined;
+        found.find_moved(a, b, true);
         found.objects = (vec![NONE; a.objects.len()], vec![NONE; b.objects.len()]);
         found.pair_created(a, b);
         found
     }
 
-    /// Pairs calls that one side makes elsewhere: in another thread, or, if there is one such call
-    /// only, at another place of the thread.
-    fn find_moved(&mut self, a: &Sequence, b: &Sequence) {
+    /// Pairs calls that one side makes elsewhere: in another thread, or, with `in_thread` and if
+    /// there is one such call only, at another place of the thread.
+    fn find_moved(&mut self, a: &Sequence, b: &Sequence, in_thread: bool) {
         let mut free: FxHashMap<u64, [Vec<Place>; 2]> = FxHashMap::default();
         self.steps(a, b, |step| {
             let (side, sequence, place) = match step {
@@ -107,7 +135,7 @@ impl Counterparts {
         });
         let counterparts: FxHashMap<u32, u32> = self.threads.iter().copied().collect();
         for [of_a, of_b] in free.into_values() {
-            let is_one = of_a.len() == 1 && of_b.len() == 1;
+            let is_one = in_thread && of_a.len() == 1 && of_b.len() == 1;
             let mut rest: BTreeMap<u32, VecDeque<Place>> = BTreeMap::new();
             for place in of_b {
                 rest.entry(place.0).or_default().push_back(place);

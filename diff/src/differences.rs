@@ -65,6 +65,8 @@ pub(crate) struct Raw {
     pub(crate) kinds: Kinds,
     pub(crate) calls: Calls,
     pub(crate) count: u64,
+    /// How many objects calls in a row create that are not destroyed.
+    pub(crate) leaks: u64,
     /// Equal for differences that read the same.
     pub(crate) group: u64,
 }
@@ -106,20 +108,34 @@ pub(crate) fn differences(
         };
         let Some(mut raw) = raw else { continue };
         raw.kinds = raw.kinds.without(ignored);
+        // A leak that does not count is still a call of one trace.
+        if raw.kinds.is_empty() && raw.leaks > 0 {
+            raw.kinds = Kinds::of(&[Kind::Call]).without(ignored);
+            raw.leaks = 0;
+        }
         // Calls in a row of one trace are one difference.
-        if let (Calls::Only(side, place), Some((last_side, last_place))) = (raw.calls, last)
+        let row = match raw.calls {
+            Calls::Only(side, place) => Some((side, place)),
+            // A call that creates an object; one that destroys it is a difference of its own.
+            Calls::Leak(side, place, _) if raw.leaks > 0 => Some((side, place)),
+            Calls::Leak(..) | Calls::Both(..) | Calls::Thread(..) | Calls::Order(_) => None,
+        };
+        if let (Some((side, place)), Some((last_side, last_place))) = (row, last)
             && (side, place.0) == (last_side, last_place.0)
             && place.1 == next_of(if side == 0 { a } else { b }, last_place)
             && let Some(before) = raws.last_mut()
         {
+            before.kinds.insert(Kind::Call);
             before.count += 1;
+            before.leaks += raw.leaks;
+            if raw.leaks > 0 {
+                before.kinds.insert(Kind::Leak);
+            }
+            before.kinds = before.kinds.without(ignored);
             last = Some((side, place));
             continue;
         }
-        last = match raw.calls {
-            Calls::Only(side, place) => Some((side, place)),
-            _ => None,
-        };
+        last = row;
         if !raw.kinds.is_empty() {
             raws.push(raw);
         } else {
@@ -147,6 +163,7 @@ pub(crate) fn differences(
             kinds: Kinds::of(&[Kind::Thread]),
             calls: Calls::Thread(side, thread),
             count: calls,
+            leaks: 0,
             group: hash((side, thread, "thread")),
         });
         raws.collect::<Vec<_>>()
@@ -164,6 +181,7 @@ pub(crate) fn differences(
                 kinds: Kinds::of(&[Kind::Order]),
                 calls: Calls::Order(one),
                 count: 1,
+                leaks: 0,
                 group: hash((one.object, "reordered")),
             });
         }
@@ -203,7 +221,8 @@ fn bind_and_compare(
     let mut waiting = Vec::new();
     let known = &counterparts.objects.0;
     counterparts.steps(a, b, |step| {
-        if let Step::Both(of_a, of_b) | Step::Moved(of_a, of_b) | Step::Shifted(of_a, of_b) = step {
+        // What another thread does may be about objects of its own.
+        if let Step::Both(of_a, of_b) | Step::Shifted(of_a, of_b) = step {
             let (in_a, in_b) = (refs(a, of_a), refs(b, of_b));
             let is_same = in_a.len() == in_b.len()
                 && in_a
@@ -246,6 +265,7 @@ fn both(a: &Sequence, b: &Sequence, of_a: Place, of_b: Place) -> Raw {
         kinds: Kinds::default(),
         calls: Calls::Both(of_a, of_b),
         count: 1,
+        leaks: 0,
         group: name,
     }
 }
@@ -303,6 +323,10 @@ fn only(
     let there = there.unwrap_or_else(behind);
     let name = entry_of.map_or(0, Entry::name);
     let leak = leaks.of_call(side, index);
+    let is_created = leak.is_some_and(|object| {
+        let facts = own.objects.get(object as usize);
+        facts.is_some_and(|facts| facts.destroyed.is_none())
+    });
     Raw {
         position: if side == 0 {
             (index, there)
@@ -319,6 +343,7 @@ fn only(
             None => Calls::Only(side, place),
         },
         count: 1,
+        leaks: u64::from(is_created),
         group: hash((side, name, leak, "only")),
     }
 }

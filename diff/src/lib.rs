@@ -114,7 +114,11 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options) -> Result<Comparison, Er
     let total = of(&raws);
     for raw in &raws {
         for kind in raw.kinds.list() {
-            *counts.entry(kind).or_default() += raw.count;
+            let count = match kind {
+                Kind::Leak => raw.leaks.max(1),
+                _ => raw.count,
+            };
+            *counts.entry(kind).or_default() += count;
         }
     }
     let listed = list::list(&raws, options.all, options.most);

@@ -20,7 +20,7 @@ pub(crate) fn list(raws: &[Raw], all: bool, most: usize) -> Listed {
     let mut groups: FxHashMap<(u64, bool), usize> = FxHashMap::default();
     let mut omitted = 0;
     for raw in raws {
-        let is_row = matches!(raw.calls, Calls::Only(..));
+        let is_row = raw.count > 1 || matches!(raw.calls, Calls::Only(..));
         // Calls in a row have their own count.
         if !all && !is_row {
             let place = groups.get(&(raw.group, is_row));

@@ -90,18 +90,27 @@ pub(crate) fn difference(
             );
             found.title = found.title.trim_end_matches([' ', ';', ':']).to_owned();
         }
-        Calls::Only(side, place) => {
+        Calls::Only(side, place) | Calls::Leak(side, place, _)
+            if raw.count > 1 || raw.kinds.contains(Kind::Call) =>
+        {
             put(side, place);
             let more = match raw.count {
                 1 => String::new(),
                 2 => ", and the call after it".to_owned(),
                 count => format!(", and the {} calls after it", count - 1),
             };
-            found.title = format!(
-                "{}: in {} only{more}",
-                name(call(side, place)),
-                side_name(side)
-            );
+            let leaks = match raw.leaks {
+                0 => String::new(),
+                1 => ", which leak 1 object".to_owned(),
+                leaks => format!(", which leak {leaks} objects"),
+            };
+            let (name, side) = (name(call(side, place)), side_name(side));
+            found.title = format!("{name}: in {side} only{more}{leaks}");
+        }
+        Calls::Only(side, place) => {
+            put(side, place);
+            let name = name(call(side, place));
+            found.title = format!("{name}: in {} only", side_name(side));
         }
         Calls::Leak(side, place, object) => {
             put(side, place);

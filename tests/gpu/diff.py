@@ -116,7 +116,7 @@ def main():
     own = []
     for source in sorted((SOURCES / "clean").glob("*.c")):
         name = f"clean.{source.stem}"
-        if not wanted(name):
+        if not wanted(name) or not (package / "programs" / name).exists():
             continue
         own.append((name, [package / "programs" / name]))
     with ThreadPoolExecutor(AT_ONCE) as workers:

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use cutape_diff::{CallSite, Difference, FEWEST_CALLS, Report, Setting, Spread, Times};
+use cutape_diff::{CallSite, Difference, FEWEST_CALLS, Kind, Report, Setting, Spread, Times};
 
 use crate::demangle::demangle;
 use crate::output::{printable, shortened, shown};
@@ -93,7 +93,7 @@ fn line(difference: &Difference) -> String {
 
 /// Whether the count is that of calls in a row, which the title names.
 fn is_row(difference: &Difference) -> bool {
-    difference.sites.iter().flatten().count() == 1 && difference.kinds == [cutape_diff::Kind::Call]
+    difference.sites.iter().flatten().count() == 1 && difference.kinds.contains(&Kind::Call)
 }
 
 /// The title with the kernels' names as in their source.
