@@ -19,6 +19,7 @@ use crate::call_set::{self, CallSet};
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use folder::Folder;
+use selection::Number;
 
 /// Contents of memory are bounded by this, unless the user says otherwise.
 const LIMIT: &str = "16G";
@@ -31,6 +32,7 @@ const LONGEST: &str = "64M";
 Examples:
   cutape extract app.cutape --images images      every cubin and PTX text
   cutape extract app.cutape --launch 57 one      call 57 as a program
+  cutape extract app.cutape --launch 912.3 two   kernel node 3 of a graph
   cutape extract app.cutape --all launches       all launches; then:
   python3 launches/run_all.py                    runs them, prints a table")]
 #[command(group = clap::ArgGroup::new("what").required(true))]
@@ -49,10 +51,13 @@ pub(crate) struct Arguments {
     ///
     /// It has the image, the parameters, and the memory that the kernel can reach,
     /// before and after, from a replay. It needs the driver and nothing else.
-    #[arg(long, group = "what", value_name = "N", verbatim_doc_comment)]
-    launch: Option<u64>,
-    /// Write all launches, with a script that runs each and prints a table.
-    #[arg(long, group = "what")]
+    /// 912.3 is kernel node 3 of the graph that call 912 launches.
+    #[arg(long, group = "what", value_name = "N", value_parser = Number::parse)]
+    #[arg(verbatim_doc_comment)]
+    launch: Option<Number>,
+    /// Write all launches and the kernel nodes of launched graphs, with a script
+    /// that runs each and prints a table.
+    #[arg(long, group = "what", verbatim_doc_comment)]
     all: bool,
     /// With --all: only the launches among these calls.
     #[arg(long, value_name = "SET", conflicts_with_all = ["images", "launch"])]
@@ -122,7 +127,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if launches.is_empty() {
         let trace = trace.path().display();
         return Err(Failure::unusable(match calls {
-            Some(text) => format!("--calls {text}: none of these calls launches a kernel"),
+            Some(text) => {
+                format!("--calls {text}: none of these calls launches a kernel or a graph")
+            }
             None => format!("{trace}: no call of the trace launches a kernel"),
         }));
     }

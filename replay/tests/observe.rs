@@ -48,6 +48,7 @@ fn job(name: &str, calls: &[(u64, Reach)]) -> Observation {
         reach,
         before: true,
         after: true,
+        node: None,
     };
     Observation {
         calls: calls

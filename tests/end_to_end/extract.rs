@@ -22,6 +22,7 @@ cutape_tests::suite![
     a_launch_is_a_program_that_checks_itself,
     a_difference_is_found_and_told,
     all_launches_run_and_a_table_says_so,
+    kernel_nodes_of_graphs_are_launches,
     a_sample_has_all_kernels,
     what_does_not_fit_is_left_out_and_named,
     bad_input_is_refused_and_nothing_is_written,
@@ -294,20 +295,19 @@ fn all_launches_run_and_a_table_says_so(folder: &Path) -> Verdict {
         return Verdict::Ignored("no python3".to_owned());
     }
     // Attributes, many parameters, shared memory, structs, variables, libraries, other memory.
-    for (name, has_captured) in [
-        ("launch_ex", false),
-        ("launch_many_parameters", false),
-        ("launch_shared", false),
-        ("launch_struct", false),
-        ("launch_extra", false),
-        ("launch_cooperative", false),
-        ("module_globals", false),
-        ("library", false),
-        ("managed", false),
-        ("memory_host", false),
-        ("virtual_memory", false),
-        ("stream_ordered", false),
-        ("graph_capture", true),
+    for name in [
+        "launch_ex",
+        "launch_many_parameters",
+        "launch_shared",
+        "launch_struct",
+        "launch_extra",
+        "launch_cooperative",
+        "module_globals",
+        "library",
+        "managed",
+        "memory_host",
+        "virtual_memory",
+        "stream_ordered",
     ] {
         let trace = trace(folder, name);
         let count = launches(&trace).len();
@@ -319,9 +319,7 @@ fn all_launches_run_and_a_table_says_so(folder: &Path) -> Verdict {
         output.assert(0);
         let index = json(&target.join("index.json"));
         let extracted = index["launches"].as_array().unwrap().len();
-        let captured = index["captured"].as_u64().unwrap() as usize;
-        assert_eq!(extracted + captured, count, "{name}\n{}", output.describe());
-        assert_eq!(captured > 0, has_captured, "{name}");
+        assert_eq!(extracted, count, "{name}\n{}", output.describe());
         assert!(
             index["left_out"].as_object().unwrap().is_empty(),
             "{name} {index:#}"
@@ -355,6 +353,85 @@ fn all_launches_run_and_a_table_says_so(folder: &Path) -> Verdict {
         }
     }
     Verdict::Passed
+}
+
+fn kernel_nodes_of_graphs_are_launches(folder: &Path) {
+    let mut nodes = 0;
+    for name in ["graph", "graph_capture", "graph_nodes"] {
+        let trace = trace(folder, name);
+        let target = folder.join(name);
+        let output = extract(&trace, &["--all"], &target);
+        output.assert(0);
+        let index = json(&target.join("index.json"));
+        // The nodes in place of the graph do what the graph did, copies and memsets too.
+        assert_eq!(index["divergences"], 0, "{name} {index:#}");
+        for launch in index["launches"].as_array().unwrap() {
+            let file = launch["file"].as_str().unwrap();
+            if let Some(node) = launch["node"].as_u64() {
+                nodes += 1;
+                assert!(file.ends_with(&format!(".{node}.txt")), "{launch}");
+            }
+            let mut command = Command::new(program(&target.join("launch.cpp")));
+            command
+                .arg("--driver")
+                .arg(&parts().null_driver)
+                .arg(target.join(file));
+            let output = run(&mut command);
+            output.assert(0);
+            assert!(
+                output.stdout.ends_with("result   same\n"),
+                "{}",
+                output.describe()
+            );
+        }
+    }
+    assert!(nodes > 4, "{nodes}");
+    let changed = extract(
+        &self::trace(folder, "graph_update"),
+        &["--all"],
+        &folder.join("none"),
+    );
+    changed.expect_code(2).unwrap();
+    let why = "nodes of the graph were changed after it was instantiated";
+    assert!(changed.stderr.contains(why), "{}", changed.describe());
+    let trace = folder.join("graph_capture.cutape");
+    let index = json(&folder.join("graph_capture/index.json"));
+    let mut launches = index["launches"].as_array().unwrap().iter();
+    let of_graph = launches.find(|launch| launch["node"] == 0).unwrap();
+    let call = of_graph["call"].as_u64().unwrap();
+    let target = folder.join("one");
+    extract(&trace, &["--launch", &format!("{call}.0")], &target).assert(0);
+    let all = text(&folder.join(format!("graph_capture/launches/{call:06}.0.txt")));
+    let one = text(&target.join("launch.txt"));
+    let shape = |text: &str| {
+        let wanted = |line: &&str| {
+            ["kernel", "grid", "block"]
+                .iter()
+                .any(|word| line.starts_with(word))
+        };
+        text.lines()
+            .filter(wanted)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shape(&one), shape(&all));
+    let source = format!("source kernel node 0 of the graph of call {call} of ");
+    assert!(one.contains(&source), "{one}");
+    for (number, why) in [
+        (
+            format!("{call}"),
+            "that call launches a graph: name one of its kernel nodes",
+        ),
+        (
+            format!("{call}.99"),
+            "the graph has no kernel node of that number",
+        ),
+        ("0.1".to_owned(), "which launches no graph"),
+    ] {
+        let output = extract(&trace, &["--launch", &number], &folder.join("none"));
+        output.expect_code(2).unwrap();
+        assert!(output.stderr.contains(why), "{}", output.describe());
+    }
 }
 
 fn a_sample_has_all_kernels(folder: &Path) {

@@ -16,7 +16,7 @@ use crate::extract::description::{Files, describe};
 use crate::extract::folder::Folder;
 use crate::extract::image_files::{RecordedImages, ending, variables};
 use crate::extract::readme;
-use crate::extract::selection::Launch;
+use crate::extract::selection::{Launch, Number};
 use crate::failure::Failure;
 use crate::{library, observation, quantity};
 
@@ -24,6 +24,8 @@ const SOURCE: &str = include_str!("program/launch.cpp");
 const SCRIPT: &str = include_str!("program/launch.py");
 const RUNNER: &str = include_str!("program/run_all.py");
 const CMAKE: &str = include_str!("program/CMakeLists.txt");
+/// With a sample, a launched graph gives at most this part of it.
+const NODES: usize = 4;
 /// The file of contents.
 const CONTENTS: &str = "memory.bin";
 
@@ -51,6 +53,8 @@ pub(super) struct Extracted {
     /// Its description.
     file: String,
     call: u64,
+    /// Which kernel node of the graph that the call launches.
+    node: Option<u32>,
     /// As in the source.
     kernel: String,
     /// Bytes of memory that it can reach.
@@ -86,15 +90,16 @@ fn gather(
         .map(|image| variables(&image.bytes))
         .collect();
     let of_call = |call| Some(names.get(images.of_call(call)?)?.clone());
-    let moments = Moments {
+    let moments = |launch: &Launch| Moments {
         reach: Reach::Launch,
         before: true,
         after: true,
+        node: launch.node,
     };
     let observation = Observation {
         calls: launches
             .iter()
-            .map(|launch| (launch.call, moments))
+            .map(|launch| (launch.call, moments(launch)))
             .collect(),
         variables: images
             .calls()
@@ -103,6 +108,7 @@ fn gather(
             .collect(),
         contents: folder.path(CONTENTS),
         longest: arguments.longest,
+        most_nodes: arguments.sample.map(|most| (most / NODES).max(1)),
         most_bytes: arguments.limit_bytes,
     };
     let observed = observation::observe(trace, &driver, &arguments.guarded, &observation)?;
@@ -130,10 +136,14 @@ fn image_of(material: &Material, observed: &ObservedCall) -> Result<usize, Strin
     })
 }
 
-fn source_text(trace: &Trace, call: u64) -> String {
+fn source_text(trace: &Trace, observed: &ObservedCall) -> String {
     let name = trace.path().file_name().unwrap_or_default();
     let name = name.to_string_lossy().replace(char::is_control, "?");
-    format!("call {call} of {name}")
+    let call = observed.call;
+    match observed.node {
+        None => format!("call {call} of {name}"),
+        Some(node) => format!("kernel node {node} of the graph of call {call} of {name}"),
+    }
 }
 
 /// Writes the programs, which are the same for all launches.
@@ -150,18 +160,19 @@ pub(super) fn one(
     launch: &Launch,
     folder: &Folder,
 ) -> Result<(Extracted, String), Failure> {
+    let number = Number {
+        call: launch.call,
+        node: launch.node,
+    };
     let material = gather(trace, arguments, std::slice::from_ref(launch), folder)?;
     let refused = |why: String| {
-        Failure::unusable(format!(
-            "--launch {}: it cannot be extracted: {why}",
-            launch.call
-        ))
+        Failure::unusable(format!("--launch {number}: it cannot be extracted: {why}"))
     };
     let Some(observed) = material.observed.calls.first() else {
-        return Err(refused(format!(
-            "the replay ended at call {}",
-            material.observed.report.calls_replayed
-        )));
+        return Err(refused(match launch.node {
+            Some(_) => "the graph has no kernel node of that number".to_owned(),
+            None => "the replay does not issue it".to_owned(),
+        }));
     };
     if observed.is_captured {
         let why = "it is captured into a graph, and runs when the graph is launched";
@@ -174,7 +185,7 @@ pub(super) fn one(
         image: &name,
         contents: CONTENTS,
     };
-    let text = describe(observed, &source_text(trace, launch.call), &files).map_err(refused)?;
+    let text = describe(observed, &source_text(trace, observed), &files).map_err(refused)?;
     folder.write(&name, &image.bytes)?;
     folder.write("launch.txt", text)?;
     write_programs(folder)?;
@@ -182,10 +193,9 @@ pub(super) fn one(
     folder.write("README.md", readme::of_launch(&summary, &name))?;
     let target = arguments.folder.display();
     let text = format!(
-        "{target}: {} of call {}, {} of memory in {} ({} in {CONTENTS})\n\
+        "{target}: {} of call {number}, {} of memory in {} ({} in {CONTENTS})\n\
          {}run it with `python3 {target}/launch.py`; {target}/README.md says more\n",
         summary.kernel,
-        launch.call,
         quantity::bytes(summary.memory_bytes),
         quantity::count(observed.memory.len() as u64, "range"),
         quantity::bytes(material.observed.bytes),
@@ -194,6 +204,7 @@ pub(super) fn one(
     let extracted = Extracted {
         file: "launch.txt".to_owned(),
         call: launch.call,
+        node: launch.node,
         memory_bytes: summary.memory_bytes,
         kernel: summary.kernel,
     };
@@ -249,7 +260,7 @@ pub(super) fn all(
                 image: &format!("../images/{name}"),
                 contents: &format!("../{CONTENTS}"),
             };
-            let text = describe(observed, &source_text(trace, observed.call), &files)?;
+            let text = describe(observed, &source_text(trace, observed), &files)?;
             Ok((place, name, text))
         });
         match described {
@@ -258,7 +269,9 @@ pub(super) fn all(
                     let bytes = &material.images.list[place].bytes;
                     folder.write(&format!("images/{image}"), bytes)?;
                 }
-                let file = format!("launches/{:06}.txt", observed.call);
+                let node = observed.node.map(|node| format!(".{node}"));
+                let name = format!("{:06}{}", observed.call, node.unwrap_or_default());
+                let file = format!("launches/{name}.txt");
                 folder.write(&file, text)?;
                 let kernel = observed
                     .launch
@@ -267,6 +280,7 @@ pub(super) fn all(
                 index.launches.push(Extracted {
                     file,
                     call: observed.call,
+                    node: observed.node,
                     kernel: kernel.unwrap_or_default(),
                     memory_bytes: observed.memory.iter().map(|memory| memory.length).sum(),
                 });
@@ -277,6 +291,8 @@ pub(super) fn all(
     for launch in launches
         .iter()
         .filter(|launch| !seen.contains(&launch.call))
+        // A graph may have no kernel nodes.
+        .filter(|launch| !launch.is_graph)
     {
         index.leave_out("the replay does not issue it", launch.call);
     }

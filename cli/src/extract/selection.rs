@@ -1,30 +1,74 @@
 //! Which launches to extract.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
-use cutape_registry::{Family, LaunchOp};
+use cutape_registry::{Family, GraphOp, LaunchOp};
 
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::trace_state::{Scope, TraceState};
 
-/// A launch of the trace.
+/// A launch of a kernel, or of a graph, which is a launch of each of its kernel nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Launch {
     pub(super) call: u64,
-    /// The kernel's name, if the trace shows it.
+    pub(super) is_graph: bool,
+    /// Only this kernel node of a graph.
+    pub(super) node: Option<u32>,
+    /// The kernel's name, if the trace shows it; nothing for graphs.
     pub(super) kernel: String,
 }
 
-/// Whether a call launches a kernel.
-fn launches_kernel(call: &Call<'_>) -> bool {
-    let family = function_of(call.signature).map(|function| function.family);
-    matches!(
-        family,
-        Some(Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)))
-    )
+/// Which launch the user names: `57`, or `912.3` for a kernel node of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number {
+    pub(super) call: u64,
+    pub(super) node: Option<u32>,
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            None => write!(f, "{}", self.call),
+            Some(node) => write!(f, "{}.{node}", self.call),
+        }
+    }
+}
+
+impl Number {
+    /// Parses the value of `--launch`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (call, node) = match text.split_once('.') {
+            None => (text, None),
+            Some((call, node)) => (call, Some(node)),
+        };
+        let node = node.map(str::parse).transpose();
+        match (call.parse(), node) {
+            (Ok(call), Ok(node)) => Ok(Self { call, node }),
+            _ => Err("give the number of a call, 57, or of a kernel node of a graph, 912.3".into()),
+        }
+    }
+}
+
+/// What a call launches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Launches {
+    Nothing,
+    Kernel,
+    Graph,
+}
+
+impl Launches {
+    fn of(call: &Call<'_>) -> Self {
+        match function_of(call.signature).map(|function| function.family) {
+            Some(Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_))) => Self::Kernel,
+            Some(Family::Graph(GraphOp::Launch)) => Self::Graph,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 /// The launches that succeeded, of a set of calls.
@@ -33,13 +77,15 @@ pub(super) fn launches(trace: &Trace, set: Option<&CallSet>) -> Vec<Launch> {
     let mut launches = Vec::new();
     for call in trace.calls() {
         state.observe(&call);
-        if !launches_kernel(&call) || !call.succeeded() {
+        if Launches::of(&call) == Launches::Nothing || !call.succeeded() {
             continue;
         }
         let kernel = state.launched_kernel(&call);
         if set.is_none_or(|set| set.contains(&call, kernel)) {
             launches.push(Launch {
                 call: call.index,
+                is_graph: Launches::of(&call) == Launches::Graph,
+                node: None,
                 kernel: kernel.unwrap_or_default().to_owned(),
             });
         }
@@ -48,7 +94,7 @@ pub(super) fn launches(trace: &Trace, set: Option<&CallSet>) -> Vec<Launch> {
 }
 
 /// One launch by its call.
-pub(super) fn launch(trace: &Trace, number: u64) -> Result<Launch, Failure> {
+pub(super) fn launch(trace: &Trace, number: Number) -> Result<Launch, Failure> {
     let failed = |what: String| {
         Err(Failure::unusable(format!(
             "--launch {number}: {what}; `cutape dump --calls 'kernel:*' {}` lists the launches",
@@ -60,21 +106,31 @@ pub(super) fn launch(trace: &Trace, number: u64) -> Result<Launch, Failure> {
     for call in trace.calls() {
         state.observe(&call);
         count += 1;
-        if call.index != number {
+        if call.index != number.call {
             continue;
         }
-        if !launches_kernel(&call) {
-            return failed(format!(
-                "that call is {}, which launches no kernel",
-                call.signature.name
-            ));
+        let name = &call.signature.name;
+        match (Launches::of(&call), number.node) {
+            (Launches::Kernel, None) | (Launches::Graph, Some(_)) => {}
+            (Launches::Graph, None) => {
+                return failed(format!(
+                    "that call launches a graph: name one of its kernel nodes, as {number}.0, or \
+                     take all with --all --calls {number}"
+                ));
+            }
+            (_, None) => return failed(format!("that call is {name}, which launches no kernel")),
+            (_, Some(_)) => {
+                return failed(format!("that call is {name}, which launches no graph"));
+            }
         }
         if !call.succeeded() {
             return failed("that launch failed in the recording".to_owned());
         }
         let kernel = state.launched_kernel(&call).unwrap_or_default().to_owned();
         return Ok(Launch {
-            call: number,
+            call: number.call,
+            is_graph: number.node.is_some(),
+            node: number.node,
             kernel,
         });
     }
@@ -121,10 +177,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn launches_are_named_by_call_and_node() {
+        for (text, expected) in [
+            ("57", Some((57, None))),
+            ("912.3", Some((912, Some(3)))),
+            ("", None),
+            ("x", None),
+            ("1.", None),
+            ("1.2.3", None),
+            ("-1", None),
+        ] {
+            let number = Number::parse(text).ok();
+            assert_eq!(
+                number.map(|number| (number.call, number.node)),
+                expected,
+                "{text}"
+            );
+            assert!(number.is_none_or(|number| number.to_string() == text));
+        }
+    }
+
+    #[test]
     fn a_sample_has_all_kernels_and_is_spread() {
         let launches: Vec<Launch> = (0..20)
             .map(|call| Launch {
                 call,
+                is_graph: false,
+                node: None,
                 kernel: if call == 13 { "rare" } else { "usual" }.to_owned(),
             })
             .collect();

@@ -177,6 +177,18 @@ impl Handles {
         Some((id, self.objects.get(id)?.data?))
     }
 
+    /// The call that made the module or library of a live function or kernel.
+    pub(crate) fn owner_of_live(&self, live: u64) -> Option<u64> {
+        let functions = self.objects.all_live(Kind::Function).into_iter();
+        let mut all = functions.chain(self.objects.all_live(Kind::Kernel));
+        let is_it = |id: &ObjectId| {
+            let object = self.objects.get(*id);
+            object.is_some_and(|object| object.data == Some(live))
+        };
+        let id = all.find(is_it)?;
+        self.owner_of_function(self.objects.get(id)?.handle)
+    }
+
     /// The call that made the module or library of a function or kernel.
     pub(crate) fn owner_of_function(&self, handle: u64) -> Option<u64> {
         let id = self.objects.resolve(Kind::Function, handle).known()?;

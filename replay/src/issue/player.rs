@@ -190,6 +190,11 @@ impl<'t> Job<'_, 't> {
     /// As [`Self::issue`], for arguments that need no frame.
     #[inline]
     pub(crate) fn issue_with(&mut self, args: &[u64]) -> Result<Code, Skip> {
+        if let Some(observer) = &mut self.player.observer
+            && observer.has_graph()
+        {
+            return Ok(observer.run_graph(&self.player.api));
+        }
         let position = &self.issuer.position;
         position.call.store(self.call.index, Ordering::Relaxed);
         if self.lease.is_some() {

@@ -1,14 +1,19 @@
 //! What an observation does before and after a call goes to the driver.
 
-use cutape_registry::{Family, LaunchOp, StreamMemoryOp};
-use rustc_hash::FxHashMap;
+use std::collections::HashSet;
 
-use crate::api::{NOT_FOUND, result_name};
+use cutape_registry::{Family, GraphOp, Kind, LaunchOp, StreamMemoryOp};
+
+use crate::api::result_name;
+use crate::issue::handles::Resolved;
 use crate::issue::player::Job;
+use crate::observe::graph_run::GraphRun;
 use crate::observe::job::{Moments, ObservedCall, Reach};
 use crate::observe::launch;
-use crate::observe::memory::{Reached, Reader, Region, all_live};
+use crate::observe::memory::{Reader, Region, all_live};
+use crate::observe::nodes::{Step, steps_of};
 use crate::observe::observer::{Observer, Pending};
+use crate::observe::read::{hashes_of, mark_as_loaded, read_after, read_before, variables_of};
 use crate::overrides::launch::source_of;
 
 /// Before a call goes to the driver.
@@ -30,7 +35,7 @@ pub(crate) fn after(job: &mut Job<'_, '_>, skipped: Option<&str>) {
 }
 
 fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) {
-    see_variables(job, observer);
+    see_launch(job, observer);
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return;
     };
@@ -77,10 +82,13 @@ fn observe(
         return Err("streams may wait for values in memory".into());
     }
     let is_launch = matches!(job.function.family, Family::Launch(_));
-    if moments.reach == Reach::Launch && !is_launch {
+    let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
+    if moments.reach == Reach::Launch && !is_launch && !is_graph {
         return Err("it is not a launch of a kernel".into());
     }
-    if is_launch && let Some(result) = job.call.result().filter(|&result| result != 0) {
+    if (is_launch || is_graph)
+        && let Some(result) = job.call.result().filter(|&result| result != 0)
+    {
         return Err(format!(
             "it failed in the recording: {}",
             result_name(result)
@@ -88,57 +96,74 @@ fn observe(
     }
     wait(job, "before")?;
     let mut regions = all_live(job, &observer.mapped);
-    let observed = &mut pending.observed;
+    if job.function.family == Family::Graph(GraphOp::Launch) && moments.reach == Reach::Launch {
+        return prepare_graph(job, observer, moments, regions);
+    }
     let mut variables = Vec::new();
     if moments.reach == Reach::Launch {
         let described = launch::describe(job)?;
-        if let (Some(module), Some(loaded)) = (described.module, described.launch.loaded) {
-            variables = variables_of(job, observer, module, loaded, &mut observed.left_out);
+        if let (Some(module), Some(loaded)) = (described.module, described.launch.loaded)
+            && let Some(names) = observer.job.variables.get(&loaded)
+        {
+            let left_out = &mut pending.observed.left_out;
+            variables = variables_of(&job.api, module, (names, loaded), left_out);
         }
-        observed.launch = Some(described.launch);
+        pending.observed.launch = Some(described.launch);
     }
     // Found by their module, with their names.
     regions.retain(|region| {
-        variables
-            .iter()
-            .all(|variable: &Region| variable.live != region.live)
+        let mut variables = variables.iter();
+        variables.all(|variable: &Region| variable.live != region.live)
     });
     let longest = observer.job.longest;
+    let first_seen = std::mem::take(&mut observer.first_seen);
     let mut reader = reader(job, observer);
-    let mut entries = Vec::new();
-    let mut read = |region: &Region, look: &mut dyn FnMut(&[u8])| {
-        let mut entry = region.entry();
-        if moments.before {
-            match reader.read(region, look) {
-                Ok(pieces) => entry.before = pieces,
-                Err(why) => {
-                    return observed
-                        .left_out
-                        .push(format!("{}: {why}", region.describe()));
-                }
-            }
-        }
-        entries.push(entry);
-        pending.regions.push(region.clone());
+    let all = (&regions[..], &variables[..]);
+    read_before(&mut reader, all, longest, pending, moments.before);
+    mark_as_loaded(&mut reader, &first_seen, &named_addresses(job), pending);
+    observer.first_seen = first_seen;
+    Ok(())
+}
+
+/// Lets a graph run node by node.
+fn prepare_graph(
+    job: &Job<'_, '_>,
+    observer: &mut Observer,
+    moments: Moments,
+    regions: Vec<Region>,
+) -> Result<(), String> {
+    let steps = match observer.execs.get(&job.call.argument(0)) {
+        Some(Ok(steps)) => steps.clone(),
+        Some(Err(why)) => return Err(why.clone()),
+        None => return Err("the replay did not see how the graph was instantiated".into()),
     };
-    match &observed.launch {
-        None => regions.iter().for_each(|region| read(region, &mut |_| ())),
-        Some(launch) => {
-            let mut reached = Reached::new(&regions, longest);
-            reached.add(&launch.parameters, 4);
-            let first = reached.parts();
-            let mut further = Reached::new(&regions, longest);
-            for region in first.iter().chain(&variables) {
-                read(region, &mut |bytes| further.add(bytes, 8));
-            }
-            for region in further.parts_besides(&first) {
-                read(&region, &mut |_| ());
-            }
+    for step in &steps {
+        if let Step::Kernel(node) = step
+            && !observer.functions.contains_key(&node.handle)
+            && !observer.functions.contains_key(&node.function)
+            && let Some(loaded) = job.handles.owner_of_live(node.handle)
+        {
+            observer.functions.insert(node.handle, loaded);
         }
     }
-    observed.memory = entries;
-    mark_as_loaded(job, observer, pending);
+    observer.graph = Some(GraphRun {
+        call: job.call.index,
+        moments,
+        steps,
+        regions,
+        named: named_addresses(job),
+        context: launch::of_context(job),
+    });
     Ok(())
+}
+
+/// Where variables lie that calls of the program can name.
+fn named_addresses(job: &Job<'_, '_>) -> HashSet<u64> {
+    let globals = job
+        .ranges
+        .all_live()
+        .filter(|range| range.kind == Kind::Global);
+    globals.map(|range| range.live).collect()
 }
 
 /// Reads memory into the file of an observer.
@@ -169,6 +194,9 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
         job.function.family,
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch)
     ) && job.call.succeeded();
+    if skipped.is_none() && job.call.succeeded() {
+        follow_graphs(job, observer);
+    }
     let Some(mut pending) = observer.pending.take() else {
         return;
     };
@@ -176,20 +204,60 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
         pending.observed.is_captured = job.current.is_captured;
         return observer.done.push(pending.observed);
     }
+    let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
+    if is_graph && observer.job.is_of_launches(job.call.index) {
+        // Its nodes are observed calls of their own.
+        if observer.graph.take().is_some() {
+            let why = skipped.unwrap_or("the driver was not called");
+            refuse(
+                observer,
+                pending,
+                format!("the replay does not issue it: {why}"),
+            );
+        }
+        return;
+    }
     if let Some(why) = skipped {
         let why = format!("the replay does not issue it: {why}");
         return refuse(observer, pending, why);
     }
     if pending.after
-        && let Err(why) = read_after(job, observer, &mut pending)
+        && let Err(why) = read_again(job, observer, &mut pending)
     {
         return refuse(observer, pending, why);
     }
     observer.done.push(pending.observed);
 }
 
+/// Follows the nodes of executable graphs.
+fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
+    let Family::Graph(op) = job.function.family else {
+        return;
+    };
+    let live = |recorded| match job.handles.resolve(Kind::Graph, recorded) {
+        Resolved::Live(graph) => steps_of(&job.api, graph),
+        _ => Err("the replay does not have the graph".into()),
+    };
+    let exec = job.call.argument(0);
+    match op {
+        GraphOp::Instantiate { .. } => {
+            if let Some(exec) = job.call.out(0) {
+                observer.execs.insert(exec, live(job.call.argument(1)));
+            }
+        }
+        GraphOp::Update => {
+            observer.execs.insert(exec, live(job.call.argument(1)));
+        }
+        GraphOp::SetExecNode(_) | GraphOp::SetEnabled => {
+            let why = "nodes of the graph were changed after it was instantiated";
+            observer.execs.insert(exec, Err(why.into()));
+        }
+        _ => {}
+    }
+}
+
 /// Reads the memory again.
-fn read_after(
+fn read_again(
     job: &Job<'_, '_>,
     observer: &mut Observer,
     pending: &mut Pending,
@@ -198,88 +266,34 @@ fn read_after(
     let live = all_live(job, &observer.mapped);
     let still_lives =
         |region: &Region| region.is_of_module() || live.iter().any(|other| region.is_in(other));
-    let mut reader = reader(job, observer);
-    for (region, entry) in pending.regions.iter().zip(&mut pending.observed.memory) {
-        if !still_lives(region) {
-            continue;
-        }
-        entry.after = reader
-            .read(region, |_| ())
-            .map_err(|why| format!("memory is left out: {}: {why}", region.describe()))?;
-    }
-    Ok(())
+    read_after(&mut reader(job, observer), still_lives, pending)
 }
 
-/// The variables of a launched kernel's module.
-fn variables_of(
-    job: &Job<'_, '_>,
-    observer: &Observer,
-    module: u64,
-    loaded: u64,
-    left_out: &mut Vec<String>,
-) -> Vec<Region> {
-    let names = observer.job.variables.get(&loaded);
-    let mut variables = Vec::new();
-    for name in names.into_iter().flatten() {
-        match job.api.variable(module, name) {
-            Ok((_, 0)) => {}
-            Ok(place) => variables.push(Region::variable(name, place, loaded)),
-            // A fatbin has variables that are for other devices only.
-            Err(NOT_FOUND) => {}
-            Err(code) => left_out.push(format!(
-                "variable {name}: cuModuleGetGlobal returned {}",
-                result_name(code)
-            )),
-        }
-    }
-    variables
-}
-
-/// Before the first launch of a module's kernels: hashes its variables, so that a later observation
-/// knows whether a kernel has written them.
-fn see_variables(job: &mut Job<'_, '_>, observer: &mut Observer) {
+/// Before a launch: knows where its kernel is from. Before the first launch of a module's kernels:
+/// hashes its variables, so that a later observation knows whether a kernel has written them.
+fn see_launch(job: &mut Job<'_, '_>, observer: &mut Observer) {
     let Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) = job.function.family else {
         return;
     };
-    if observer.job.variables.is_empty() || job.captures.any_open() || !job.call.succeeded() {
-        return;
-    }
-    let Some(source) = source_of(job) else {
-        return;
-    };
+    let Some(source) = source_of(job) else { return };
     let Some(loaded) = launch::loaded_by(job, source.handle) else {
         return;
     };
-    if observer.first_seen.contains_key(&loaded) || !observer.job.variables.contains_key(&loaded) {
+    let Ok((handle, function)) = launch::live_function(job, source.handle) else {
+        return;
+    };
+    observer.functions.insert(handle, loaded);
+    observer.functions.insert(function, loaded);
+    if job.captures.any_open() || observer.first_seen.contains_key(&loaded) {
         return;
     }
-    let mut hashes = FxHashMap::default();
-    if let Ok((_, function)) = launch::live_function(job, source.handle)
-        && let Ok(module) = job.api.module_of(function)
-    {
-        let variables = variables_of(job, observer, module, loaded, &mut Vec::new());
-        let mut reader = reader(job, observer);
-        for variable in variables {
-            if let Ok(hash) = reader.hash(&variable) {
-                hashes.insert(variable.name.clone(), hash);
-            }
-        }
-    }
+    let Some(names) = observer.job.variables.get(&loaded) else {
+        return;
+    };
+    let Ok(module) = job.api.module_of(function) else {
+        return;
+    };
+    let variables = variables_of(&job.api, module, (names, loaded), &mut Vec::new());
+    let hashes = hashes_of(&mut reader(job, observer), &variables);
     observer.first_seen.insert(loaded, hashes);
-}
-
-/// Marks the variables that hold what they held before the first launch, and that no call of the
-/// program can name.
-fn mark_as_loaded(job: &Job<'_, '_>, observer: &mut Observer, pending: &mut Pending) {
-    let first_seen = std::mem::take(&mut observer.first_seen);
-    let mut reader = reader(job, observer);
-    let named = |live: u64| job.ranges.all_live().any(|range| range.live == live);
-    for (region, entry) in pending.regions.iter().zip(&mut pending.observed.memory) {
-        let seen = first_seen.get(&region.made);
-        let Some(seen) = seen.and_then(|seen| seen.get(&region.name)) else {
-            continue;
-        };
-        entry.as_loaded = !named(region.live) && reader.hash(region).ok().as_ref() == Some(seen);
-    }
-    observer.first_seen = first_seen;
 }

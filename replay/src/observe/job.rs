@@ -20,8 +20,18 @@ pub struct Observation {
     /// Of longer memory that a launch can reach, that many bytes are read from each address that
     /// points into it: some programs allocate most of the device at once.
     pub longest: u64,
+    /// Of each graph that is launched, at most that many kernel nodes, chosen evenly.
+    pub most_nodes: Option<usize>,
     /// The most bytes that the file gets. Memory that does not fit is left out, and named.
     pub most_bytes: u64,
+}
+
+impl Observation {
+    /// Whether the launches that a call makes are observed.
+    pub(crate) fn is_of_launches(&self, call: u64) -> bool {
+        let moments = self.calls.get(&call);
+        moments.is_some_and(|moments| moments.reach == Reach::Launch)
+    }
 }
 
 /// What to read around a call.
@@ -33,6 +43,8 @@ pub struct Moments {
     pub before: bool,
     /// Read it after the work of the call.
     pub after: bool,
+    /// Of the launch of a graph with [`Reach::Launch`]: only this kernel node.
+    pub node: Option<u32>,
 }
 
 /// Which memory is read.
@@ -42,7 +54,8 @@ pub enum Reach {
     #[default]
     All,
     /// What a launch can reach: memory that its parameters point into, memory that 8-byte words in
-    /// that memory point into, and the variables of its kernel's module.
+    /// that memory point into, and the variables of its kernel's module. A graph runs node by node,
+    /// and each of its kernels is a launch.
     Launch,
 }
 
@@ -62,6 +75,8 @@ pub struct Observed {
 pub struct ObservedCall {
     /// Its index.
     pub call: u64,
+    /// Of the launch of a graph: which of its kernel nodes, in the order in which they ran.
+    pub node: Option<u32>,
     /// The launch as the driver got it, if it is one.
     pub launch: Option<ObservedLaunch>,
     /// The memory that was read, by address.

@@ -58,6 +58,21 @@ pub(super) fn live_function(player: &Player<'_>, recorded: u64) -> Result<(u64, 
     Ok((handle, function))
 }
 
+/// What all launches in the current context have in common. The function attributes have their
+/// numbers only.
+pub(super) fn of_context(player: &Player<'_>) -> ObservedLaunch {
+    let api = &player.api;
+    let device = api.current_device().unwrap_or(0);
+    let limit = |id| Some((id, api.limit(id).ok()?));
+    ObservedLaunch {
+        device: api.device_name(device).unwrap_or_default(),
+        capability: CAPABILITY.map(|id| api.device_attribute(id, device).unwrap_or(0)),
+        function_attributes: SETTABLE.map(|id| (id, 0)).to_vec(),
+        limits: LIMITS.into_iter().filter_map(limit).collect(),
+        ..ObservedLaunch::default()
+    }
+}
+
 /// Describes a launch that is about to be issued.
 ///
 /// # Errors
@@ -69,16 +84,13 @@ pub(super) fn describe(job: &mut Job<'_, '_>) -> Result<Described, String> {
     let mut launch = ObservedLaunch {
         loaded: loaded_by(job, source.handle),
         parameters: parameters(job, &source)?,
-        ..ObservedLaunch::default()
+        ..of_context(job)
     };
     shape(job, &mut launch)?;
     let (handle, function) = live_function(job, source.handle)?;
     let api = &job.api;
     let is_kernel = handle != function;
     launch.kernel = api.name_of(function).unwrap_or_default();
-    let device = api.current_device().unwrap_or(0);
-    launch.device = api.device_name(device).unwrap_or_default();
-    launch.capability = CAPABILITY.map(|id| api.device_attribute(id, device).unwrap_or(0));
     let ends_with = |layout: &Vec<(u32, u32)>| {
         let ends = layout
             .iter()
@@ -93,8 +105,6 @@ pub(super) fn describe(job: &mut Job<'_, '_>) -> Result<Described, String> {
         .unwrap_or_default();
     let attribute = |id| Some((id, api.function_attribute(function, id).ok()?));
     launch.function_attributes = SETTABLE.into_iter().filter_map(attribute).collect();
-    let limit = |id| Some((id, api.limit(id).ok()?));
-    launch.limits = LIMITS.into_iter().filter_map(limit).collect();
     launch.textures = textures(job, &launch.parameters);
     let module = api.module_of(function).ok();
     Ok(Described { launch, module })

@@ -1,16 +1,21 @@
 //! Reads live memory around chosen calls of a replay, into a file.
 //!
 //! `job` says what to read and what was read, `pages` is the file, `memory` finds the memory that
-//! a launch can reach and reads it, `launch` describes a launch as the driver gets it, `act` is
-//! what happens before and after a call. `observer` is the state in between.
+//! a launch can reach and `read` reads it, `launch` describes a launch as the driver gets it, `act`
+//! is what happens before and after a call. `observer` is the state in between. An observed graph
+//! runs node by node in place of its launch (`nodes`, `graph_run`).
 //!
 //! Waiting for all work before and after an observed call makes the memory well defined: it is that
 //! of the calls before it in the order of the replay, and of this call alone.
 
 pub(crate) mod act;
 mod driver;
+mod graph_run;
 pub(crate) mod job;
 pub(crate) mod launch;
 mod memory;
+mod memset;
+mod nodes;
 pub(crate) mod observer;
 mod pages;
+mod read;

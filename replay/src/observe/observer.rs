@@ -5,10 +5,15 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
+use crate::observe::graph_run::GraphRun;
 use crate::observe::job::{Observation, ObservedCall};
 use crate::observe::memory::Region;
+use crate::observe::nodes::Step;
 use crate::observe::pages::Pages;
 use crate::place::mapped::Mapped;
+
+/// By the call that loaded a module: hashes of its variables.
+pub(super) type FirstSeen = FxHashMap<u64, FxHashMap<String, blake3::Hash>>;
 
 /// Observes calls of a replay.
 #[derive(Debug)]
@@ -21,7 +26,13 @@ pub(crate) struct Observer {
     pub(super) done: Vec<ObservedCall>,
     /// By the call that loaded a module: hashes of its variables, before the first launch of one
     /// of its kernels.
-    pub(super) first_seen: FxHashMap<u64, FxHashMap<String, blake3::Hash>>,
+    pub(super) first_seen: FirstSeen,
+    /// By live function or kernel that was launched: the call that loaded its module.
+    pub(super) functions: FxHashMap<u64, u64>,
+    /// By recorded executable graph: its nodes, or why they cannot run one by one.
+    pub(super) execs: FxHashMap<u64, Result<Vec<Step>, String>>,
+    /// The graph that the call in progress launches.
+    pub(super) graph: Option<GraphRun>,
     /// A stream may wait for a value in memory that a later call writes: waiting for it would not
     /// end.
     pub(super) waits_for_memory: bool,
@@ -50,6 +61,9 @@ impl Observer {
             pending: None,
             done: Vec::new(),
             first_seen: FxHashMap::default(),
+            functions: FxHashMap::default(),
+            execs: FxHashMap::default(),
+            graph: None,
             waits_for_memory: false,
             buffer: Vec::new(),
         })

@@ -1,0 +1,147 @@
+//! Runs an observed graph node by node, in place of its launch.
+
+use std::collections::HashSet;
+
+use crate::api::{Api, Code, result_name};
+use crate::observe::job::{Moments, ObservedCall, ObservedLaunch};
+use crate::observe::memory::{Reader, Region};
+use crate::observe::nodes::{KernelNode, Step};
+use crate::observe::observer::{Observer, Pending};
+use crate::observe::read::{hashes_of, mark_as_loaded, read_after, read_before, variables_of};
+
+/// A graph that is about to be launched.
+#[derive(Debug)]
+pub(super) struct GraphRun {
+    pub(super) call: u64,
+    pub(super) moments: Moments,
+    pub(super) steps: Vec<Step>,
+    /// All live memory.
+    pub(super) regions: Vec<Region>,
+    /// Addresses of variables that calls of the program can name.
+    pub(super) named: HashSet<u64>,
+    /// What launches in the current context have in common.
+    pub(super) context: ObservedLaunch,
+}
+
+impl Observer {
+    /// True if a graph runs node by node in place of the call in progress.
+    #[inline]
+    pub(crate) fn has_graph(&self) -> bool {
+        self.graph.is_some()
+    }
+
+    /// Runs the nodes, and observes the wanted ones; the result of the launch.
+    pub(crate) fn run_graph(&mut self, api: &Api) -> Code {
+        let Some(run) = self.graph.take() else {
+            return 0;
+        };
+        let is_kernel = |step: &&Step| matches!(step, Step::Kernel(_));
+        let count = run.steps.iter().filter(is_kernel).count();
+        let mut number = 0;
+        for step in &run.steps {
+            let done = match step {
+                Step::Kernel(node) => {
+                    let is_wanted = self.wants_node(&run, number, count);
+                    number += 1;
+                    match is_wanted {
+                        true => self.run_observed(api, &run, node, step, number - 1),
+                        false => step.run(api),
+                    }
+                }
+                _ => step.run(api),
+            };
+            if let Err(code) = done {
+                return code;
+            }
+        }
+        0
+    }
+
+    fn wants_node(&self, run: &GraphRun, number: usize, count: usize) -> bool {
+        if let Some(node) = run.moments.node {
+            return node as usize == number;
+        }
+        // Evenly: the part of the count below this number grows.
+        let most = self.job.most_nodes.unwrap_or(count).min(count);
+        number * most / count != (number + 1) * most / count
+    }
+
+    fn run_observed(
+        &mut self,
+        api: &Api,
+        run: &GraphRun,
+        node: &KernelNode,
+        step: &Step,
+        number: usize,
+    ) -> Result<(), Code> {
+        let loaded = self.functions.get(&node.handle);
+        let loaded = loaded
+            .or_else(|| self.functions.get(&node.function))
+            .copied();
+        let attribute =
+            |&(id, _): &(u32, i32)| Some((id, api.function_attribute(node.function, id).ok()?));
+        let launch = ObservedLaunch {
+            loaded,
+            function_attributes: run
+                .context
+                .function_attributes
+                .iter()
+                .filter_map(attribute)
+                .collect(),
+            device: run.context.device.clone(),
+            capability: run.context.capability,
+            limits: run.context.limits.clone(),
+            ..node.launch.clone()
+        };
+        let mut pending = Pending {
+            observed: ObservedCall {
+                call: run.call,
+                node: Some(number as u32),
+                launch: Some(launch),
+                ..ObservedCall::default()
+            },
+            regions: Vec::new(),
+            after: true,
+        };
+        let mut variables = Vec::new();
+        if let (Ok(module), Some(loaded)) = (api.module_of(node.function), loaded)
+            && let Some(names) = self.job.variables.get(&loaded)
+        {
+            let left_out = &mut pending.observed.left_out;
+            variables = variables_of(api, module, (names, loaded), left_out);
+        }
+        let is_other = |region: &&Region| {
+            let mut variables = variables.iter();
+            variables.all(|variable| variable.live != region.live)
+        };
+        let regions: Vec<Region> = run.regions.iter().filter(is_other).cloned().collect();
+        let mut reader = Reader {
+            api,
+            pages: &mut self.pages,
+            buffer: &mut self.buffer,
+        };
+        if let Some(loaded) = loaded
+            && !self.first_seen.contains_key(&loaded)
+        {
+            let hashes = hashes_of(&mut reader, &variables);
+            self.first_seen.insert(loaded, hashes);
+        }
+        let longest = self.job.longest;
+        read_before(
+            &mut reader,
+            (&regions, &variables),
+            longest,
+            &mut pending,
+            true,
+        );
+        mark_as_loaded(&mut reader, &self.first_seen, &run.named, &mut pending);
+        let done = step.run(api);
+        let after = match done {
+            Ok(()) => read_after(&mut reader, |_| true, &mut pending),
+            Err(code) => Err(format!("it returned {}", result_name(code))),
+        };
+        pending.observed.refused = after.err();
+        self.done.push(pending.observed);
+        done
+    }
+}
