@@ -154,10 +154,11 @@ fn write_calls(
     let mut line = String::new();
     let mut shown = 0;
     let range = filter.range();
-    let mut markers = MarkerLines::new(trace, sites.clock, format, palette);
+    let shows = |marker: &Marker| filter.shows(marker);
+    let mut markers = MarkerLines::new(trace, sites.clock, format, palette.side);
     let walked = trace.walk().calls(range.clone()).run(|call| {
         progress.step();
-        markers.write_before(call.ticks, filter, out)?;
+        markers.write_before(call.ticks, &shows, out)?;
         renderer.observe(call);
         if !range.contains(&call.index)
             || !filter.contains(call, renderer.state.launched_kernel(call))
@@ -178,7 +179,7 @@ fn write_calls(
         Ok::<_, Failure>(())
     })?;
     crate::input::known_functions(trace, walked.unknown_function())?;
-    markers.write_before(u64::MAX, filter, out)?;
+    markers.write_before(u64::MAX, &shows, out)?;
     // Functions whose calls would be listed if the recorder knew them; not with a filter.
     let forwarded = trace
         .forwarded()

@@ -6,8 +6,12 @@ use std::fs;
 use std::num::NonZero;
 use std::path::Path;
 
-use cutape_format::layout::{CHUNK_HEAD_LENGTH, FILE_HEAD_LENGTH, FramesNote};
-use cutape_format::{Error, NewCall, NewSnapshot, Trace, TraceBuilder, pack, repair};
+use cutape_format::layout::{
+    CHUNK_HEAD_LENGTH, FILE_HEAD_LENGTH, FramesNote, MarkerNote, marker_action, marker_source,
+};
+use cutape_format::{
+    Error, NewCall, NewSnapshot, Trace, TraceBuilder, marked_ranges, pack, repair,
+};
 use proptest::prelude::*;
 use sample::{describe, place, sample};
 
@@ -40,6 +44,7 @@ fn read_all(path: &Path) -> Option<(Vec<String>, bool)> {
         trace.threads(),
         trace.ticks_per_second(),
         trace.blobs().count(),
+        marked_ranges(&trace.markers()),
     );
     Some((lines, trace.verify().is_empty()))
 }
@@ -60,6 +65,12 @@ fn every_changed_byte_of_a_packed_trace_is_found() {
     });
     let note = FramesNote { id: 7, flags: 0 };
     builder.stack_note(1, 7).stack(note, &[0x40_0010]);
+    let marker = MarkerNote {
+        action: marker_action::PUSH,
+        source: marker_source::NVTX,
+        ..MarkerNote::default()
+    };
+    builder.marker(marker, "d", "step");
     builder.write(&raw).unwrap();
     pack(&Trace::open(&raw).unwrap(), &packed, &[], &[]).unwrap();
     let sound = &fs::read(&packed).unwrap();

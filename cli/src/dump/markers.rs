@@ -7,7 +7,6 @@ use cutape_format::{Marker, MarkerAction, MarkerSource, Payload, Trace};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::{CallFilter, Palette};
 use crate::call_set::Markers;
 use crate::clock::Clock;
 use crate::output::{self, Format};
@@ -52,7 +51,8 @@ struct MarkerLine<'m> {
 }
 
 impl MarkerLines {
-    pub(super) fn new(trace: &Trace, clock: Clock, format: Format, palette: Palette) -> Self {
+    /// `side` is the style of what is not the marker itself.
+    pub(super) fn new(trace: &Trace, clock: Clock, format: Format, side: Style) -> Self {
         let markers = Markers::of(trace);
         let mut ended = vec![None; markers.list.len()];
         for (number, range) in markers.ranges.iter().enumerate() {
@@ -66,21 +66,21 @@ impl MarkerLines {
             passed: 0,
             clock,
             format,
-            side: palette.side,
+            side,
         }
     }
 
-    /// Prints the markers before a moment that were not printed yet.
+    /// Prints the markers before a moment that were not printed yet, of those that are to be shown.
     pub(super) fn write_before(
         &mut self,
         ticks: u64,
-        filter: &CallFilter,
+        shows: &dyn Fn(&Marker) -> bool,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         while let Some(marker) = self.markers.list.get(self.passed)
             && marker.ticks <= ticks
         {
-            if filter.shows(marker) {
+            if shows(marker) {
                 let line = self.line(self.passed, marker);
                 match self.format {
                     Format::Text => self.write_text(marker, &line, out)?,

@@ -13,18 +13,9 @@ use cutape_model::CallArguments;
 use cutape_registry::{CopyOp, Family, Function, Role};
 use cutape_replay::{GivenInput, Outputs, Report};
 
-use super::names::{Names, Place};
+use super::names::{Direction, Names, Place};
 use crate::failure::Failure;
 use crate::output;
-
-/// Whether host memory is read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// The copy reads it.
-    Input,
-    /// The copy writes it.
-    Output,
-}
 
 /// A file for the host bytes of a call.
 #[derive(Debug)]

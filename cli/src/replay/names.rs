@@ -8,7 +8,6 @@ use cutape_analyzer::glob::matches;
 use cutape_format::Trace;
 use serde::Deserialize;
 
-use super::host_files::Direction;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::output;
@@ -32,6 +31,15 @@ const TYPES: [(&str, u64); 16] = [
     ("c64", 8),
     ("c128", 16),
 ];
+
+/// Whether host memory is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The copy reads it.
+    Input,
+    /// The copy writes it.
+    Output,
+}
 
 /// The file.
 #[derive(Debug)]
