@@ -7,12 +7,12 @@ use cutape_registry::{Family, GraphOp, Kind, LaunchOp, StreamMemoryOp};
 use crate::api::result_name;
 use crate::issue::handles::Resolved;
 use crate::issue::player::Job;
-use crate::observe::graph_run::GraphRun;
 use crate::observe::job::{Moments, ObservedCall, Reach};
 use crate::observe::launch;
-use crate::observe::memory::{Reader, Region, all_live};
+use crate::observe::live::all_live;
+use crate::observe::memory::{Reader, Region};
 use crate::observe::nodes::{Step, steps_of};
-use crate::observe::observer::{Observer, Pending};
+use crate::observe::observer::{GraphRun, Observer, Pending};
 use crate::observe::read::{hashes_of, mark_as_loaded, read_after, read_before, variables_of};
 use crate::overrides::launch::source_of;
 

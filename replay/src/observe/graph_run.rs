@@ -1,27 +1,11 @@
 //! Runs an observed graph node by node, in place of its launch.
 
-use std::collections::HashSet;
-
 use crate::api::{Api, Code, result_name};
-use crate::observe::job::{Moments, ObservedCall, ObservedLaunch};
+use crate::observe::job::{ObservedCall, ObservedLaunch};
 use crate::observe::memory::{Reader, Region};
 use crate::observe::nodes::{KernelNode, Step};
-use crate::observe::observer::{Observer, Pending};
+use crate::observe::observer::{GraphRun, Observer, Pending};
 use crate::observe::read::{hashes_of, mark_as_loaded, read_after, read_before, variables_of};
-
-/// A graph that is about to be launched.
-#[derive(Debug)]
-pub(super) struct GraphRun {
-    pub(super) call: u64,
-    pub(super) moments: Moments,
-    pub(super) steps: Vec<Step>,
-    /// All live memory.
-    pub(super) regions: Vec<Region>,
-    /// Addresses of variables that calls of the program can name.
-    pub(super) named: HashSet<u64>,
-    /// What launches in the current context have in common.
-    pub(super) context: ObservedLaunch,
-}
 
 impl Observer {
     /// True if a graph runs node by node in place of the call in progress.

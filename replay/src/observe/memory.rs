@@ -8,11 +8,9 @@ use cutape_registry::Kind;
 use crate::api::{Api, Code, result_name};
 use crate::buffer::number;
 use crate::compare::received::append_memory;
-use crate::issue::player::Player;
 use crate::observe::job::{MemoryKind, ObservedMemory, Piece};
 use crate::observe::pages::{PAGE, Pages};
 use crate::place::address::Range;
-use crate::place::mapped::Mapped;
 use crate::place::slots::{gaps, union};
 
 /// Bytes that are read at a time, a multiple of the page.
@@ -28,12 +26,12 @@ pub(super) struct Region {
     pub(super) name: String,
     pub(super) made: u64,
     /// The live context in which it can be read; 0: any.
-    context: u64,
+    pub(super) context: u64,
     is_of_module: bool,
 }
 
 impl Region {
-    fn of(range: &Range) -> Option<Self> {
+    pub(super) fn of(range: &Range) -> Option<Self> {
         let kind = match range.kind {
             Kind::Memory if range.is_managed() => MemoryKind::Managed,
             Kind::Memory => MemoryKind::Device,
@@ -87,8 +85,22 @@ impl Region {
         }
     }
 
+    /// Memory that is mapped into a reservation.
+    pub(super) fn mapped((recorded, live): (u64, u64), length: u64, made: u64) -> Self {
+        Self {
+            recorded,
+            live,
+            length,
+            kind: MemoryKind::Mapped,
+            name: "cuMemMap".to_owned(),
+            made,
+            context: 0,
+            is_of_module: false,
+        }
+    }
+
     /// The end of its live addresses.
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.live.saturating_add(self.length)
     }
 
@@ -127,39 +139,6 @@ impl Region {
         };
         format!("{what}, {:#x}, {} bytes", self.recorded, self.length)
     }
-}
-
-/// All live memory, sorted by live address. Mapped memory in one piece is one region.
-pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
-    let mut regions: Vec<Region> = player.ranges.all_live().filter_map(Region::of).collect();
-    for region in &mut regions {
-        if !player.handles.is_taken(Kind::Context, region.context) {
-            region.context = 0;
-        }
-    }
-    let mut last: Option<usize> = None;
-    for (recorded, length, made) in mapped.pieces() {
-        let live = player.ranges.translate(recorded);
-        if let Some(before) = last.and_then(|last| regions.get_mut(last))
-            && (before.recorded + before.length, before.end()) == (recorded, live)
-        {
-            before.length += length;
-            continue;
-        }
-        last = Some(regions.len());
-        regions.push(Region {
-            recorded,
-            live,
-            length,
-            kind: MemoryKind::Mapped,
-            name: "cuMemMap".to_owned(),
-            made,
-            context: 0,
-            is_of_module: false,
-        });
-    }
-    regions.sort_by_key(|region| region.live);
-    regions
 }
 
 /// Most parts of long regions that words in memory can add: numbers may look like addresses.

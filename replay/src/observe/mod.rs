@@ -13,6 +13,7 @@ mod driver;
 mod graph_run;
 pub(crate) mod job;
 pub(crate) mod launch;
+mod live;
 mod memory;
 mod memset;
 mod nodes;

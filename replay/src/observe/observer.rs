@@ -1,12 +1,12 @@
 //! The state of an observation between calls.
 
+use std::collections::HashSet;
 use std::io;
 
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
-use crate::observe::graph_run::GraphRun;
-use crate::observe::job::{Observation, ObservedCall};
+use crate::observe::job::{Moments, Observation, ObservedCall, ObservedLaunch};
 use crate::observe::memory::Region;
 use crate::observe::nodes::Step;
 use crate::observe::pages::Pages;
@@ -47,6 +47,20 @@ pub(super) struct Pending {
     /// The memory behind the entries of `observed.memory`, in their order.
     pub(super) regions: Vec<Region>,
     pub(super) after: bool,
+}
+
+/// A graph that is about to be launched.
+#[derive(Debug)]
+pub(super) struct GraphRun {
+    pub(super) call: u64,
+    pub(super) moments: Moments,
+    pub(super) steps: Vec<Step>,
+    /// All live memory.
+    pub(super) regions: Vec<Region>,
+    /// Addresses of variables that calls of the program can name.
+    pub(super) named: HashSet<u64>,
+    /// What launches in the current context have in common.
+    pub(super) context: ObservedLaunch,
 }
 
 impl Observer {
