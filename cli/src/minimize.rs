@@ -148,20 +148,25 @@ impl Search<'_> {
             needs,
         };
         let calls = base.needs.calls();
-        let last = targets.iter().max().copied().unwrap_or(calls);
-        let depends = |follows: &dyn Fn(Need) -> bool| {
-            base.needs
-                .closure(targets.iter().copied(), |_, _, need| follows(need))
-        };
         let hard = self.judge.hard();
+        let soft = |need| need == Need::Setting || hard(need);
+        let guess = |chosen: &[u64], follows: &dyn Fn(Need) -> bool| {
+            base.needs
+                .closure(chosen.iter().copied(), |_, _, need| follows(need))
+        };
         let mut guesses = Vec::new();
-        if !targets.is_empty() {
-            guesses.push(depends(&|need| need == Need::Setting || hard(need)));
-            guesses.push(depends(&|need| need != Need::Completion));
-            guesses.push(depends(&|_| true));
+        if let Some(&last) = targets.iter().max() {
+            guesses.push(guess(&targets, &soft));
+            guesses.push(guess(&targets, &|need| need != Need::Completion));
+            guesses.push(guess(&targets, &|_| true));
+            // A pattern that repeats.
+            let alike = self.calls_alike(last);
+            guesses.push(guess(&alike, &soft));
+            guesses.push(guess(&alike, &|_| true));
             guesses.push((0..calls).map(|call| call <= last).collect());
         }
         guesses.push(vec![true; calls as usize]);
+        guesses.dedup();
         for guess in guesses {
             match self.test(&base, &guess)? {
                 Verdict::Shows => return Ok(true),
@@ -174,6 +179,17 @@ impl Search<'_> {
             self.source.path().display(),
             self.judge.absence()
         )))
+    }
+
+    /// The calls of the source of the same function as one of them.
+    fn calls_alike(&self, call: u64) -> Vec<u64> {
+        let function = self.source.calls().nth(call as usize);
+        let function = function.map(|call| call.signature.id);
+        let calls = self.source.calls();
+        calls
+            .filter(|call| Some(call.signature.id) == function)
+            .map(|call| call.index)
+            .collect()
     }
 
     /// Cuts the smallest trace so far as far as possible.
