@@ -236,7 +236,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         ));
     }
     replacements(&trace, &arguments)?;
-    let files = host_files(&trace, &arguments)?;
+    let files = files_of(&trace, &arguments)?;
     files.check_outputs()?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
@@ -315,7 +315,7 @@ pub(crate) fn child_for(program: &Path, driver: &Path, trace: &Path, keeps_going
 pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let arguments = &child.arguments;
     let trace = Trace::open(&arguments.trace)?;
-    let files = host_files(&trace, arguments)?;
+    let files = files_of(&trace, arguments)?;
     let options = Options {
         until: arguments.until,
         calls: selection(&trace, arguments)?,
@@ -339,7 +339,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
 }
 
 /// The files of `--set` and `--save`.
-fn host_files(trace: &Trace, arguments: &Arguments) -> Result<HostFiles, Failure> {
+fn files_of(trace: &Trace, arguments: &Arguments) -> Result<HostFiles, Failure> {
     HostFiles::of(
         trace,
         &arguments.set,
