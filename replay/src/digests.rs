@@ -20,7 +20,6 @@ use crate::report::{DigestCounts, Divergence, Verdict, What};
 
 /// Before a call goes to the driver.
 pub(crate) fn before(job: &mut Job<'_, '_>) {
-    order_before(job);
     for note in job.call.notes() {
         if let Note::Digest(note, ranges) = note
             && note.is_before != 0
@@ -28,6 +27,8 @@ pub(crate) fn before(job: &mut Job<'_, '_>) {
             compare(job, note, &ranges);
         }
     }
+    // Behind them, because the call may end their context.
+    order_before(job);
 }
 
 /// After a call was given to the driver.
@@ -145,6 +146,14 @@ pub(crate) fn collect(player: &mut Player<'_>) {
             }
             Awaited::Piece(memory, piece) => player.launch_digests.set_piece(memory, piece, value),
         }
+    }
+    let lost = player.digests.take_lost();
+    if !lost.is_empty() {
+        give_up(
+            player,
+            lost,
+            "their context ended before they were complete",
+        );
     }
 }
 
@@ -335,6 +344,12 @@ fn try_compare(
     };
     if void(note.first) {
         return Err("a call of another thread overlapped with theirs".into());
+    }
+    if note.is_before != 0 {
+        // As the recorder does before a context may end: work that is not ordered is complete then.
+        let wait = |api: &Api| api.in_context(prepared.context, Api::synchronize);
+        let waited = job.player.while_lent(wait);
+        waited.map_err(|code| format!("the driver returned {}", result_name(code)))?;
     }
     let is_in_place = !job.ranges.any_translated();
     let (mut known, mut awaited) = (Vec::new(), Vec::new());

@@ -99,6 +99,8 @@ pub(crate) struct Digests {
     recorded: HashMap<u64, u64>,
     /// Starts of ranges of which a digest has differed: what follows from that is not listed.
     pub differing: HashSet<u64>,
+    /// Digests whose context ended before they were taken out.
+    lost: Vec<Awaited>,
 }
 
 impl Digests {
@@ -129,7 +131,9 @@ impl Digests {
 
     /// A live context has ended, and with it the slots.
     pub(crate) fn end_context(&mut self, context: u64) {
-        self.contexts.remove(&context);
+        let ended = self.contexts.remove(&context);
+        let pending = ended.into_iter().flat_map(|ended| ended.pending);
+        self.lost.extend(pending.map(|pending| pending.awaited));
         self.recorded.retain(|_, live| *live != context);
     }
 
@@ -217,6 +221,11 @@ impl Digests {
             }
         }
         complete
+    }
+
+    /// Takes out the digests whose context has ended.
+    pub(crate) fn take_lost(&mut self) -> Vec<Awaited> {
+        std::mem::take(&mut self.lost)
     }
 
     /// Takes out the digests that are not complete and will not be looked at again.
@@ -436,7 +445,9 @@ mod tests {
         assert!(!digests.is_pending(7));
         digests.waits_for_memory(7);
         assert!(digests.of(7).is_some() && digests.ordered(7).is_none());
+        digests.reserve(7, pieces(8..9));
         digests.end_context(7);
+        assert_eq!(numbers(digests.take_lost()), [8]);
         assert!(!digests.is_active() && digests.of_recorded(70).is_none());
     }
 }
