@@ -7,6 +7,7 @@ pub(crate) mod execution;
 mod graph_memory;
 pub(crate) mod growth;
 mod host_addresses;
+mod host_operands;
 mod image_facts;
 mod launched;
 pub(crate) mod launches;
