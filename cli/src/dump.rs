@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     ///
     /// A comma joins several. range:NAME are the calls of all threads during
     /// the ranges of that name (NVTX): train/step for a range inside another,
-    /// step[0] for the first, step[-1] for the last, DOMAIN@NAME.
+    /// `step[0]` for the first, `step[-1]` for the last, DOMAIN@NAME.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
     /// Text for people, or one JSON object per line.

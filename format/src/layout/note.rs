@@ -47,7 +47,8 @@ pub mod note_kind {
     pub const DIGEST_SKIPPED: u16 = 19;
     /// [`super::DigestVoidNote`].
     pub const DIGEST_VOID: u16 = 20;
-    /// [`super::MarkerNote`], then the name of its domain and its text; only in chunks of markers.
+    /// [`crate::layout::MarkerNote`], then the name of its domain and its text; only in chunks of
+    /// markers.
     pub const MARKER: u16 = 21;
     /// [`super::DriverMessageNote`], then its text.
     pub const DRIVER_MESSAGE: u16 = 22;

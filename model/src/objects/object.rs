@@ -65,7 +65,8 @@ pub struct Object<D> {
     pub parent: Option<ObjectId>,
     /// The context that was current when it was created, or its parent's.
     pub context: Option<ObjectId>,
-    /// How it was ended itself or with its parent; [`Objects::end_of`] also looks at its context.
+    /// How it was ended itself or with its parent; [`super::Objects::end_of`] also looks at its
+    /// context.
     pub end: Option<End>,
     /// Bytes, for what occupies an address range; 0 if not known.
     pub size: u64,
