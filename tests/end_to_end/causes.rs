@@ -224,12 +224,12 @@ fn junit_has_a_case_for_each_verdict(folder: &Path) {
         (
             None,
             1,
-            "tests=\"5\" skipped=\"0\" errors=\"0\" failures=\"1\"",
+            "tests=\"6\" skipped=\"0\" errors=\"0\" failures=\"1\"",
         ),
         (
             Some("uninitialised-read"),
             0,
-            "tests=\"5\" skipped=\"1\" errors=\"0\" failures=\"0\"",
+            "tests=\"6\" skipped=\"1\" errors=\"0\" failures=\"0\"",
         ),
     ] {
         let mut options = causes.to_vec();
@@ -243,6 +243,7 @@ fn junit_has_a_case_for_each_verdict(folder: &Path) {
             "not-reproduced",
             "nondeterministic",
             "uninitialised-read",
+            "changed-input",
         ] {
             assert!(xml.contains(&case(name)), "{name}: {xml}");
         }

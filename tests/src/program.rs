@@ -297,7 +297,9 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 4] = ["endings", "forward", "loading", "stacks"];
+    const OTHERS: [&str; 7] = [
+        "diff", "endings", "forward", "loading", "markers", "ranks", "stacks",
+    ];
 
     /// A program in a folder that no test knows would never run.
     #[test]

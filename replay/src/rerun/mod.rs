@@ -21,6 +21,7 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use cutape_format::Call;
+use cutape_registry::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Code, result_name};
@@ -544,6 +545,15 @@ impl Rerun {
         }
         let contexts = calls_of(&self.steps).map(|issued| issued.context);
         let waited = player.wait_for_contexts(contexts);
-        waited.map_err(returned(format!("cuCtxSynchronize before call {call}")))
+        waited.map_err(returned(format!("cuCtxSynchronize before call {call}")))?;
+        // Memory is read and written in some context, also where the program has left none current.
+        let mut owners = player.ranges.all_live().map(|range| range.context);
+        match owners.find(|&context| player.handles.is_taken(Kind::Context, context)) {
+            Some(owner) if player.api.current_context().unwrap_or(0) == 0 => player
+                .api
+                .set_current(owner)
+                .map_err(returned("cuCtxSetCurrent")),
+            _ => Ok(()),
+        }
     }
 }
