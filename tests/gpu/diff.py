@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from real import PROGRAMS, command
+from real import chosen
 from run import AT_ONCE, SOURCES, Ended, machine
 
 COLUMNS = ["calls", "differences", "not compared", "diff s"]
@@ -97,7 +97,7 @@ def main():
     wanted = lambda name: not sys.argv[3:] or any(word in name for word in sys.argv[3:])
     lines = ["  ".join([f"{'program':34}"] + [f"{column:>12}" for column in COLUMNS])]
     print(lines[0])
-    wrong, missing = [], []
+    wrong = []
 
     def add(name, row):
         cells, problems = row
@@ -123,14 +123,9 @@ def main():
         rows = workers.map(lambda one: twice(*one, cutape, results), own)
         for (name, _), row in zip(own, rows):
             add(name, row)
-    for source in sorted(PROGRAMS.glob("*.cu")) + sorted(PROGRAMS.glob("*.py")):
-        if not wanted(source.stem):
-            continue
-        run, why = command(source, results)
-        if run:
-            add(source.stem, twice(source.stem, run, cutape, results))
-        else:
-            missing.append(f"{source.stem}: skipped: {why}")
+    programs, missing = chosen([], package, results, wanted)
+    for name, run in programs:
+        add(name, twice(name, run, cutape, results))
     end = ["", *wrong, *missing, f"{len(wrong)} problems"]
     here = machine(cutape, results, package / "programs")
     text = "\n".join([*lines, *end]) + "\n"

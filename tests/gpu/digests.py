@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from real import PROGRAMS, command, has
+from real import chosen, has
 from run import Ended, machine
 
 COLUMNS = [
@@ -202,17 +202,7 @@ def main():
     cutape = package / "cutape"
     os.environ.setdefault("CUPY_CACHE_DIR", str(results / "cupy"))
     wanted = lambda name: not sys.argv[3:] or any(word in name for word in sys.argv[3:])
-    programs, missing = [], []
-    for name in filter(wanted, OWN):
-        programs.append((name, [package / "programs" / name]))
-    for source in sorted(PROGRAMS.glob("*.cu")) + sorted(PROGRAMS.glob("*.py")):
-        if not wanted(source.stem):
-            continue
-        run, why = command(source, results)
-        if run:
-            programs.append((source.stem, run))
-        else:
-            missing.append(f"{source.stem}: skipped: {why}")
+    programs, missing = chosen(OWN, package, results, wanted)
     lines = ["  ".join([f"{'program':24}"] + [f"{column:>9}" for column in COLUMNS])]
     print(lines[0])
     wrong, traces = [], {}

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from real import PROGRAMS, command
+from real import chosen
 from run import Ended, machine
 
 # Launches of a program, chosen from all its kernels and from all over its trace.
@@ -85,17 +85,7 @@ def main():
     traces = [Path(word) for word in sys.argv[3:] if Path(word).is_file()]
     names = [word for word in sys.argv[3:] if not Path(word).is_file()]
     wanted = lambda name: not sys.argv[3:] or any(word in name for word in names)
-    programs, missing = [], []
-    for name in filter(wanted, OWN):
-        programs.append((name, [package / "programs" / name]))
-    for source in sorted(PROGRAMS.glob("*.cu")) + sorted(PROGRAMS.glob("*.py")):
-        if not wanted(source.stem):
-            continue
-        run, why = command(source, results)
-        if run:
-            programs.append((source.stem, run))
-        else:
-            missing.append(f"{source.stem}: skipped: {why}")
+    programs, missing = chosen(OWN, package, results, wanted)
     lines = ["  ".join([f"{'program':24}"] + [f"{column:>9}" for column in COLUMNS])]
     print(lines[0])
     wrong, total, same = [], 0, 0

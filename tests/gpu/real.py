@@ -57,6 +57,21 @@ def expected_ranges(source):
     return {name: int(count) for name, _, count in (word.rpartition("=") for word in sum(words, []))}
 
 
+def chosen(own, package, results, wanted):
+    """Names and commands of the wanted programs: of the package, and of this folder; which of these
+    cannot be run here, and why."""
+    programs = [(name, [package / "programs" / name]) for name in own if wanted(name)]
+    missing = []
+    for source in sorted(PROGRAMS.glob("*.cu")) + sorted(PROGRAMS.glob("*.py")):
+        if wanted(source.stem):
+            run, why = command(source, results)
+            if run:
+                programs.append((source.stem, run))
+            else:
+                missing.append(f"{source.stem}: skipped: {why}")
+    return programs, missing
+
+
 def row(source, cutape, results):
     cells, problems, skipped = {}, [], []
     run, why = command(source, results)
