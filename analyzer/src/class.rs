@@ -15,8 +15,8 @@ const EXITS: [&str; 6] = [
     "Py_Finalize",
 ];
 
-/// True if the call only asks. The rule about questions for parameters knows a loop that counts them
-/// itself.
+/// True if the call only asks. The rule about questions for parameters knows a loop that counts
+/// them itself.
 fn asks(plan: &Plan) -> bool {
     matches!(
         plan.function.family,

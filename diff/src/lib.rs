@@ -1,10 +1,10 @@
 //! What differs between two traces of one program.
 //!
-//! [`compare`] reads each trace once and keeps about 100 bytes of a call: hashes of what the program
-//! asked for, what it gave and what it got, without addresses and handles, and the numbers of the
-//! objects that the call uses. Threads are paired by what they do, calls by sequence alignment,
-//! objects by the calls that create them. A second walk reads the calls that differ and describes
-//! them.
+//! [`compare`] reads each trace once and keeps about 100 bytes of a call: hashes of what the
+//! program asked for, what it gave and what it got, without addresses and handles, and the numbers
+//! of the objects that the call uses. Threads are paired by what they do, calls by sequence
+//! alignment, objects by the calls that create them. A second walk reads the calls that differ and
+//! describes them.
 //!
 //! Invariant: two recordings of a program that does the same have no difference, whatever their
 //! addresses, handles, threads' order and times are. No unsafe code; no bytes of a trace cause a

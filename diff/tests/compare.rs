@@ -1,5 +1,5 @@
-//! Comparisons of small traces. A line is a call: thread, what it does, objects, numbers. Handles and
-//! addresses of B differ from those of A.
+//! Comparisons of small traces. A line is a call: thread, what it does, objects, numbers. Handles
+//! and addresses of B differ from those of A.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

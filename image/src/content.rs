@@ -57,8 +57,8 @@ pub struct Uses {
     /// It launches grids through the device runtime.
     pub device_launch: bool,
     /// It synchronises the grid: it reads the workspace that a cooperative launch provides
-    /// (`%envreg1` and `%envreg2`, as cooperative groups of CUDA 11 and later do; assumed of others)
-    /// and has atomics and barriers.
+    /// (`%envreg1` and `%envreg2`, as cooperative groups of CUDA 11 and later do; assumed of
+    /// others) and has atomics and barriers.
     pub grid_barrier: bool,
     /// It lets dependent grids start early (`griddepcontrol.launch_dependents`).
     pub early_trigger: bool,

@@ -115,8 +115,8 @@ fn open(bytes: &[u8]) -> Result<(Header, Reader<'_>, Vec<&[u8]>), Problem> {
 }
 
 /// Sections with machine code, constants and their relocations: name and content. Notes, which have
-/// the time of the compilation, and sections for debuggers are left out, and so is `.nv.info`, which
-/// has the toolkit's version.
+/// the time of the compilation, and sections for debuggers are left out, and so is `.nv.info`,
+/// which has the toolkit's version.
 pub(crate) fn code(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Problem> {
     let (_, mut reader, names) = open(bytes)?;
     let symbols = reader.sections.iter().enumerate();

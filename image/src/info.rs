@@ -28,8 +28,8 @@ pub(crate) struct Record<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// The empty and the sized records of a section, in order; the others hold nothing of interest. Ends
-/// at the first damaged record.
+/// The empty and the sized records of a section, in order; the others hold nothing of interest.
+/// Ends at the first damaged record.
 pub(crate) fn records(mut section: &[u8]) -> impl Iterator<Item = Record<'_>> {
     std::iter::from_fn(move || {
         loop {

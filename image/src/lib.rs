@@ -1,9 +1,9 @@
 //! What a device code image holds: an ELF cubin, a fatbin or a PTX text.
 //!
 //! [`extent`], [`kind`] and [`wrapper_data`] read headers only and neither allocate nor panic: they
-//! run inside recorded programs. With the feature `decompress`, [`parse`] lists
-//! functions, parameters and variables, and [`unpack`] gives the entries of a fatbin; with the feature `build`, [`build`] makes small images
-//! without code that read back the same.
+//! run inside recorded programs. With the feature `decompress`, [`parse`] lists functions,
+//! parameters and variables, and [`unpack`] gives the entries of a fatbin; with the feature
+//! `build`, [`build`] makes small images without code that read back the same.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -123,8 +123,8 @@ fn function_and_stream(frame: &Frame) -> Option<(&'static Function, u64)> {
 }
 
 /// Adds what an asynchronous copy that was just enqueued writes, unless it is captured. True if it
-/// is complete, which only a copy to pageable memory `can_be`: then nothing is awaited. Called while
-/// the call is in progress, so that it is the last one of its thread.
+/// is complete, which only a copy to pageable memory `can_be`: then nothing is awaited. Called
+/// while the call is in progress, so that it is the last one of its thread.
 fn add(
     thread: &Thread,
     frame: &Frame,

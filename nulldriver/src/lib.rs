@@ -16,16 +16,16 @@
 //!
 //! All work is done when it is enqueued, so streams and events are always complete; a launch is
 //! checked, its parameters are read, and no code runs, but for the kernel of cutape's own digests,
-//! which is known by its name, and kernels that a setting makes nondeterministic. Device memory is real: copies move bytes. A device
-//! address is reserved but not accessible to the CPU, like on the real driver; the bytes are
-//! elsewhere.
+//! which is known by its name, and kernels that a setting makes nondeterministic. Device memory is
+//! real: copies move bytes. A device address is reserved but not accessible to the CPU, like on the
+//! real driver; the bytes are elsewhere.
 //!
-//! NOT_SUPPORTED: IPC, graphics interop, multicast, sparse arrays, decompression, reading the error log; of
-//! graphs, loops under a condition, waits for values, external semaphores, and launches from the
-//! device. A texture or surface has a handle and is checked, but no code runs that could read
-//! through it. `cuGetExportTable` knows no table, so programs of the CUDA runtime do not start. The
-//! driver cannot show what only running code would (ILLEGAL_ADDRESS, NOT_READY, a wait for a value
-//! that comes later).
+//! NOT_SUPPORTED: IPC, graphics interop, multicast, sparse arrays, decompression, reading the error
+//! log; of graphs, loops under a condition, waits for values, external semaphores, and launches
+//! from the device. A texture or surface has a handle and is checked, but no code runs that could
+//! read through it. `cuGetExportTable` knows no table, so programs of the CUDA runtime do not
+//! start. The driver cannot show what only running code would (ILLEGAL_ADDRESS, NOT_READY, a wait
+//! for a value that comes later).
 //!
 //! Invariant: it is never more forgiving than the real driver. Where misuse crashes the real
 //! driver, it crashes here.

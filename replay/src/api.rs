@@ -246,8 +246,8 @@ impl Api {
         self.own(id, &[stream])
     }
 
-    /// Whether the driver says that a live stream does not capture. Asking is allowed in every mode,
-    /// and ends no capture (cuStreamIsCapturing).
+    /// Whether the driver says that a live stream does not capture. Asking is allowed in every
+    /// mode, and ends no capture (cuStreamIsCapturing).
     pub(crate) fn is_not_captured(&self, stream: u64, per_thread: bool) -> bool {
         let id = match per_thread {
             true => id::cuStreamIsCapturing_ptsz,

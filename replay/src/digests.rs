@@ -124,8 +124,8 @@ fn ends_memory(function: &Function) -> bool {
     )
 }
 
-/// The live stream of a call that enqueues work, and which default stream 0 is; `None` if the stream
-/// may be captured.
+/// The live stream of a call that enqueues work, and which default stream 0 is; `None` if the
+/// stream may be captured.
 fn stream_of(job: &mut Job<'_, '_>) -> Option<(u64, bool)> {
     // A synchronous call uses the default stream.
     let stream = stream_argument(job.call, job.function).unwrap_or(0);

@@ -32,8 +32,8 @@
 //! launches and after waits). Host functions do nothing. Log texts of compilations are not
 //! compared.
 //!
-//! [`run_repeated`] replays several times; what differs between the replays says more about the cause
-//! of a divergence.
+//! [`run_repeated`] replays several times; what differs between the replays says more about the
+//! cause of a divergence.
 //!
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
 //! measurement. [`observe_guarded`] and [`observe_as_child`] read live memory around chosen calls.

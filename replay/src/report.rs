@@ -28,8 +28,9 @@ pub struct Report {
     pub divergences: Vec<Divergence>,
     /// All differences.
     pub divergence_count: u64,
-    /// Copies whose recorded bytes a host function of the program may have changed, and that differ;
-    /// at most [`Report::DIVERGENCES_KEPT`]. They are no divergences: a replay does not run it.
+    /// Copies whose recorded bytes a host function of the program may have changed, and that
+    /// differ; at most [`Report::DIVERGENCES_KEPT`]. They are no divergences: a replay does not run
+    /// it.
     #[serde(default)]
     pub host_changed: Vec<Divergence>,
     /// All such copies.

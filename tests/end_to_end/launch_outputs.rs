@@ -1,5 +1,5 @@
-//! What launches write, compared between replays. The null driver runs no kernel; a setting lets one
-//! write something else each time.
+//! What launches write, compared between replays. The null driver runs no kernel; a setting lets
+//! one write something else each time.
 
 mod leaves;
 

@@ -307,7 +307,8 @@ fn copies_to_pageable_memory_have_their_bytes(folder: &Path) {
                 .all(|(&byte, at)| byte == value(at))
         );
     };
-    // Copies by name: with bytes in the leave record, in a note of the call, in one of a later call.
+    // Copies by name: with bytes in the leave record, in a note of the call, in one of a later
+    // call.
     let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     let copies = trace.calls().filter(|call| {
         call.signature.base.starts_with("cuMemcpy") && call.signature.base.ends_with("Async")

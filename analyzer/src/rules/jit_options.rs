@@ -203,8 +203,8 @@ fn by_address(check: &Check<'_, '_>, options: &Options) -> Option<Draft> {
     let table = check.context.signatures().enumeration("CUjit_option")?;
     let mut values = options.numbers.iter().zip(&options.values);
     let (&option, &value) = values.find(|&(&option, value)| {
-        // A sign-extended negative int is no address, nor is a slot of which only the lower half was
-        // set: that half is a small number, whatever the upper one holds.
+        // A sign-extended negative int is no address, nor is a slot of which only the lower half
+        // was set: that half is a small number, whatever the upper one holds.
         let is_address = (1 << 32..1 << 47).contains(value) && value & 0xffff_ffff > LARGEST_NUMBER;
         is_address && is_number(option) && table.name_of(i64::from(option)).is_some()
     })?;

@@ -255,8 +255,8 @@ fn dead_cubin(check: &Check<'_, '_>) -> Option<Draft> {
     Some(cubin_draft(check, cubin, freed, address, &state))
 }
 
-/// What is left of a freed cubin where an image is loaded; `None` if the image is another one, which
-/// the program put into a block that the heap had given out again.
+/// What is left of a freed cubin where an image is loaded; `None` if the image is another one,
+/// which the program put into a block that the heap had given out again.
 fn remains(
     check: &Check<'_, '_>,
     cubin: &Cubin,

@@ -1,5 +1,5 @@
-//! Work in two streams on the same memory that nothing orders, and memory that is read before it was
-//! written.
+//! Work in two streams on the same memory that nothing orders, and memory that is read before it
+//! was written.
 
 use cutape_model::{Access, AccessEffect, AccessKind, ObjectId};
 use cutape_registry::{Kind, rules};

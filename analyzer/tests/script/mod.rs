@@ -1,20 +1,20 @@
 //! A small language for call sequences, so that a test is a few lines: one call a line, `[t1]
 //! function parameter=value ... [-> result]`.
 //!
-//! `at N` sets the clock for the next record, `meta KEY VALUE` adds metadata, and after `looped` all
-//! calls of a function come from one place.
-//! `p=[1,2,0*3]` an array or struct of words that the call reads, `p=[4:1,2]` of four bytes each;
-//! `p=0x10` a value; `p:=0x30` the output behind a pointer, `p:=[1,2]` several; `p="text"` a
-//! string; `p@0x5000` puts a pointer there (else every parameter has an address of its own);
-//! `p@0x5000:NAME` an image of that name; `p?` memory that cannot be read; `p/17="text"` and
-//! `p/7:NAME` further pieces after the call, `p/9~a.so:4096:64` one that is part of a file; `opts@0x8000=3:0x9000,4:64` an option array with its
-//! values, `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array
-//! of a link; `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library
-//! options; `p%1,2` 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes
-//! with the words of their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the
-//! length of the buffer in it. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves
-//! what thread 1 has entered. `loop 20 call; call` repeats calls, with the round, from 1, for each
-//! `$`. A line `meta KEY VALUE` is metadata.
+//! `at N` sets the clock for the next record, `meta KEY VALUE` adds metadata, and after `looped`
+//! all calls of a function come from one place. `p=[1,2,0*3]` an array or struct of words that the
+//! call reads, `p=[4:1,2]` of four bytes each; `p=0x10` a value; `p:=0x30` the output behind a
+//! pointer, `p:=[1,2]` several; `p="text"` a string; `p@0x5000` puts a pointer there (else every
+//! parameter has an address of its own); `p@0x5000:NAME` an image of that name; `p?` memory that
+//! cannot be read; `p/17="text"` and `p/7:NAME` further pieces after the call, `p/9~a.so:4096:64`
+//! one that is part of a file; `opts@0x8000=3:0x9000,4:64` an option array with its values,
+//! `left=0x9000,0` what the driver leaves there, `state_values=..` what is in the array of a link;
+//! `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library options; `p%1,2`
+//! 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes with the words of
+//! their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length of the
+//! buffer in it. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
+//! entered. `loop 20 call; call` repeats calls, with the round, from 1, for each `$`. A line `meta
+//! KEY VALUE` is metadata.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 

@@ -214,8 +214,8 @@ impl Outcome {
         }
     }
 
-    /// As [`Outcome::pack`]; what is missing or goes wrong is reported on stderr, because an unpacked
-    /// trace is still usable.
+    /// As [`Outcome::pack`]; what is missing or goes wrong is reported on stderr, because an
+    /// unpacked trace is still usable.
     pub(crate) fn pack_or_warn(&self, path: &Path) {
         match self.pack(path) {
             Ok(summary) => report_missing(&summary.missing),

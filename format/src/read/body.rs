@@ -123,8 +123,8 @@ impl Trace {
             .ok_or_else(|| Damage::new(*position, "a blob cannot be decompressed"))
     }
 
-    /// Where the blob of a name is stored. A packed trace stores equal blobs once, so that two names
-    /// may lead to the same place.
+    /// Where the blob of a name is stored. A packed trace stores equal blobs once, so that two
+    /// names may lead to the same place.
     pub fn blob_position(&self, name: u64) -> Option<u64> {
         Some(self.chunk(self.blob_chunk(name)?).position)
     }

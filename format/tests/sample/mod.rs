@@ -115,8 +115,8 @@ pub(crate) fn stack_sample() -> TraceBuilder {
     builder
 }
 
-/// The sample with stacks and the markers of version 1.3: nested ranges, one that two threads share,
-/// and moments, of the program and of another process.
+/// The sample with stacks and the markers of version 1.3: nested ranges, one that two threads
+/// share, and moments, of the program and of another process.
 pub(crate) fn marker_sample() -> TraceBuilder {
     let mut builder = stack_sample();
     let note = |action, id| MarkerNote {

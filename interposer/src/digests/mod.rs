@@ -6,8 +6,8 @@
 //! to zeros, because what nobody has written differs from run to run.
 //!
 //! A digest is worth something only if a replay knows what it saw: all calls that were entered
-//! before, and none after. Work of a context is therefore ordered (`prepared`), and a digest is left
-//! out where a call of another thread overlaps with the one that it belongs to.
+//! before, and none after. Work of a context is therefore ordered (`prepared`), and a digest is
+//! left out where a call of another thread overlaps with the one that it belongs to.
 //!
 //! While this is on, a lock is held during calls that the recorder makes for itself, which wait
 //! for nothing that the program does. It is never held during calls of the program.

@@ -2,8 +2,8 @@
 //! that is ordered with the streams of the program.
 //!
 //! The digests of a context are taken on a stream of the recorder. It waits for the work that the
-//! program has enqueued, and the program's next work waits for it, by events on the device: a digest
-//! sees what the calls before it have done and nothing of what follows, and no thread waits.
+//! program has enqueued, and the program's next work waits for it, by events on the device: a
+//! digest sees what the calls before it have done and nothing of what follows, and no thread waits.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 use std::collections::VecDeque;

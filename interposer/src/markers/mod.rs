@@ -98,8 +98,8 @@ fn keep(note: MarkerNote, domain: &[u8], text: &[u8]) {
 }
 
 impl Early {
-    /// Forgets the marks and the ranges that have ended, which no call can be in. False if there are
-    /// none.
+    /// Forgets the marks and the ranges that have ended, which no call can be in. False if there
+    /// are none.
     fn make_room(&mut self) -> bool {
         let before = self.markers.len();
         let mut open: Vec<usize> = Vec::new();

@@ -10,8 +10,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::memory;
 
 const PAGE: u64 = 4096;
-/// Pages that have the same place: fifty pages in constant use, as deep stacks of Python have, get
-/// into each other's way in one process of 500,000. With one page a place it was one of four.
+/// Pages that a place holds. Pages that are too many for their place replace each other, and are
+/// then read with a system call each time. With fifty pages in constant use, as deep stacks of
+/// Python have, that happens in one process of 500,000 (computed); with one page a place, in every
+/// fourth.
 const WAYS: usize = 4;
 /// Places. A page may be replaced by another at any moment.
 const SETS: usize = 1 << 10;

@@ -84,9 +84,9 @@ impl Rule {
     }
 }
 
-/// Rules of addresses that have the same place. With one rule a place, two of a hundred return
-/// addresses in constant use got into each other's way in every second process, and each then took
-/// some thirty system calls a stack; with four it is one process of 200,000.
+/// Rules that a place holds. Addresses that are too many for their place replace each other, and
+/// their rules are then computed again at every stack. With a hundred return addresses in constant
+/// use that happens in one process of 200,000 (computed); with one rule a place, in every second.
 const WAYS: usize = 4;
 /// Places. A rule may be replaced by that of another address at any moment.
 const SETS: usize = 1 << 11;

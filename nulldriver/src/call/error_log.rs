@@ -1,5 +1,5 @@
-//! The driver's error log: callbacks that are told what is wrong with a call, before it returns. The
-//! log itself is not kept.
+//! The driver's error log: callbacks that are told what is wrong with a call, before it returns.
+//! The log itself is not kept.
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
@@ -57,8 +57,8 @@ pub(crate) fn unregister(handle: u64) -> bool {
     callbacks.len() < before
 }
 
-/// Tells the callbacks what a call is going to return, if that is an error, in the words of the real
-/// driver (measured, driver 580). That polls are not told is assumed.
+/// Tells the callbacks what a call is going to return, if that is an error, in the words of the
+/// real driver (measured, driver 580). That polls are not told is assumed.
 pub(crate) fn report(function: &Function, code: CUresult) {
     if code == SUCCESS || code == NOT_READY {
         return;

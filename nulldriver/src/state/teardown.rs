@@ -23,8 +23,8 @@ pub(crate) fn has_ended() -> bool {
 pub(crate) fn register(end_thread: extern "C" fn(*mut c_void)) {
     KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: the exit handler is this library's, and runs when it is unloaded at the latest; the
-        // key is written before it is used.
+        // SAFETY: the exit handler is this library's, and runs when it is unloaded at the latest;
+        // the key is written before it is used.
         unsafe {
             libc::atexit(end_process);
             (libc::pthread_key_create(&raw mut key, Some(end_thread)) == 0).then_some(key)

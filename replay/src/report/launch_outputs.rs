@@ -17,8 +17,8 @@ pub struct LaunchOutputs {
     pub differing: u64,
     /// The first of them.
     pub first_differing: Option<LaunchDifference>,
-    /// Launches behind which memory differs from the recording, in each replay in the same way. Only
-    /// of traces with digests at launches.
+    /// Launches behind which memory differs from the recording, in each replay in the same way.
+    /// Only of traces with digests at launches.
     pub not_reproduced: u64,
     /// The first of them.
     pub first_not_reproduced: Option<LaunchDifference>,
@@ -37,8 +37,8 @@ pub struct LaunchDifference {
     pub function: String,
     /// The kernel's name in its image, if known.
     pub kernel: Option<String>,
-    /// Where memory differs; at most [`LaunchDifference::RANGES_KEPT`]. Empty if replays that looked
-    /// for it were equal.
+    /// Where memory differs; at most [`LaunchDifference::RANGES_KEPT`]. Empty if replays that
+    /// looked for it were equal.
     pub ranges: Vec<DifferingRange>,
     /// All such ranges.
     pub range_count: u64,

@@ -237,8 +237,8 @@ pub(super) fn passed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-/// A launch without the attribute that its kernel needs: `need`, which passes an array of attributes
-/// with a count of zero.
+/// A launch without the attribute that its kernel needs: `need`, which passes an array of
+/// attributes with a count of zero.
 pub(super) fn unread(launch: &Refused<'_, '_>, need: &str) -> Option<Draft> {
     let attributes = launch.launch.attributes;
     if attributes.count != 0 || attributes.address == 0 {
