@@ -7,6 +7,7 @@
 //! with the program's status.
 
 mod bench;
+mod call_image;
 mod call_set;
 mod check;
 mod clock;

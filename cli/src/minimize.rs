@@ -5,7 +5,9 @@ mod interrupt;
 mod judge;
 mod keep;
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use cutape_model::{Need, Needs};
 use self::files::Files;
 use self::judge::Judge;
 use self::keep::Keep;
+use crate::call_image::CallImage;
 use crate::failure::{FOUND, Failure};
 use crate::progress::Progress;
 use crate::{input, quantity, trim};
@@ -34,6 +37,13 @@ pub(crate) struct Arguments {
     /// The driver of replays: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
+    /// Load the image in FILE at this call of the trace, which loads one, in all
+    /// replays: a cubin, a fatbin or PTX. Can be given several times.
+    ///
+    /// With --keep-divergence the divergence is kept that the image causes: a replay
+    /// with the recorded images agrees.
+    #[arg(long, value_name = "CALL=FILE", verbatim_doc_comment)]
+    replace_image: Vec<CallImage>,
     /// The longest time that one call of a replay may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     watchdog: u64,
@@ -58,7 +68,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         return Err(input::still_written(&arguments.trace, process));
     }
     let keep = arguments.keep.checked()?;
-    let judge = Judge::new(keep, arguments.driver.as_deref(), arguments.watchdog)?;
+    let judge = Judge::new(
+        keep,
+        arguments.replace_image,
+        arguments.driver.as_deref(),
+        arguments.watchdog,
+    )?;
     let hash = cutape_cut::source_hash(&trace)
         .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.trace.display())))?;
     let choice = format!("minimize {}", judge.words());
@@ -73,6 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         files,
         end: limit.map(|limit| Instant::now() + limit),
         tests: 0,
+        failed: HashSet::new(),
         progress: Progress::new("attempts"),
         stopped: None,
     };
@@ -88,6 +104,8 @@ struct Search<'t> {
     files: Files,
     end: Option<Instant>,
     tests: u64,
+    /// Digests of attempts that did not show it.
+    failed: HashSet<u64>,
     progress: Progress,
     /// Why the search ended early.
     stopped: Option<&'static str>,
@@ -111,13 +129,16 @@ impl Search<'_> {
                     self.files.folder().display(),
                     quantity::count(known as u64, "call")
                 );
-                self.judge.look_at_source(self.source)?;
+                self.look_at_source()?;
                 true
             }
             None => self.first_part()?,
         };
         while found && self.stopped.is_none() {
-            if self.reduce()? == Ended::Minimal {
+            let before = self.files.best()?.map(|best| best.calls);
+            // What was needed for a call that is gone may not be needed any more.
+            let is_minimal = self.reduce()? == Ended::Minimal;
+            if is_minimal && self.files.best()?.map(|best| best.calls) == before {
                 break;
             }
         }
@@ -137,10 +158,33 @@ impl Search<'_> {
         self.stopped.is_some()
     }
 
+    /// The calls of the source that show it, if there are such.
+    fn look_at_source(&mut self) -> Result<Vec<u64>, Failure> {
+        let name = self.source.path();
+        if !self.judge.leaves_digests_out(self.source) {
+            return self.judge.look_at_source(self.source, name);
+        }
+        let needs = trim::read_needs(self.source)?;
+        let base = Base {
+            trace: self.source,
+            original: (0..needs.calls()).collect(),
+            needs,
+        };
+        let path = self.files.candidate()?;
+        self.write(
+            &base,
+            &vec![true; base.original.len()],
+            &path,
+            PayloadPolicies::default(),
+        )?;
+        let trace = input::open(&path)?;
+        self.judge.look_at_source(&trace, name)
+    }
+
     /// Looks at the source, then tries what the calls that show it need; else all calls. False if
     /// there was no time.
     fn first_part(&mut self) -> Result<bool, Failure> {
-        let targets = self.judge.look_at_source(self.source)?;
+        let targets = self.look_at_source()?;
         let needs = trim::read_needs(self.source)?;
         let base = Base {
             trace: self.source,
@@ -227,8 +271,36 @@ impl Search<'_> {
         if self.is_over() {
             return Ok(Verdict::Stop);
         }
+        let attempt = digest(base, calls, policies);
+        if self.failed.contains(&attempt) {
+            return Ok(Verdict::DoesNot);
+        }
         self.tests += 1;
         self.progress.reach(self.tests);
+        let path = self.files.candidate()?;
+        let original = self.write(base, calls, &path, policies)?;
+        let shows = self.judge.shows(&path, &original)?;
+        // What Ctrl-C has ended says nothing.
+        if self.is_over() {
+            return Ok(Verdict::Stop);
+        }
+        if !shows {
+            self.failed.insert(attempt);
+            return Ok(Verdict::DoesNot);
+        }
+        self.files
+            .keep_candidate(original.into_iter().collect(), self.tests)?;
+        Ok(Verdict::Shows)
+    }
+
+    /// Writes an attempt; returns the indices of its calls in the source.
+    fn write(
+        &self,
+        base: &Base<'_>,
+        calls: &[bool],
+        path: &Path,
+        policies: PayloadPolicies,
+    ) -> Result<Vec<u64>, Failure> {
         let part = Part {
             calls: calls.to_vec(),
             chosen: 0,
@@ -238,19 +310,9 @@ impl Search<'_> {
             .filter_map(|call| base.original.get(call as usize).copied())
             .collect();
         let provenance = self.provenance(original.iter().copied().collect());
-        let path = self.files.candidate()?;
-        cutape_cut::write(base.trace, &base.needs, &part, &provenance, &path, policies)
-            .map_err(|error| Failure::cannot_write(&path, &error))?;
-        let shows = self.judge.shows(&path, &original)?;
-        // What Ctrl-C has ended says nothing.
-        if self.is_over() {
-            return Ok(Verdict::Stop);
-        }
-        if !shows {
-            return Ok(Verdict::DoesNot);
-        }
-        self.files.keep_candidate(provenance.calls, self.tests)?;
-        Ok(Verdict::Shows)
+        cutape_cut::write(base.trace, &base.needs, &part, &provenance, path, policies)
+            .map_err(|error| Failure::cannot_write(path, &error))?;
+        Ok(original)
     }
 
     fn provenance(&self, calls: Ranges) -> Provenance {
@@ -321,9 +383,25 @@ impl Search<'_> {
             );
             return Ok(ExitCode::from(FOUND));
         }
+        let options = self.judge.replay_options(&calls);
+        if !options.is_empty() {
+            let target = target.display();
+            eprintln!("cutape: `cutape replay {target}{options}` shows it");
+        }
         if let Some(why) = self.stopped {
             eprintln!("cutape: {why}; the same command goes on");
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Of an attempt: the calls of the source that it has, and its payloads.
+fn digest(base: &Base<'_>, calls: &[bool], policies: PayloadPolicies) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let calls = base.original.iter().zip(calls);
+    for (original, _) in calls.filter(|(_, is_in)| **is_in) {
+        original.hash(&mut hasher);
+    }
+    (policies.payloads as u8, policies.outputs as u8).hash(&mut hasher);
+    hasher.finish()
 }

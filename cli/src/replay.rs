@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use cutape_analyzer::decode::function_of;
 use cutape_format::Trace;
-use cutape_registry::{Family, ImageSource};
-use cutape_replay::{
-    DigestedLaunches, Measuring, OneReplay, Options, Repeat, ReplacedImage, Selection, Verdict,
-};
+use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict};
 
 use self::host_files::HostFiles;
+use crate::call_image::{self, CallImage};
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions};
@@ -94,8 +91,13 @@ pub(crate) struct Arguments {
     fill: Option<u8>,
     /// Load the image in FILE at this call, which loads one, instead of the
     /// recorded image: a cubin, a fatbin or PTX. Can be given several times.
-    #[arg(long, value_name = "CALL=FILE", value_parser = image, verbatim_doc_comment)]
-    replace_image: Vec<(u64, PathBuf)>,
+    #[arg(long, value_name = "CALL=FILE", verbatim_doc_comment)]
+    replace_image: Vec<CallImage>,
+    /// Re-issue also what may crash the driver: calls that never returned in the
+    /// recording, and uses of destroyed objects. The report names the call in which
+    /// the replay dies.
+    #[arg(long, verbatim_doc_comment)]
+    reissue_fatal: bool,
     /// Give a copy from host memory the bytes in FILE instead of the recorded
     /// ones: 'call 57 srcHost=FILE', or a name of --io. Can be given several
     /// times.
@@ -194,15 +196,6 @@ fn launches(text: &str) -> Result<DigestedLaunches, String> {
     }
 }
 
-/// Parses `12=kernels.ptx`.
-fn image(text: &str) -> Result<(u64, PathBuf), String> {
-    let parsed = text.split_once('=').and_then(|(call, file)| {
-        let is_named = !file.is_empty();
-        is_named.then_some((call.parse().ok()?, PathBuf::from(file)))
-    });
-    parsed.ok_or_else(|| "not a call and a file, e.g. 12=kernels.ptx".to_owned())
-}
-
 fn verdict(text: &str) -> Result<Verdict, String> {
     let known = Verdict::ALL.into_iter().find(|known| known.word() == text);
     known.ok_or_else(|| {
@@ -235,7 +228,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--report - and --format both print to stdout; use --report FILE or one of them",
         ));
     }
-    replacements(&trace, &arguments)?;
+    call_image::read(&trace, &arguments.replace_image)?;
     let files = files_of(&trace, &arguments)?;
     files.check_outputs()?;
     let driver = library::driver(arguments.driver.as_deref())?;
@@ -299,13 +292,53 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The command of a child that replays another trace than this process was given, as recorded.
-pub(crate) fn child_for(program: &Path, driver: &Path, trace: &Path, keeps_going: bool) -> Command {
+/// How another verb replays a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OtherReplay {
+    /// Go on after a divergence.
+    pub(crate) keeps_going: bool,
+    /// As `--reissue-fatal`.
+    pub(crate) reissues_fatal: bool,
+    /// As `--replace-image`.
+    pub(crate) images: Vec<CallImage>,
+}
+
+impl OtherReplay {
+    /// As recorded but for these images.
+    pub(crate) fn with(images: Vec<CallImage>) -> Self {
+        Self {
+            images,
+            ..Self::default()
+        }
+    }
+
+    /// The same, going on after a divergence.
+    pub(crate) fn keeping_going(self) -> Self {
+        Self {
+            keeps_going: true,
+            ..self
+        }
+    }
+}
+
+/// The command of a child that replays another trace than this process was given.
+pub(crate) fn child_for(
+    program: &Path,
+    driver: &Path,
+    trace: &Path,
+    other: &OtherReplay,
+) -> Command {
     let mut command = Command::new(program);
     command.args([CHILD, "--child-of", &std::process::id().to_string()]);
     command.arg("--child-driver").arg(driver);
-    if keeps_going {
+    if other.keeps_going {
         command.arg("--keep-going");
+    }
+    if other.reissues_fatal {
+        command.arg("--reissue-fatal");
+    }
+    for image in &other.images {
+        command.arg("--replace-image").arg(image.to_argument());
     }
     command.arg("--").arg(trace);
     command
@@ -321,9 +354,10 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         calls: selection(&trace, arguments)?,
         keep_going: arguments.keep_going || arguments.repeat > 1 || !arguments.allow.is_empty(),
         sync_each: arguments.sync_each,
+        reissue_fatal: arguments.reissue_fatal,
         fill: child.child_fill,
         launches: child.child_launches.unwrap_or_default(),
-        images: replacements(&trace, arguments)?,
+        images: call_image::read(&trace, &arguments.replace_image)?,
         inputs: files.inputs()?,
         outputs: files.outputs(child.child_of),
         timing: match arguments.timing {
@@ -346,33 +380,6 @@ fn files_of(trace: &Trace, arguments: &Arguments) -> Result<HostFiles, Failure> 
         &arguments.save,
         arguments.io.as_deref(),
     )
-}
-
-/// The images of `--replace-image`, by call.
-fn replacements(trace: &Trace, arguments: &Arguments) -> Result<Vec<ReplacedImage>, Failure> {
-    let mut images = Vec::new();
-    for (call, file) in &arguments.replace_image {
-        let mut calls = trace.calls();
-        let found = calls.find(|found| found.index == *call);
-        let family = found
-            .as_ref()
-            .and_then(|found| function_of(found.signature))
-            .map(|known| known.family);
-        if !matches!(
-            family,
-            Some(Family::ModuleLoad(load) | Family::LibraryLoad(load))
-                if !matches!(load.source, ImageSource::File(_))
-        ) {
-            return Err(Failure::unusable(format!(
-                "--replace-image: call {call} does not load an image from memory; \
-                 cutape dump lists the calls that do, for example with --calls 'cu*LoadData*'"
-            )));
-        }
-        let bytes = std::fs::read(file)
-            .map_err(|error| Failure::unusable(format!("{}: {error}", file.display())))?;
-        images.push((*call, bytes.into()));
-    }
-    Ok(images)
 }
 
 /// The calls of `--calls` by index, because the kernel of a launch is known only in trace order.

@@ -17,7 +17,8 @@
 //!   addresses are translated by range in arguments and kernel parameters.
 //! * Failed calls too; they must fail with the same code.
 //! * Not at all: calls in flight when the recording ended, uses of destroyed objects that crash the
-//!   driver, and what depends on memory that another process made. The report counts them by name.
+//!   driver (both are with [`Options::reissue_fatal`]), and what depends on memory that another
+//!   process made. The report counts them by name.
 //!
 //! Handles that the program got from private tables of the driver are found again: primary contexts
 //! by their device, functions by module and name, as the recorder noted them.

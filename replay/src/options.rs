@@ -74,6 +74,9 @@ pub struct Options {
     pub inputs: Vec<GivenInput>,
     /// Copies whose bytes the user takes.
     pub outputs: Option<Outputs>,
+    /// Re-issue what may crash the driver as well: calls that never returned in the recording, and
+    /// uses of destroyed objects.
+    pub reissue_fatal: bool,
     /// Go on although the machine does not fit.
     pub force: bool,
     /// How long one call may take before the guard ends the process.
@@ -105,6 +108,7 @@ impl Options {
             images: Vec::new(),
             inputs: Vec::new(),
             outputs: None,
+            reissue_fatal: false,
             force: false,
             watchdog: Duration::from_secs(60),
             placement: PlacementStrategy::Granules,
@@ -135,6 +139,7 @@ impl fmt::Debug for Options {
             .field("sync_each", &self.sync_each)
             .field("fill", &self.fill)
             .field("launches", &self.launches)
+            .field("reissue_fatal", &self.reissue_fatal)
             .field("force", &self.force)
             .field("watchdog", &self.watchdog)
             .field("placement", &self.placement)

@@ -133,7 +133,7 @@ fn take_notes(job: &mut Job<'_, '_>) {
 #[inline]
 fn attempt(job: &mut Job<'_, '_>) -> Played {
     let (call, function, traits) = (job.call, job.function, job.traits);
-    if call.leave.is_none() {
+    if call.leave.is_none() && !job.options.reissue_fatal {
         return skip("in flight when the recording ended");
     }
     follow_captures(job, traits.capture)?;

@@ -42,6 +42,14 @@ const FINDINGS: [(&str, &str, usize); 8] = [
     ),
 ];
 
+/// Programs that die inside the driver, the fatal call, and the most calls that it needs.
+const FATAL: [(&str, &str, usize); 4] = [
+    ("misuse/stream-after-destroy", "cuLaunchKernel", 8),
+    ("misuse/event-after-destroy", "cuEventRecord", 7),
+    ("misuse/double-link-destroy", "cuLinkDestroy", 6),
+    ("misuse/context-after-destroy", "cuCtxPopCurrent_v2", 5),
+];
+
 fn main() -> ExitCode {
     let mut suite = Suite::new();
     for (program, rule, most) in FINDINGS {
@@ -53,7 +61,15 @@ fn main() -> ExitCode {
         .test("long-trace", a_long_trace_is_cut_in_a_minute)
         .test("error", an_error_stays)
         .test("divergence", a_divergence_stays)
-        .test("crash", a_crash_stays)
+        .test("other-image", the_divergence_of_another_image_stays)
+        .test("nondeterminism", a_nondeterministic_launch_stays)
+        .test("crash", a_crash_stays);
+    for (program, fatal, most) in FATAL {
+        suite.test(format!("fatal/{program}"), move |folder| {
+            the_fatal_call_stays(folder, program, fatal, most)
+        });
+    }
+    suite
         .test("command", what_a_command_finds_stays)
         .test("time-limit", the_same_command_goes_on)
         .test("interrupt", an_interrupt_keeps_the_smallest)
@@ -212,6 +228,111 @@ fn a_divergence_stays(folder: &Path) -> Result<Verdict, String> {
     {
         true => Ok(Verdict::Passed),
         false => Err(format!("{:?}", names(&trace))),
+    }
+}
+
+/// The image that a replay loads has no kernel of the name that the program asks for.
+fn the_divergence_of_another_image_stays(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/launch_thousand");
+    let target = folder.join("small.cutape");
+    let trace = open(&source)?;
+    let load = trace
+        .calls()
+        .find(|call| call.signature.name.starts_with("cuModuleLoadData"))
+        .ok_or("no module is loaded")?;
+    let image = folder.join("other.ptx");
+    fs::write(
+        &image,
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry other()\n{\n ret;\n}\n",
+    )
+    .unwrap();
+    let option = |call: u64| format!("{call}={}", image.display());
+    let replaced = option(load.index);
+    let options = ["--keep-divergence", "--driver", "null", "--replace-image"];
+    let options = [&options[..], &[&replaced]].concat();
+    let output = run(&mut minimize(&source, &target, &options));
+    let small = expect_small(&output, &target, 6)?;
+    // As recorded it agrees; with the image it does not.
+    run(&mut replay(&target)).expect_code(0)?;
+    let load = names(&small)
+        .iter()
+        .position(|name| name.starts_with("cuModuleLoadData"));
+    let shown = format!("--replace-image {}", option(load.ok_or("no load")? as u64));
+    if !output.stderr.contains(&shown) {
+        return Err(format!("no `{shown}`: {}", output.describe()));
+    }
+    let report = run(replay(&target).args(shown.split(' ')));
+    report.expect_code(1)?;
+    for (options, expected) in [
+        (
+            &["--keep-divergence", "--replace-image", "0=x"][..],
+            "call 0 does not load an image from memory",
+        ),
+        (
+            &["--test", "true", "--replace-image", &replaced],
+            "only replays load other images",
+        ),
+    ] {
+        let target = folder.join("none.cutape");
+        let output = run(minimize(&source, &target, options).args(["--driver", "null"]));
+        output.expect_code(2)?;
+        if !output.stderr.contains(expected) || target.exists() {
+            return Err(format!("expected `{expected}`\n{}", output.describe()));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+/// A launch that writes other bytes each time: what is left is that launch and the copy.
+fn a_nondeterministic_launch_stays(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/launch_thousand");
+    let target = folder.join("small.cutape");
+    let trace = open(&source)?;
+    let found = trace
+        .calls()
+        .find(|call| call.signature.name == "cuModuleGetFunction");
+    let found = found.ok_or("no kernel is looked up")?;
+    let name = found.snapshot(2, 0).and_then(|name| name.bytes.inline());
+    let kernel = String::from_utf8_lossy(name.ok_or("no name")?).replace('\0', "");
+    let other = ("CUTAPE_NULL_NONDETERMINISTIC", kernel);
+    let options = ["--keep-divergence", "--driver", "null"];
+    let output = run(minimize(&source, &target, &options).env(other.0, &other.1));
+    let small = expect_small(&output, &target, 10)?;
+    run(replay(&target).env(other.0, &other.1)).expect_code(1)?;
+    run(&mut replay(&target)).expect_code(0)?;
+    let calls = names(&small);
+    match ["cuLaunchKernel", "cuMemcpyDtoH_v2"]
+        .iter()
+        .all(|wanted| calls.iter().any(|name| name == wanted))
+    {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{calls:?}")),
+    }
+}
+
+/// The recorded program died in a call, which the trace has without a result.
+fn the_fatal_call_stays(
+    folder: &Path,
+    program: &str,
+    fatal: &str,
+    most: usize,
+) -> Result<Verdict, String> {
+    let source = recorded(folder, &format!("{program}/violation"));
+    let target = folder.join("small.cutape");
+    let options = ["--keep-crash", "--driver", "null"];
+    let output = run(&mut minimize(&source, &target, &options));
+    let trace = expect_small(&output, &target, most)?;
+    let calls = names(&trace);
+    // Without the option nothing crashes.
+    run(&mut replay(&target)).expect_code(0)?;
+    let report = run(replay(&target).arg("--reissue-fatal"));
+    report.expect_code(1)?;
+    match calls.last().is_some_and(|last| last == fatal)
+        && output.stderr.contains("--reissue-fatal` shows it")
+        && report.stdout.contains("died by signal")
+    {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{calls:?}\n{}", report.describe())),
     }
 }
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use cutape_analyzer::Analyzer;
 use cutape_format::Trace;
 use cutape_model::Need;
-use cutape_replay::{Guard, Report, What};
+use cutape_replay::{Died, Divergence, Guard, Report, What};
 
 use super::keep::Kept;
+use crate::call_image::{self, CallImage};
 use crate::failure::Failure;
+use crate::replay::OtherReplay;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
 use crate::{library, replay};
@@ -20,6 +22,8 @@ use crate::{library, replay};
 #[derive(Debug)]
 pub(super) struct Judge {
     kept: Kept,
+    /// Images that replays load instead of the recorded ones, by call of the source.
+    images: Vec<CallImage>,
     driver: PathBuf,
     program: PathBuf,
     watchdog: Duration,
@@ -31,14 +35,51 @@ pub(super) struct Judge {
 enum Expected {
     /// Findings of these rules.
     Findings(BTreeSet<&'static str>),
-    /// The first divergence is at this call of the source.
-    Divergence(u64, What),
+    /// The first divergence.
+    Divergence(Diverging),
     /// A replay dies in this call.
-    Crash(u64, Option<i32>),
+    Crash {
+        call: u64,
+        signal: Option<i32>,
+        /// Only if it re-issues what the recorded program died in.
+        reissues_fatal: bool,
+    },
     /// This call returns the code.
     Error(u64),
     /// The command says so.
     Test,
+}
+
+/// The first divergence of the source.
+#[derive(Clone, Debug)]
+struct Diverging {
+    /// The call of the source.
+    call: u64,
+    what: What,
+    cause: Cause,
+}
+
+/// What tells a divergence from another one at the same call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Other images: with the recorded ones a replay agrees.
+    Images,
+    /// Two replays receive different values.
+    Nondeterminism,
+    /// The replay receives the same value as that of the source.
+    Value(Received),
+    /// Nothing does: the values are addresses or handles.
+    Unknown,
+}
+
+/// What a replay received: the text, and the hash of long bytes.
+type Received = (String, Option<String>);
+
+fn received(divergence: &Divergence) -> Received {
+    (
+        divergence.received.clone(),
+        divergence.received_hash.clone(),
+    )
 }
 
 /// The findings of a trace.
@@ -49,14 +90,26 @@ struct Findings {
 }
 
 impl Judge {
-    pub(super) fn new(kept: Kept, driver: Option<&Path>, watchdog: u64) -> Result<Self, Failure> {
+    pub(super) fn new(
+        kept: Kept,
+        images: Vec<CallImage>,
+        driver: Option<&Path>,
+        watchdog: u64,
+    ) -> Result<Self, Failure> {
         let replays = matches!(kept, Kept::Divergence | Kept::Crash | Kept::Error(_));
+        if !replays && !images.is_empty() {
+            return Err(Failure::unusable(
+                "--replace-image: only replays load other images; use it with --keep-divergence, \
+                 --keep-crash or --keep-error",
+            ));
+        }
         Ok(Self {
             driver: match replays {
                 true => library::driver(driver)?,
                 false => PathBuf::new(),
             },
             kept,
+            images,
             program: library::own_path()?,
             watchdog: Duration::from_secs(watchdog.max(1)),
             expected: None,
@@ -65,13 +118,43 @@ impl Judge {
 
     /// The option, for people.
     pub(super) fn words(&self) -> String {
-        match &self.kept {
+        let mut words = match &self.kept {
             Kept::Finding(rule) => format!("--keep-finding {rule}"),
             Kept::Divergence => "--keep-divergence".to_owned(),
             Kept::Crash => "--keep-crash".to_owned(),
             Kept::Error(code) => format!("--keep-error {}", error_name(*code)),
             Kept::Test(command) => format!("--test {command}"),
+        };
+        for image in &self.images {
+            words += &format!(" --replace-image {}", image.to_argument().display());
         }
+        words
+    }
+
+    /// The options with which `replay` shows it for an attempt, if it needs any.
+    pub(super) fn replay_options(&self, original: &[u64]) -> String {
+        let mut options = String::new();
+        if let Some(Expected::Crash {
+            reissues_fatal: true,
+            ..
+        }) = self.expected
+        {
+            options += " --reissue-fatal";
+        }
+        for image in self.images_of(original) {
+            options += &format!(" --replace-image {}", image.to_argument().display());
+        }
+        options
+    }
+
+    /// The images that replays of an attempt load.
+    fn images_of(&self, original: &[u64]) -> Vec<CallImage> {
+        let images = self.images.iter().filter_map(|image| {
+            let call = original.binary_search(&image.call).ok()? as u64;
+            let file = image.file.clone();
+            Some(CallImage { call, file })
+        });
+        images.collect()
     }
 
     /// What a trace that does not show it is like.
@@ -85,21 +168,33 @@ impl Judge {
         }
     }
 
-    /// The needs that a call cannot be left without. Without the bytes or the order that calls
-    /// need, a replay would diverge for another reason.
+    /// The needs that a call cannot be left without. Without the order that calls need, a replay
+    /// diverges now and then for another reason.
     pub(super) fn hard(&self) -> impl Fn(Need) -> bool + use<> {
         let diverges = self.kept == Kept::Divergence;
         move |need| match need {
             Need::Existence => true,
-            Need::Content | Need::Order => diverges,
-            Need::Setting | Need::Completion => false,
+            Need::Order => diverges,
+            Need::Content | Need::Setting | Need::Completion => false,
         }
     }
 
-    /// Looks at the whole trace; returns the calls that show it, if there are such.
-    pub(super) fn look_at_source(&mut self, trace: &Trace) -> Result<Vec<u64>, Failure> {
-        let absent =
-            || Failure::unusable(format!("{}: {}", trace.path().display(), self.absence()));
+    /// Whether the source must be looked at without digests: a smaller trace has none, because what
+    /// memory holds depends on all calls.
+    pub(super) fn leaves_digests_out(&self, trace: &Trace) -> bool {
+        self.kept == Kept::Divergence && trace.meta_value("digests").is_some()
+    }
+
+    /// Looks at all calls; returns those that show it, if there are such. `name` is the source's.
+    pub(super) fn look_at_source(
+        &mut self,
+        trace: &Trace,
+        name: &Path,
+    ) -> Result<Vec<u64>, Failure> {
+        let failure = |what: &str| Failure::unusable(format!("{}: {what}", name.display()));
+        let absent = || failure(&self.absence());
+        call_image::read(trace, &self.images)?;
+        let images = &self.images;
         let (expected, call) = match &self.kept {
             Kept::Finding(rule) => {
                 let found = findings(trace, rule)?;
@@ -109,34 +204,50 @@ impl Judge {
                 (Expected::Findings(found.rules), found.call)
             }
             Kept::Divergence => {
-                let report = self.replay(trace, false)?;
+                let report = self.replay(trace, OtherReplay::with(images.clone()))?;
                 let first = report.divergences.first().ok_or_else(absent)?;
-                (
-                    Expected::Divergence(first.call, first.what),
-                    Some(first.call),
-                )
+                let again = self.replay(trace, OtherReplay::with(Vec::new()))?;
+                let again = again.divergences.first();
+                let cause = if !images.is_empty() {
+                    if let Some(earlier) = again.filter(|again| again.call <= first.call) {
+                        return Err(failure(&format!(
+                            "its replay diverges at call {} without --replace-image too",
+                            earlier.call
+                        )));
+                    }
+                    Cause::Images
+                } else if again.is_none_or(|again| received(again) != received(first)) {
+                    Cause::Nondeterminism
+                } else if first.what == What::OutParameter {
+                    Cause::Unknown
+                } else {
+                    Cause::Value(received(first))
+                };
+                let (call, what) = (first.call, first.what);
+                let diverging = Diverging { call, what, cause };
+                (Expected::Divergence(diverging), Some(call))
             }
             Kept::Crash => {
-                let died = self.replay(trace, true)?.died;
-                let died = died.filter(|died| !died.hung).ok_or_else(absent)?;
-                let call = died.call.ok_or_else(|| {
-                    Failure::unusable(format!(
-                        "{}: the replay {}, in no call",
-                        trace.path().display(),
-                        died.text
-                    ))
-                })?;
-                (Expected::Crash(call, died.signal), Some(call))
+                let (died, reissues_fatal) = self.crash(trace)?.ok_or_else(absent)?;
+                let call = died
+                    .call
+                    .ok_or_else(|| failure(&format!("the replay {}, in no call", died.text)))?;
+                let expected = Expected::Crash {
+                    call,
+                    signal: died.signal,
+                    reissues_fatal,
+                };
+                (expected, Some(call))
             }
             Kept::Error(code) => {
                 let mut calls = trace.calls();
                 let first = calls.find(|call| call.result() == Some(*code));
                 let call = first.ok_or_else(absent)?.index;
-                let report = self.replay(trace, true)?;
+                let report =
+                    self.replay(trace, OtherReplay::with(images.clone()).keeping_going())?;
                 if !returns_as_recorded(&report, call) {
-                    return Err(Failure::unusable(format!(
-                        "{}: call {call} does not return {} in a replay, or is not re-issued",
-                        trace.path().display(),
+                    return Err(failure(&format!(
+                        "call {call} does not return {} in a replay, or is not re-issued",
                         error_name(*code)
                     )));
                 }
@@ -144,10 +255,9 @@ impl Judge {
             }
             Kept::Test(command) => {
                 if !succeeds(command, trace.path())? {
-                    return Err(Failure::unusable(format!(
-                        "{}: the command of --test does not exit with status 0 for it",
-                        trace.path().display()
-                    )));
+                    return Err(failure(
+                        "the command of --test does not exit with status 0 for it",
+                    ));
                 }
                 (Expected::Test, None)
             }
@@ -156,36 +266,55 @@ impl Judge {
         Ok(call.into_iter().collect())
     }
 
+    /// How a replay of the source dies, and whether it had to re-issue what may crash the driver.
+    fn crash(&self, trace: &Trace) -> Result<Option<(Died, bool)>, Failure> {
+        for reissues_fatal in [false, true] {
+            let other = OtherReplay {
+                reissues_fatal,
+                ..OtherReplay::with(self.images.clone()).keeping_going()
+            };
+            let died = self.replay(trace, other)?.died;
+            if let Some(died) = died.filter(|died| !died.hung) {
+                return Ok(Some((died, reissues_fatal)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether an attempt shows it; `original` has the indices of its calls in the source.
     pub(super) fn shows(&self, path: &Path, original: &[u64]) -> Result<bool, Failure> {
         let at = |call: u64| original.get(call as usize).copied();
         let trace = || Trace::open(path).map_err(Failure::from);
+        let other = || OtherReplay::with(self.images_of(original));
         Ok(match (&self.kept, &self.expected) {
             (Kept::Test(command), _) => succeeds(command, path)?,
             (Kept::Finding(rule), Some(Expected::Findings(rules))) => {
                 let found = findings(&trace()?, rule)?;
                 found.rules.contains(rule.as_str()) && found.rules.is_subset(rules)
             }
-            (_, Some(Expected::Divergence(call, what))) => {
-                let report = self.replay(&trace()?, false);
-                let report = report.ok();
-                let first = report
-                    .as_ref()
-                    .and_then(|report| report.divergences.first());
-                first.is_some_and(|first| at(first.call) == Some(*call) && first.what == *what)
+            (_, Some(Expected::Divergence(expected))) => {
+                self.shows_divergence(&trace()?, expected, at, &other())
             }
-            (_, Some(Expected::Crash(call, signal))) => {
-                let died = self
-                    .replay(&trace()?, true)
-                    .ok()
-                    .and_then(|report| report.died);
-                died.is_some_and(|died| {
+            (
+                _,
+                Some(Expected::Crash {
+                    call,
+                    signal,
+                    reissues_fatal,
+                }),
+            ) => {
+                let other = OtherReplay {
+                    reissues_fatal: *reissues_fatal,
+                    ..other().keeping_going()
+                };
+                let died = self.replay(&trace()?, other).ok();
+                died.and_then(|report| report.died).is_some_and(|died| {
                     !died.hung && died.signal == *signal && died.call.and_then(at) == Some(*call)
                 })
             }
             (_, Some(Expected::Error(call))) => match original.binary_search(call) {
                 Ok(place) => {
-                    let report = self.replay(&trace()?, true);
+                    let report = self.replay(&trace()?, other().keeping_going());
                     report.is_ok_and(|report| returns_as_recorded(&report, place as u64))
                 }
                 Err(_) => false,
@@ -194,10 +323,45 @@ impl Judge {
         })
     }
 
+    /// Whether an attempt diverges as the source does; `at` has the calls of the source.
+    fn shows_divergence(
+        &self,
+        trace: &Trace,
+        expected: &Diverging,
+        at: impl Fn(u64) -> Option<u64>,
+        other: &OtherReplay,
+    ) -> bool {
+        let first = || {
+            let report = self.replay(trace, other.clone()).ok()?;
+            let first = report.divergences.into_iter().next()?;
+            let is_expected = at(first.call) == Some(expected.call) && first.what == expected.what;
+            is_expected.then(|| received(&first))
+        };
+        let Some(value) = first() else {
+            return false;
+        };
+        match &expected.cause {
+            Cause::Images => self.agrees_until(trace, expected.call, at),
+            Cause::Nondeterminism => first().is_some_and(|again| again != value),
+            Cause::Value(known) => value == *known,
+            Cause::Unknown => true,
+        }
+    }
+
+    /// Whether a replay with the recorded images agrees with the recording up to a call of the
+    /// source: else the divergence has another cause than the images.
+    fn agrees_until(&self, trace: &Trace, call: u64, at: impl Fn(u64) -> Option<u64>) -> bool {
+        let report = self.replay(trace, OtherReplay::default());
+        report.is_ok_and(|report| {
+            let first = report.divergences.first();
+            report.died.is_none() && first.is_none_or(|first| at(first.call) > Some(call))
+        })
+    }
+
     /// Replays a trace in a guarded child.
-    fn replay(&self, trace: &Trace, keeps_going: bool) -> Result<Report, Failure> {
+    fn replay(&self, trace: &Trace, other: OtherReplay) -> Result<Report, Failure> {
         let plan = cutape_replay::plan(trace);
-        let command = || replay::child_for(&self.program, &self.driver, trace.path(), keeps_going);
+        let command = || replay::child_for(&self.program, &self.driver, trace.path(), &other);
         let guard = Guard {
             watchdog: self.watchdog,
             ..Guard::default()

@@ -282,9 +282,9 @@ impl<'t> Job<'_, 't> {
         let name = kind.name();
         match resolved {
             Resolved::Live(live) => Ok(live),
-            Resolved::Dead(_) if crashes_after_end(kind) => Err(Skip::because(format!(
-                "would use a destroyed {name} (crashes the driver)"
-            ))),
+            Resolved::Dead(_) if crashes_after_end(kind) && !self.options.reissue_fatal => Err(
+                Skip::because(format!("would use a destroyed {name} (crashes the driver)")),
+            ),
             Resolved::Dead(live) if self.handles.is_taken(kind, live) => {
                 Err(Skip::because(format!(
                     "would use a destroyed {name} whose handle value the driver has given to another one at replay"
