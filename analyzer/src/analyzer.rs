@@ -333,6 +333,8 @@ impl Analyzer {
             handle: object.handle,
             label: self.state.label(id),
             created: format!("{verb}{}", when(object.created)),
+            created_call: object.created.index,
+            destroyed_call: objects.end_of(id).map(|end| end.site.index),
             destroyed: objects.end_of(id).map(|end| match end.by {
                 None => when(end.site),
                 Some(root) => format!("with {}: {}", self.state.label(root), when(end.site)),

@@ -198,8 +198,12 @@ pub struct ObjectHistory {
     /// The call that created it or first returned its handle, e.g. `cuModuleLoadData, call 12, at
     /// main+0x40`.
     pub created: String,
+    /// That call's index.
+    pub created_call: u64,
     /// The call that ended it; `None` if it lives.
     pub destroyed: Option<String>,
+    /// That call's index.
+    pub destroyed_call: Option<u64>,
     /// Labels of what it belongs to, the nearest first.
     pub parents: Vec<String>,
 }

@@ -12,9 +12,9 @@ use cutape_format::{Call, Signatures, Trace};
 use self::marked::Marked;
 pub(crate) use self::marked::Markers;
 
-use crate::demangle::demangle;
 use crate::failure::Failure;
-use crate::trace_state::{Scope, TraceState};
+use cutape_export::demangle::demangle;
+use cutape_model::{Scope, TraceState};
 
 /// The syntax, for help texts and errors.
 pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \

@@ -9,7 +9,7 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 
-use crate::demangle::demangle;
+use cutape_export::demangle::demangle;
 
 /// Where systems install separate debug information.
 const SYSTEM: &str = "/usr/lib/debug";

@@ -20,7 +20,6 @@ use serde_json::{Map, Value as Json, json};
 use self::markers::MarkerLines;
 use self::source::SourceCalls;
 use crate::call_set::CallSet;
-use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::progress::Progress;
@@ -29,7 +28,8 @@ use crate::render::{Limits, Renderer, notes};
 use crate::stacks::write_lines;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
-use crate::trace_state::Scope;
+use cutape_format::TraceClock;
+use cutape_model::Scope;
 
 /// What `dump` takes.
 #[derive(clap::Args)]
@@ -146,7 +146,7 @@ fn write_calls(
     let symbols = SymbolContext::new(trace, &resolver);
     let mut sites = CallSites {
         symbols,
-        clock: Clock::of(trace),
+        clock: TraceClock::of(trace),
         callers: HashMap::new(),
         stacks: filter.stacks.then(HashMap::new),
         source: SourceCalls::of(trace),
@@ -205,7 +205,7 @@ fn write_calls(
 /// When and from where calls were made.
 struct CallSites<'t> {
     symbols: SymbolContext<'t>,
-    clock: Clock,
+    clock: TraceClock,
     callers: HashMap<u64, String>,
     /// By id; `None` if stacks are not printed.
     stacks: Option<HashMap<u64, Vec<Frame>>>,

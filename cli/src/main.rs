@@ -12,7 +12,6 @@ mod call_set;
 mod check;
 mod clock;
 mod debug_file;
-mod demangle;
 mod diff;
 mod doctor;
 mod dump;
@@ -22,7 +21,6 @@ mod failure;
 mod guarded;
 mod info;
 mod input;
-mod launch;
 mod library;
 mod mark;
 mod minimize;
@@ -42,7 +40,6 @@ mod symbol_context;
 mod symbols;
 #[cfg(test)]
 mod test_trace;
-mod trace_state;
 mod trim;
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use object::read::elf::{ElfFile64, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSegment};
 
 use crate::debug_file::DebugFile;
-use crate::demangle::{LONGEST_NAME, demangle};
+use cutape_export::demangle::{LONGEST_NAME, demangle};
 
 /// The symbols of all callers that lie in a mapped file, except those that the trace already has.
 pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
@@ -274,7 +274,10 @@ mod tests {
             demangle as *const () as u64,
             libc::getpid as *const () as u64,
         );
-        for (address, expected) in [(own, "cutape::demangle::demangle"), (library, "getpid")] {
+        for (address, expected) in [
+            (own, "cutape_export::demangle::demangle"),
+            (library, "getpid"),
+        ] {
             let mapping = mapping(address);
             let file = File::read(&mapping).unwrap();
             let offset = address - mapping.start + mapping.offset;

@@ -16,27 +16,34 @@
 mod accesses;
 mod captures;
 mod contexts;
+mod copied;
 mod effects;
 mod graphs;
 mod kinds;
+mod launch_shape;
 mod memory;
+mod memory_kind;
 mod needs;
 mod objects;
 mod order;
 mod site;
 mod state;
+mod trace_state;
 mod work;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
 pub use contexts::{Contexts, Current};
+pub use copied::{Copied, Side, each_copy, filled_bytes};
 pub use effects::{CallArguments, Effect, Effects};
 pub use graphs::{
     AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork, Node,
     Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array, node_arrays,
 };
 pub use kinds::Kinds;
+pub use launch_shape::LaunchShape;
 pub use memory::{IntervalMap, Memory, Place};
+pub use memory_kind::MemoryKind;
 pub use needs::{Need, Needs, NeedsBuilder, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
@@ -45,3 +52,4 @@ pub use state::{
     Changes, ContextData, Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS,
     EventData, State, StreamData,
 };
+pub use trace_state::{Scope, TraceState, function_of};

@@ -13,6 +13,7 @@ use cutape_format::layout::{field, snapshot_flag};
 use cutape_format::{Call, Parameter, Signature, Signatures, Snapshot, ValueType};
 use cutape_registry::{Family, Function, Kind, LinkOp, Role};
 
+pub use cutape_model::function_of;
 pub use names::{Nameless, Names, device_address, handle};
 pub use types::{Type, attributes, block, text, word};
 pub use value::{Form, Value, hexadecimal, write_joined};
@@ -76,12 +77,6 @@ pub struct Output<'t> {
     pub piece: Option<&'static str>,
     /// The value after the call.
     pub value: Value,
-}
-
-/// The function of that signature, unless this version of the registry has other parameters for it.
-pub fn function_of(signature: &Signature) -> Option<&'static Function> {
-    cutape_registry::function(&signature.name)
-        .filter(|function| function.params.len() == signature.parameters.len())
 }
 
 impl<'t> CallPlan<'t> {

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
 use crate::call_set::CallSet;
-use crate::demangle::demangle;
 use crate::failure::Failure;
-use crate::launch::LaunchShape;
-use crate::trace_state::{Scope, TraceState};
+use cutape_export::demangle::demangle;
+use cutape_model::LaunchShape;
+use cutape_model::{Scope, TraceState};
 
 /// The longest part of a name that comes from a kernel or a set.
 const LONGEST: usize = 36;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use cutape_diff::{CallSite, Difference, FEWEST_CALLS, Kind, Report, Setting, Spread, Times};
 
-use crate::demangle::demangle;
 use crate::output::{printable, shortened, shown};
 use crate::quantity::{count, grouped, time};
+use cutape_export::demangle::demangle;
 
 /// Longer names of kernels are cut.
 const KERNEL_WIDTH: usize = 60;

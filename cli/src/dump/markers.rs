@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use crate::call_set::Markers;
-use crate::clock::Clock;
 use crate::output::{self, Format};
 use crate::quantity;
+use cutape_format::TraceClock;
 
 /// The markers of a trace, printed one after the other.
 pub(super) struct MarkerLines {
@@ -19,7 +19,7 @@ pub(super) struct MarkerLines {
     ended: Vec<Option<usize>>,
     /// How many have been passed.
     passed: usize,
-    clock: Clock,
+    clock: TraceClock,
     format: Format,
     side: Style,
 }
@@ -52,7 +52,7 @@ struct MarkerLine<'m> {
 
 impl MarkerLines {
     /// `side` is the style of what is not the marker itself.
-    pub(super) fn new(trace: &Trace, clock: Clock, format: Format, side: Style) -> Self {
+    pub(super) fn new(trace: &Trace, clock: TraceClock, format: Format, side: Style) -> Self {
         let markers = Markers::of(trace);
         let mut ended = vec![None; markers.list.len()];
         for (number, range) in markers.ranges.iter().enumerate() {

@@ -10,12 +10,12 @@ use cutape_format::Trace;
 use cutape_image::{CodeKind, Entry, ImageKind};
 use serde::Serialize;
 
-use crate::demangle::demangle;
 use crate::extract::folder::Folder;
 use crate::extract::image_files::{RecordedImage, RecordedImages, ending};
 use crate::failure::Failure;
 use crate::output::without_middle;
 use crate::quantity;
+use cutape_export::demangle::demangle;
 
 /// Longer names of kernels are cut in index.txt.
 const LONGEST_NAME: usize = 160;

@@ -10,7 +10,6 @@ use cutape_registry::Family;
 use cutape_replay::{Moments, Observation, Observed, ObservedCall, Reach};
 use serde::Serialize;
 
-use crate::demangle::demangle;
 use crate::extract::Arguments;
 use crate::extract::description::{Files, describe};
 use crate::extract::folder::Folder;
@@ -19,6 +18,7 @@ use crate::extract::readme;
 use crate::extract::selection::{Launch, Number};
 use crate::failure::Failure;
 use crate::{library, observation, quantity};
+use cutape_export::demangle::demangle;
 
 const SOURCE: &str = include_str!("program/launch.cpp");
 const SCRIPT: &str = include_str!("program/launch.py");

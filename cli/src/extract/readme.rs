@@ -3,8 +3,8 @@
 use cutape_format::Trace;
 use cutape_replay::{Observed, ObservedCall};
 
-use crate::demangle::demangle;
 use crate::quantity;
+use cutape_export::demangle::demangle;
 
 /// The replay that gave the contents of memory.
 pub(super) struct Replay {

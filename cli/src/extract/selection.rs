@@ -9,7 +9,7 @@ use cutape_registry::{Family, GraphOp, LaunchOp};
 
 use crate::call_set::CallSet;
 use crate::failure::Failure;
-use crate::trace_state::{Scope, TraceState};
+use cutape_model::{Scope, TraceState};
 
 /// A launch of a kernel, or of a graph, which is a launch of each of its kernel nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! How many bytes were copied, from where to where.
 
-use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
-use cutape_model::{CallArguments, State};
-use cutape_registry::{CopyOp, Family, Function, Kind, MemoryOp, MemoryType, Role};
+use cutape_model::{Copied, State, each_copy, filled_bytes};
+use cutape_registry::{Family, Function};
 use serde::Serialize;
 
 /// Bytes of successful copies and fills.
@@ -19,12 +18,6 @@ pub(crate) struct Copies {
     pub(crate) unknown_copies: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Host,
-    Device,
-}
-
 impl Copies {
     /// Adds a copy or a fill; failed calls and those in flight count nothing.
     pub(crate) fn observe(
@@ -37,103 +30,28 @@ impl Copies {
         if !call.succeeded() {
             return;
         }
-        let Family::Copy(op) = function.family else {
-            let bytes = filled(function, call);
+        if function.family == Family::Memset {
+            let bytes = filled_bytes(function, call);
             self.filled_bytes = self.filled_bytes.saturating_add(bytes);
             return;
-        };
-        match copied(op, call, signatures, state) {
-            Some((from, to, bytes)) => {
-                let total = match (from, to) {
-                    (Side::Host, Side::Device) => &mut self.host_to_device_bytes,
-                    (Side::Device, Side::Host) => &mut self.device_to_host_bytes,
-                    (Side::Device, Side::Device) => &mut self.device_to_device_bytes,
-                    (Side::Host, Side::Host) => &mut self.host_to_host_bytes,
-                };
-                *total = total.saturating_add(bytes);
-            }
-            None => self.unknown_copies += 1,
         }
+        each_copy(function, call, signatures, state, &mut |copied| {
+            let Some(Copied {
+                from, to, bytes, ..
+            }) = copied
+            else {
+                self.unknown_copies += 1;
+                return;
+            };
+            let total = match (from.is_device(), to.is_device()) {
+                (false, true) => &mut self.host_to_device_bytes,
+                (true, false) => &mut self.device_to_host_bytes,
+                (true, true) => &mut self.device_to_device_bytes,
+                (false, false) => &mut self.host_to_host_bytes,
+            };
+            *total = total.saturating_add(bytes);
+        });
     }
-}
-
-/// Bytes that a `cuMemset*` writes.
-fn filled(function: &Function, call: &Call<'_>) -> u64 {
-    let length = function.params.iter().find_map(|param| match param.role {
-        Role::DeviceWrite(length) => Some(length),
-        _ => None,
-    });
-    let extent = length.and_then(|length| length.evaluate(function, &CallArguments(call)));
-    extent.map_or(0, |extent| extent.content())
-}
-
-fn copied(
-    op: CopyOp,
-    call: &Call<'_>,
-    signatures: &Signatures,
-    state: &State<()>,
-) -> Option<(Side, Side, u64)> {
-    match op {
-        CopyOp::Linear(at) | CopyOp::Peer(at) | CopyOp::Unified(at) => {
-            let argument = |position: u8| call.argument(usize::from(position));
-            Some((
-                side(at.from, argument(at.source), state),
-                side(at.to, argument(at.target), state),
-                argument(at.bytes),
-            ))
-        }
-        CopyOp::Described(_) => described(call, signatures, state),
-        CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => None,
-    }
-}
-
-fn side(memory: MemoryType, address: u64, state: &State<()>) -> Side {
-    match memory {
-        MemoryType::Host => Side::Host,
-        MemoryType::Device | MemoryType::Array => Side::Device,
-        MemoryType::Unified if is_device_memory(address, state) => Side::Device,
-        MemoryType::Unified => Side::Host,
-    }
-}
-
-/// Whether an address lies in allocated device memory; managed memory counts as the host's.
-fn is_device_memory(address: u64, state: &State<()>) -> bool {
-    let object = state
-        .memory_at(address)
-        .and_then(|id| state.objects.get(id));
-    object.is_some_and(|object| object.kind == Kind::Memory && !is_managed(object.created.function))
-}
-
-/// Whether a function allocates managed memory.
-pub(crate) fn is_managed(function: &str) -> bool {
-    let function = cutape_registry::function(function);
-    function.is_some_and(|f| f.family == Family::Memory(MemoryOp::AllocateManaged))
-}
-
-/// A copy that a struct describes.
-fn described(
-    call: &Call<'_>,
-    signatures: &Signatures,
-    state: &State<()>,
-) -> Option<(Side, Side, u64)> {
-    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
-    let c_type = call.signature.parameters.first()?.c_type.as_str();
-    let name = c_type
-        .trim_start_matches("const ")
-        .trim_end_matches([' ', '*']);
-    let layout = signatures.structure(name)?;
-    let value = |name: &str| layout.number(bytes, name);
-    let side = |memory_type: &str, address: &str| {
-        let memory = MemoryType::of(value(memory_type)?)?;
-        Some(side(memory, value(address)?, state))
-    };
-    let rows = value("Height")?.saturating_mul(value("Depth").unwrap_or(1));
-    let total = value("WidthInBytes")?.saturating_mul(rows);
-    Some((
-        side("srcMemoryType", "srcDevice")?,
-        side("dstMemoryType", "dstDevice")?,
-        total,
-    ))
 }
 
 #[cfg(test)]
@@ -143,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::test_trace;
-    use crate::trace_state::{Scope, TraceState};
+    use cutape_model::{Scope, TraceState};
 
     fn copy_2d(from: (u32, u64), to: (u32, u64), width: u64, height: u64) -> Vec<u8> {
         let mut bytes = vec![0; 128];

@@ -13,11 +13,11 @@ use super::ranks::{self, RankBuilder, Ranks};
 use super::summary::CallCounts;
 use super::tables::table;
 use crate::call_set::CallSet;
-use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::quantity::{count, grouped, time_or_unknown};
+use cutape_format::TraceClock;
 
 /// The traces of a folder. JSON keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
@@ -215,7 +215,7 @@ impl Process {
             program: trace.meta_value("program").map(str::to_owned),
             process: ProcessFacts::of(trace),
             started_unix_ns: trace.head().start_unix,
-            duration_ns: Clock::of(trace).since_start(last),
+            duration_ns: TraceClock::of(trace).since_start(last),
             calls,
             gpus,
             damages: trace.damage().len() as u64 + u64::from(walked.is_err()),

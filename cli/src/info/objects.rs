@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cutape_model::{Changes, Object, ObjectId, Origin, State};
+use cutape_model::{Changes, MemoryKind as Memory, ObjectId, Origin, State};
 use cutape_registry::Kind;
 use serde::Serialize;
-
-use super::copies::is_managed;
 
 /// How many objects of a kind are listed.
 const LISTED: usize = 5;
@@ -15,7 +13,7 @@ const LISTED: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MemoryKind {
-    /// Linear device memory.
+    /// Linear device memory, pools included.
     Device,
     /// `cuMemAllocManaged`.
     Managed,
@@ -23,6 +21,17 @@ pub(crate) enum MemoryKind {
     Physical,
     /// Page-locked host memory.
     PinnedHost,
+}
+
+impl From<Memory> for MemoryKind {
+    fn from(kind: Memory) -> Self {
+        match kind {
+            Memory::Device | Memory::Pool => Self::Device,
+            Memory::Managed => Self::Managed,
+            Memory::Physical => Self::Physical,
+            Memory::PinnedHost => Self::PinnedHost,
+        }
+    }
 }
 
 impl MemoryKind {
@@ -107,7 +116,7 @@ impl MemoryAccounts {
     /// The account of an object, and its bytes.
     fn account_of(&mut self, id: ObjectId, state: &State<()>) -> Option<(&mut MemoryAccount, u64)> {
         let object = state.objects.get(id)?;
-        let account = self.0.entry(memory_kind(object)?).or_default();
+        let account = self.0.entry(Memory::of(object)?.into()).or_default();
         Some((account, object.size))
     }
 }
@@ -142,26 +151,13 @@ pub(crate) fn never_destroyed(state: &State<()>) -> Vec<LeakedObjects> {
     leaked
 }
 
-fn memory_kind<D>(object: &Object<D>) -> Option<MemoryKind> {
-    if object.origin != Origin::Created {
-        return None;
-    }
-    match object.kind {
-        Kind::Memory if is_managed(object.created.function) => Some(MemoryKind::Managed),
-        Kind::Memory => Some(MemoryKind::Device),
-        Kind::Allocation => Some(MemoryKind::Physical),
-        Kind::HostMemory => Some(MemoryKind::PinnedHost),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
     use crate::test_trace;
-    use crate::trace_state::{Scope, TraceState};
+    use cutape_model::{Scope, TraceState};
 
     /// A successful call that wrote `out` behind its first parameter.
     fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {

@@ -6,7 +6,7 @@ use cutape_format::{MarkerAction, Trace};
 use serde::Serialize;
 
 use crate::call_set::Markers;
-use crate::clock::Clock;
+use cutape_format::TraceClock;
 
 /// All ranges of one name.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -100,7 +100,11 @@ impl RangeCounter {
 
     /// The ranges, in the order of their first begin, and the marks in theirs. The trace ends at
     /// `last`.
-    pub(super) fn finish(mut self, clock: Clock, last: u64) -> (Vec<RangeFacts>, Vec<MarkFacts>) {
+    pub(super) fn finish(
+        mut self,
+        clock: TraceClock,
+        last: u64,
+    ) -> (Vec<RangeFacts>, Vec<MarkFacts>) {
         self.pass(u64::MAX);
         let mut places: HashMap<(String, &str), usize> = HashMap::new();
         let mut all: Vec<RangeFacts> = Vec::new();

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::tables::table;
 use crate::call_set::{CallSet, Markers};
-use crate::clock::Clock;
-use crate::demangle::demangle;
 use crate::output::printable;
 use crate::quantity::{count, grouped, time, time_or_unknown};
-use crate::trace_state::{Scope, TraceState};
+use cutape_export::demangle::demangle;
+use cutape_format::TraceClock;
+use cutape_model::{Scope, TraceState};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -322,7 +322,7 @@ fn ranges(ranks: &[u64], all: &[&RankedCalls]) -> Vec<RangeOfRanks> {
             let middle = took.get(took.len() / 2).copied().unwrap_or(0);
             let rate = rank.clock.map_or(0, |clock| clock.rate);
             counts.push(took.len() as u64);
-            median_ns.push(Clock::with_rate(rate).between(0, middle));
+            median_ns.push(TraceClock::with_rate(rate).between(0, middle));
         }
         // Without times there is nothing to compare.
         let Some(median_ns) = median_ns.into_iter().collect::<Option<Vec<u64>>>() else {

@@ -17,12 +17,12 @@ use super::images::{Images, RecordedImage};
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use super::process::{ProcessFacts, number, text};
 use super::ranges::{MarkFacts, RangeCounter, RangeFacts};
-use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::launch::LaunchShape;
 use crate::progress::Progress;
 use crate::render::{Limits, Renderer, notes};
-use crate::trace_state::{Scope, TraceState};
+use cutape_format::TraceClock;
+use cutape_model::LaunchShape;
+use cutape_model::{Scope, TraceState};
 
 /// How many failed calls to list.
 const SHOWN_FAILURES: usize = 10;
@@ -44,6 +44,8 @@ pub(crate) struct Summary {
     pub(crate) calls: CallCounts,
     /// By total time, then by number of calls.
     pub(crate) functions: Vec<FunctionFacts>,
+    /// Kernels that calls launched, also into graphs that a stream captured.
+    pub(crate) launches: u64,
     /// By number of launches.
     pub(crate) kernels: Vec<KernelFacts>,
     /// In the order of their first begin.
@@ -215,7 +217,7 @@ struct SummaryBuilder<'t> {
     images: Images,
     ranges: RangeCounter,
     digests: DigestCounter,
-    clock: Clock,
+    clock: TraceClock,
     last: u64,
 }
 
@@ -285,6 +287,7 @@ impl<'t> SummaryBuilder<'t> {
             threads: threads.collect(),
             calls: CallCounts::default(),
             functions: Vec::new(),
+            launches: 0,
             kernels: Vec::new(),
             ranges: Vec::new(),
             marks: Vec::new(),
@@ -307,7 +310,7 @@ impl<'t> SummaryBuilder<'t> {
             images: Images::default(),
             ranges: RangeCounter::new(trace),
             digests: DigestCounter::new(trace),
-            clock: Clock::of(trace),
+            clock: TraceClock::of(trace),
             last: trace.head().start_ticks,
         })
     }
@@ -355,8 +358,7 @@ impl<'t> SummaryBuilder<'t> {
         if let Some(function) = interest.function {
             match function.family {
                 Family::Launch(_) => {
-                    let LaunchShape { kernel, grid, .. } = LaunchShape::of(function, call);
-                    self.add_launch(call, kernel, grid);
+                    LaunchShape::each(function, call, &mut |shape| self.add_launch(call, shape));
                 }
                 Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Link(_) => {
                     self.images.observe(self.trace, call);
@@ -466,8 +468,10 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    fn add_launch(&mut self, call: &Call<'_>, handle: Option<u64>, grid: Option<[u64; 3]>) {
-        let Some(handle) = handle else { return };
+    fn add_launch(&mut self, call: &Call<'_>, shape: LaunchShape) {
+        self.summary.launches += 1;
+        let LaunchShape { kernel, grid, .. } = shape;
+        let Some(handle) = kernel else { return };
         let kernel = self.kernels.of_handle(handle, &self.renderer.state);
         kernel.launches += 1;
         kernel.failed += u64::from(call.result().is_some_and(|result| result != 0));

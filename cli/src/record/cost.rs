@@ -5,10 +5,10 @@ use std::path::Path;
 use cutape_format::{Bytes, Note, Trace};
 use serde::Serialize;
 
-use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::quantity;
+use cutape_format::TraceClock;
 
 /// The cost of recording one process; JSON keys are only ever added.
 #[derive(Default, Serialize)]
@@ -49,7 +49,7 @@ impl Cost {
         let sizes = trace.record_sizes();
         let nanoseconds = |key: &str| {
             let ticks: u64 = trace.meta_value(key)?.parse().ok()?;
-            Clock::of(trace).between(0, ticks)
+            TraceClock::of(trace).between(0, ticks)
         };
         let mut cost = Self {
             trace: path.display().to_string(),

@@ -7,7 +7,7 @@ use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
 use super::labels::Labels;
-use crate::launch::LaunchShape;
+use cutape_model::LaunchShape;
 
 /// A decoded launch.
 #[derive(Debug)]

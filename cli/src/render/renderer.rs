@@ -14,8 +14,8 @@ use serde_json::json;
 use super::images::ImageReader;
 use super::labels::Labels;
 use super::launch::Launch;
-use crate::launch::LaunchShape;
-use crate::trace_state::{Scope, TraceState};
+use cutape_model::LaunchShape;
+use cutape_model::{Scope, TraceState};
 
 /// How much of long values to decode.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use cutape_model::{Clock, Data, Effects, Lookup, Order, Retention, State};
 use cutape_registry::{Family, Kind, StreamOp};
 use cutape_replay::{PendingCall, PendingStream, Report, What};
 
-use crate::trace_state::{Scope, TraceState};
+use cutape_model::{Scope, TraceState};
 
 /// Completes a report.
 pub(super) fn complete(trace: &Trace, report: &mut Report) {

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use cutape_format::Trace;
 use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
 
-use crate::demangle::demangle;
 use crate::failure::Failure;
 use crate::guarded;
+use cutape_export::demangle::demangle;
 
 /// How many calls of a list the text shows.
 const SHOWN: usize = 20;

@@ -199,6 +199,12 @@ impl<'a> Leave<'a> {
     pub fn snapshot(&self, position: usize, field: u8) -> Option<Snapshot<'a>> {
         find(self.snapshots(), position, field)
     }
+
+    /// A string that the driver wrote, or returned the address of (lossy where it is not UTF-8).
+    pub fn text(&self, position: usize, field: u8) -> Option<String> {
+        let bytes = self.snapshot(position, field)?.bytes.inline()?;
+        Some(text(bytes))
+    }
 }
 
 #[inline]

@@ -2,6 +2,7 @@
 
 mod body;
 pub(crate) mod call;
+pub(crate) mod clock;
 pub(crate) mod compress;
 pub(crate) mod contents;
 pub(crate) mod cursor;

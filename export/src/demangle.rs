@@ -1,10 +1,10 @@
 //! Names of functions as in their source.
 
 /// Longer names are cut and not demangled.
-pub(crate) const LONGEST_NAME: usize = 4096;
+pub const LONGEST_NAME: usize = 4096;
 
 /// The name as in the source.
-pub(crate) fn demangle(name: &str) -> String {
+pub fn demangle(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
     }

@@ -1,26 +1,38 @@
 //! The driver's state along a trace: which objects exist, and which kernel a handle names.
 
-use cutape_analyzer::decode::{function_of, text};
 use cutape_format::layout::field;
 use cutape_format::{Call, Signature};
-use cutape_model::{Changes, Effect, Effects, Lookup, NewObject, Origin, Retention, Site, State};
-use cutape_registry::{Family, FunctionOp, Kind};
+use cutape_registry::{Family, Function, FunctionOp, Kind};
+
+use crate::effects::{Effect, Effects};
+use crate::objects::{Lookup, NewObject, Origin, Retention};
+use crate::site::Site;
+use crate::state::{Changes, State};
+
+/// The function of that signature, unless this version of the registry has other parameters for it.
+pub fn function_of(signature: &Signature) -> Option<&'static Function> {
+    cutape_registry::function(&signature.name)
+        .filter(|function| function.params.len() == signature.parameters.len())
+}
 
 /// Which objects to track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// Functions, kernels and what owns them.
     Kernels,
-    /// Everything.
+    /// All objects that calls create, find and destroy.
     All,
+    /// Also what calls do to streams, events, captures and graphs.
+    Work,
 }
 
-/// The driver's state after the calls observed so far.
+/// The driver's state after the calls observed so far, and the names of its kernels.
 ///
 /// Handles are values of the recorded process, and may be reused: the last object has the handle.
 #[derive(Debug)]
-pub(crate) struct TraceState {
-    pub(crate) state: State<()>,
+pub struct TraceState {
+    /// Objects, contexts, memory.
+    pub state: State<()>,
     scope: Scope,
     /// By signature number; `None` before the first call.
     functions: Vec<Option<Tracked>>,
@@ -32,6 +44,8 @@ pub(crate) struct TraceState {
 struct Tracked {
     /// `None` if they change nothing in scope.
     effects: Option<Effects>,
+    /// They only put work into a stream, which changes nothing unless the stream captures.
+    only_submits: bool,
     event: KernelEvent,
 }
 
@@ -65,15 +79,18 @@ impl Tracked {
             _ => KernelEvent::None,
         };
         let effects = Effects::of(function);
-        let in_scope = effects.change_contexts()
+        let works = scope == Scope::Work && !effects.is_empty();
+        let in_scope = works
+            || effects.change_contexts()
             || effects.objects.iter().any(|&(_, effect)| match effect {
                 Effect::Create(kind, _)
                 | Effect::Find(kind, _)
                 | Effect::FindMany(kind, _)
-                | Effect::Destroy(kind) => scope == Scope::All || owns_kernels(kind),
+                | Effect::Destroy(kind) => scope != Scope::Kernels || owns_kernels(kind),
                 Effect::Get(_) => false,
             });
         Self {
+            only_submits: effects.only_submits,
             effects: in_scope.then_some(effects),
             event,
         }
@@ -89,7 +106,7 @@ fn owns_kernels(kind: Kind) -> bool {
 
 impl TraceState {
     /// The state before the first call.
-    pub(crate) fn new(scope: Scope) -> Self {
+    pub fn new(scope: Scope) -> Self {
         Self {
             state: State::new(Retention::PerHandle),
             scope,
@@ -99,7 +116,7 @@ impl TraceState {
     }
 
     /// Whether calls of this function change the state; the others need not be observed.
-    pub(crate) fn depends_on(&mut self, call: &Call<'_>) -> bool {
+    pub fn depends_on(&mut self, call: &Call<'_>) -> bool {
         let tracked = self.tracked(call);
         tracked.effects.is_some() || matches!(tracked.event, KernelEvent::NameQuery { .. })
     }
@@ -110,18 +127,36 @@ impl TraceState {
             self.functions.resize_with(place + 1, || None);
         }
         let scope = self.scope;
-        self.functions[place].get_or_insert_with(|| Tracked::of(call.signature, scope))
+        #[expect(clippy::indexing_slicing, reason = "the table is long enough")]
+        let tracked = &mut self.functions[place];
+        tracked.get_or_insert_with(|| Tracked::of(call.signature, scope))
     }
 
     /// Applies a call; expects every call, in order. Returns what it changed.
-    pub(crate) fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
-        if !self.depends_on(call) || !call.succeeded() {
+    pub fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
+        if !self.depends_on(call) || call.leave.is_none() {
             return None;
         }
         let place = usize::from(call.signature.id);
         let tracked = self.functions.get(place)?.as_ref()?;
+        if !call.succeeded() {
+            if let Some(effects) = tracked
+                .effects
+                .as_ref()
+                .filter(|_| self.scope == Scope::Work)
+            {
+                self.state.apply_failed(effects, call);
+            }
+            return None;
+        }
         if let Some(effects) = &tracked.effects {
-            self.state.apply(effects, call, &mut |_| None);
+            // Who asks for captures does not ask when work completes, so only captured work counts.
+            if self.scope == Scope::Work && !self.state.captures.is_empty() {
+                self.state.submit(effects, call);
+            }
+            if !tracked.only_submits {
+                self.state.apply(effects, call, &mut |_| None);
+            }
         }
         match tracked.event {
             // The handle may be reused although nothing showed the end of its owner.
@@ -134,9 +169,9 @@ impl TraceState {
             }
             KernelEvent::NameQuery { name, handle, kind } => {
                 let leave = call.leave.as_ref();
-                let name = leave.and_then(|leave| leave.snapshot(usize::from(name), field::TEXT));
-                if let Some(name) = name.and_then(|name| name.bytes.inline()) {
-                    self.set_name(kind, call.argument(usize::from(handle)), text(name), call);
+                let name = leave.and_then(|leave| leave.text(usize::from(name), field::TEXT));
+                if let Some(name) = name {
+                    self.set_name(kind, call.argument(usize::from(handle)), name, call);
                 }
             }
             KernelEvent::None | KernelEvent::Launch(_) => {}
@@ -164,20 +199,20 @@ impl TraceState {
     }
 
     /// Changes whenever a handle may name another kernel than before.
-    pub(crate) fn kernel_version(&self) -> u64 {
+    pub fn kernel_version(&self) -> u64 {
         let versions = [Kind::Function, Kind::Kernel].map(|kind| self.state.objects.version(kind));
         versions.iter().sum::<u64>() + self.names_changed
     }
 
     /// The name of a kernel in its image, if known.
-    pub(crate) fn kernel_name(&self, handle: u64) -> Option<&str> {
+    pub fn kernel_name(&self, handle: u64) -> Option<&str> {
         let objects = &self.state.objects;
         let id = objects.resolve(Kind::Function, handle).known()?;
         objects.get(id)?.name.as_deref()
     }
 
     /// The name of the kernel that a call launches, if it is a launch and the name is known.
-    pub(crate) fn launched_kernel(&mut self, call: &Call<'_>) -> Option<&str> {
+    pub fn launched_kernel(&mut self, call: &Call<'_>) -> Option<&str> {
         match self.tracked(call).event {
             KernelEvent::Launch(position) => self.kernel_name(call.argument(usize::from(position))),
             _ => None,
@@ -187,17 +222,48 @@ impl TraceState {
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
     use super::*;
-    use crate::test_trace;
+
+    /// `cuModuleGetFunction` that gives `handle` for `name`.
+    fn get_function(builder: &mut TraceBuilder, handle: u64, name: &str) {
+        let name = [name.as_bytes(), &[0]].concat();
+        builder
+            .call(NewCall {
+                name: "cuModuleGetFunction",
+                arguments: &[0x7000, 0x11, 0x400000],
+                snapshots: &[NewSnapshot::pointee(2, &name)],
+                ..NewCall::default()
+            })
+            .leave(0, 0, &[NewSnapshot::pointee(0, &handle.to_le_bytes())]);
+    }
+
+    fn launch(builder: &mut TraceBuilder, handle: u64) {
+        builder
+            .call(NewCall {
+                name: "cuLaunchKernel",
+                arguments: &[handle, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0],
+                ..NewCall::default()
+            })
+            .leave(0, 0, &[]);
+    }
+
+    fn open(builder: &TraceBuilder) -> Trace {
+        let name = format!("cutape-trace-state-{}.cutape", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        trace
+    }
 
     #[test]
     fn names_follow_handles() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
-        test_trace::get_function(&mut builder, 0x51, "first");
-        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
+        launch(&mut builder, 0x51);
+        get_function(&mut builder, 0x51, "first");
+        launch(&mut builder, 0x51);
         // A kernel's function has the kernel's name.
         builder
             .call(NewCall {
@@ -213,11 +279,11 @@ mod tests {
                 ..NewCall::default()
             })
             .leave(0, 0, &[NewSnapshot::pointee(0, &0x61_u64.to_le_bytes())]);
-        test_trace::launch(&mut builder, 0x60, [1, 1, 1]);
-        test_trace::launch(&mut builder, 0x61, [1, 1, 1]);
+        launch(&mut builder, 0x60);
+        launch(&mut builder, 0x61);
         // The handle comes again, for another kernel.
-        test_trace::get_function(&mut builder, 0x51, "third");
-        test_trace::launch(&mut builder, 0x51, [1, 1, 1]);
+        get_function(&mut builder, 0x51, "third");
+        launch(&mut builder, 0x51);
         // Only the driver tells the name.
         builder
             .call(NewCall {
@@ -233,8 +299,8 @@ mod tests {
                     NewSnapshot::piece(0, field::TEXT, b"fourth\0"),
                 ],
             );
-        test_trace::launch(&mut builder, 0x70, [1, 1, 1]);
-        let trace = test_trace::open(&builder, "kernels");
+        launch(&mut builder, 0x70);
+        let trace = open(&builder);
         let mut state = TraceState::new(Scope::Kernels);
         let mut names = Vec::new();
         for call in trace.calls() {

@@ -8,25 +8,62 @@ const GRID: usize = layout::offset_of("CUlaunchConfig", "gridDimX");
 const BLOCK: usize = layout::offset_of("CUlaunchConfig", "blockDimX");
 const SHARED: usize = layout::offset_of("CUlaunchConfig", "sharedMemBytes");
 const STREAM: usize = layout::offset_of("CUlaunchConfig", "hStream");
+/// The struct in the list of a launch on several devices.
+const ENTRY: &str = "CUDA_LAUNCH_PARAMS";
 
 /// What a launch launches and in which shape, as far as the call has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LaunchShape {
+pub struct LaunchShape {
     /// The function's or kernel's handle.
-    pub(crate) kernel: Option<u64>,
+    pub kernel: Option<u64>,
     /// Blocks.
-    pub(crate) grid: Option<[u64; 3]>,
+    pub grid: Option<[u64; 3]>,
     /// Threads of a block.
-    pub(crate) block: Option<[u64; 3]>,
+    pub block: Option<[u64; 3]>,
     /// Bytes of dynamic shared memory.
-    pub(crate) shared: Option<u64>,
-    pub(crate) stream: Option<u64>,
+    pub shared: Option<u64>,
+    /// The stream's handle.
+    pub stream: Option<u64>,
 }
 
 impl LaunchShape {
-    /// Reads the arguments or the `CUlaunchConfig` of a launch.
+    /// The launches of a call: one, or one for each device.
     #[inline]
-    pub(crate) fn of(function: &Function, call: &Call<'_>) -> Self {
+    pub fn each(function: &Function, call: &Call<'_>, each: &mut dyn FnMut(Self)) {
+        let Family::Launch(LaunchOp::MultiDevice { list, .. }) = function.family else {
+            return each(Self::of(function, call));
+        };
+        let snapshot = call.snapshot(usize::from(list), field::POINTEE);
+        let bytes = snapshot.and_then(|snapshot| snapshot.bytes.inline());
+        let entries = bytes.unwrap_or_default();
+        for entry in entries.chunks_exact(layout::size_of(ENTRY)) {
+            each(Self::of_entry(entry));
+        }
+    }
+
+    fn of_entry(entry: &[u8]) -> Self {
+        let offset = |member| layout::offset_of(ENTRY, member);
+        let word = |member| {
+            let bytes = entry.get(offset(member)..)?.first_chunk()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        let number = |at: usize| {
+            let bytes = entry.get(at..)?.first_chunk()?;
+            Some(u64::from(u32::from_le_bytes(*bytes)))
+        };
+        let three = |at: usize| Some([number(at)?, number(at + 4)?, number(at + 8)?]);
+        Self {
+            kernel: word("function"),
+            grid: three(offset("gridDimX")),
+            block: three(offset("blockDimX")),
+            shared: number(offset("sharedMemBytes")),
+            stream: word("hStream"),
+        }
+    }
+
+    /// Reads the arguments or the `CUlaunchConfig` of a launch on one device.
+    #[inline]
+    pub fn of(function: &Function, call: &Call<'_>) -> Self {
         let Family::Launch(op) = function.family else {
             return Self::default();
         };

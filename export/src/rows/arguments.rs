@@ -1,0 +1,88 @@
+//! Decoding of arguments on demand.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cutape_analyzer::decode::{CallPlan, Decoded, Decoding, Names, Value};
+use cutape_format::{Call, Trace};
+use cutape_model::TraceState;
+use cutape_registry::Kind;
+
+use super::row::ObjectRef;
+
+/// Decodes a call.
+pub(super) trait DecodeArguments {
+    fn decode(&self, call: &Call<'_>, elements: usize) -> Decoded<'_>;
+}
+
+/// The trace and the state after the call.
+pub(super) struct Decoder<'a, 't> {
+    pub(super) trace: &'t Trace,
+    pub(super) state: &'a TraceState,
+    pub(super) plans: &'a Plans<'t>,
+}
+
+/// The plans of functions by signature number, each made when a call is decoded first.
+#[derive(Default)]
+pub(super) struct Plans<'t>(RefCell<Vec<Option<Rc<CallPlan<'t>>>>>);
+
+impl<'t> Plans<'t> {
+    fn of(&self, call: &Call<'_>, trace: &'t Trace) -> Rc<CallPlan<'t>> {
+        let place = usize::from(call.signature.id);
+        let mut plans = self.0.borrow_mut();
+        if plans.len() <= place {
+            plans.resize_with(place + 1, || None);
+        }
+        let new = || {
+            let signature = trace.signature(call.signature.id);
+            Rc::new(CallPlan::of(signature, trace.signatures()))
+        };
+        match plans.get_mut(place) {
+            Some(plan) => Rc::clone(plan.get_or_insert_with(new)),
+            None => new(),
+        }
+    }
+}
+
+impl DecodeArguments for Decoder<'_, '_> {
+    fn decode(&self, call: &Call<'_>, elements: usize) -> Decoded<'_> {
+        let labels = Labels(self.state);
+        let decoding = Decoding {
+            signatures: self.trace.signatures(),
+            names: &labels,
+            names_after: &labels,
+            elements,
+        };
+        let plan = self.plans.of(call, self.trace);
+        plan.decode(call, decoding, &mut |snapshot| {
+            // Images and payloads may be large, and only the first bytes count.
+            let inline = snapshot.bytes.inline().map(Cow::Borrowed);
+            inline.ok_or_else(|| Value::missing(snapshot.bytes))
+        })
+    }
+}
+
+/// The objects after the call.
+struct Labels<'a>(&'a TraceState);
+
+impl Names for Labels<'_> {
+    fn handle(&self, kind: Kind, handle: u64) -> Option<String> {
+        let objects = &self.0.state.objects;
+        let object = objects.get(objects.resolve(kind, handle).known()?)?;
+        let (kind, generation) = (object.kind, object.generation);
+        Some(ObjectRef { kind, generation }.to_string())
+    }
+
+    fn place(&self, address: u64) -> Option<String> {
+        let state = &self.0.state;
+        let place = state.memory_at(address).or_else(|| state.freed_at(address));
+        let object = state.objects.get(place?)?;
+        let (kind, generation) = (object.kind, object.generation);
+        let label = ObjectRef { kind, generation };
+        Some(match address.saturating_sub(object.handle) {
+            0 => label.to_string(),
+            offset => format!("{label}+{offset:#x}"),
+        })
+    }
+}

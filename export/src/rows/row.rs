@@ -1,0 +1,443 @@
+//! The rows: a struct for each kind, with its columns.
+
+use std::fmt;
+
+use cutape_analyzer::Finding;
+use cutape_analyzer::decode::Decoded;
+use cutape_format::{Call, Payload, Thread};
+use cutape_model::{MemoryKind, Origin, Side};
+use cutape_registry::Kind;
+
+use super::arguments::DecodeArguments;
+
+/// The trace: its process, program and machine. Comes first.
+#[derive(Clone, Debug)]
+pub struct TraceRow {
+    /// The file's name without its folder.
+    pub trace: String,
+    /// The number of the process.
+    pub process: u32,
+    /// Its parent's.
+    pub parent: Option<u32>,
+    /// In a parallel program: the number among all processes.
+    pub rank: Option<u64>,
+    /// The number among those of the machine.
+    pub local_rank: Option<u64>,
+    /// The path of the program.
+    pub program: Option<String>,
+    /// Its arguments, with its own name.
+    pub arguments: Vec<String>,
+    /// Nanoseconds since 1970 when the recording started.
+    pub started_unix_ns: u64,
+    /// The recorder's version.
+    pub recorder_version: Option<String>,
+    /// As `cuDriverGetVersion` returns it, e.g. 13000.
+    pub driver_version: Option<u64>,
+    /// `null` for the null driver.
+    pub driver_kind: Option<String>,
+    /// The names of the devices.
+    pub devices: Vec<String>,
+    /// The program's exit status.
+    pub exit_status: Option<i64>,
+    /// The signal that ended it.
+    pub exit_signal: Option<i64>,
+    /// The threads that made calls, by ordinal.
+    pub threads: Vec<Thread>,
+}
+
+impl TraceRow {
+    /// The rank, or the one on its machine.
+    pub fn any_rank(&self) -> Option<u64> {
+        self.rank.or(self.local_rank)
+    }
+}
+
+/// What every row about a call has of it. Times are nanoseconds from the start of the recording;
+/// `None` if the trace's clock only counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRef {
+    /// Call index.
+    pub index: u64,
+    /// Thread ordinal.
+    pub thread: u32,
+    /// When the program entered it.
+    pub enter_ns: Option<u64>,
+    /// When the driver had returned; also `None` for a call in flight.
+    pub leave_ns: Option<u64>,
+    /// What it returned; `None` for a call in flight.
+    pub result: Option<i32>,
+}
+
+impl CallRef {
+    /// How long the call took on the host.
+    pub fn duration_ns(&self) -> Option<u64> {
+        Some(self.leave_ns?.saturating_sub(self.enter_ns?))
+    }
+
+    /// When it ended, or began if it is in flight.
+    pub fn end_ns(&self) -> Option<u64> {
+        self.leave_ns.or(self.enter_ns)
+    }
+
+    /// Whether it returned `CUDA_SUCCESS`.
+    pub fn succeeded(&self) -> bool {
+        self.result == Some(0)
+    }
+}
+
+/// A call.
+#[derive(Clone, Copy)]
+pub struct CallRow<'a> {
+    /// Index, thread, times, result.
+    pub call: CallRef,
+    /// The exported name.
+    pub function: &'a str,
+    /// The section of the CUDA driver API manual; `None` for a function that the registry does not
+    /// know.
+    pub section: Option<&'static str>,
+    /// The name of the result, if the function returns a `CUresult`.
+    pub result_name: Option<&'a str>,
+    /// It returned a `CUresult` other than `CUDA_SUCCESS`.
+    pub failed: bool,
+    /// The address in the program that it returns to.
+    pub caller: u64,
+    /// The id of its call stack.
+    pub stack: Option<u64>,
+    /// For everything else.
+    pub record: &'a Call<'a>,
+    pub(super) decoder: &'a dyn DecodeArguments,
+}
+
+impl<'a> CallRow<'a> {
+    /// Decodes the arguments, and what the call wrote behind pointers: of arrays and blocks at most
+    /// that many elements. Handles have labels such as `module#2`.
+    pub fn arguments(&self, elements: usize) -> Decoded<'a> {
+        self.decoder.decode(self.record, elements)
+    }
+}
+
+/// Names an object: its kind, and its number among the objects of that kind, from 1. Unique in a
+/// trace, unlike handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// The kind.
+    pub kind: Kind,
+    /// Which one.
+    pub generation: u32,
+}
+
+impl fmt::Display for ObjectRef {
+    /// `module#2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.kind.key(), self.generation)
+    }
+}
+
+/// The stream that a call names, or whose work it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamRef {
+    /// Unique in the trace, also for default streams, of which each context has one and each thread
+    /// may have one in a context.
+    pub number: u32,
+    /// The handle as the call has it: 0, 1 and 2 are default streams.
+    pub handle: u64,
+    /// The stream's object; `None` for a default stream, and if its creation was not seen.
+    pub object: Option<ObjectRef>,
+    /// The thread whose own default stream it is.
+    pub of_thread: Option<u32>,
+}
+
+impl fmt::Display for StreamRef {
+    /// `stream#2`, `default stream`, `default stream of thread 3`, or the handle.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.object, self.of_thread) {
+            (Some(object), _) => object.fmt(f),
+            (None, Some(thread)) => write!(f, "default stream of thread {thread}"),
+            (None, None) if self.handle <= 1 => f.write_str("default stream"),
+            (None, None) => write!(f, "stream {:#x}", self.handle),
+        }
+    }
+}
+
+/// A device code image that a call loads, links or makes; comes before the first row that refers to
+/// it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageRow {
+    /// The first 16 bytes of the blake3 hash of its bytes, in hexadecimal: equal in every trace.
+    pub hash: String,
+    /// `cubin`, `fatbin`, `PTX`, ..., `unknown`.
+    pub kind: &'static str,
+    /// Its length.
+    pub bytes: u64,
+    /// The first call that uses it.
+    pub call: CallRef,
+}
+
+/// A kernel that a call launches.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchRow<'a> {
+    /// The call.
+    pub call: CallRef,
+    /// The name in the image; `None` if no call shows it.
+    pub kernel: Option<&'a str>,
+    /// The name as in the source.
+    pub demangled: Option<&'a str>,
+    /// The function or kernel; `None` if no call shows where its handle comes from.
+    pub function: Option<ObjectRef>,
+    /// The module or library that it is in.
+    pub module: Option<ObjectRef>,
+    /// The hash of the image that the module was loaded from, as in [`ImageRow::hash`].
+    pub image: Option<&'a str>,
+    /// Blocks in x, y, z.
+    pub grid: Option<[u64; 3]>,
+    /// Threads of a block in x, y, z.
+    pub block: Option<[u64; 3]>,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared_bytes: Option<u64>,
+    /// The stream.
+    pub stream: Option<StreamRef>,
+    /// The stream captured: the launch became a node of a graph and did not run.
+    pub is_captured: bool,
+}
+
+impl LaunchRow<'_> {
+    /// Threads of the whole grid.
+    pub fn threads(&self) -> Option<u64> {
+        let sizes = self.grid?.into_iter().chain(self.block?);
+        Some(sizes.fold(1, u64::saturating_mul))
+    }
+}
+
+/// A launch of an executable graph.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphLaunchRow {
+    /// The call.
+    pub call: CallRef,
+    /// The executable graph.
+    pub graph: Option<ObjectRef>,
+    /// Its nodes that are switched on, in child graphs too; `None` if not all are known.
+    pub nodes: Option<u64>,
+    /// Those that are kernels.
+    pub kernels: Option<u64>,
+    /// The stream.
+    pub stream: Option<StreamRef>,
+}
+
+/// A copy or a memset.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRow {
+    /// The call. One that copies a batch has several rows.
+    pub call: CallRef,
+    /// What is read; `None` for a memset, and if the trace lacks it.
+    pub from: Option<Side>,
+    /// What is written; `None` if the trace lacks it.
+    pub to: Option<Side>,
+    /// It fills memory with a value.
+    pub is_memset: bool,
+    /// `None` if the trace lacks the size.
+    pub bytes: Option<u64>,
+    /// The call names the contexts of both operands.
+    pub is_peer: bool,
+    /// The call has a stream: it may return before the copy is done.
+    pub is_async: bool,
+    /// The stream; that of a call without one is the default stream.
+    pub stream: Option<StreamRef>,
+    /// The stream captured: the copy became a node of a graph and did not run.
+    pub is_captured: bool,
+}
+
+impl CopyRow {
+    /// `host-to-device`, `device-to-host`, `device-to-device`, `host-to-host`, `memset`, or
+    /// `unknown`. Arrays are memory of the device, managed memory counts as the host's.
+    pub fn kind(&self) -> &'static str {
+        match (self.is_memset, self.from, self.to) {
+            (true, ..) => "memset",
+            (false, Some(from), Some(to)) => match (from.is_device(), to.is_device()) {
+                (false, true) => "host-to-device",
+                (true, false) => "device-to-host",
+                (true, true) => "device-to-device",
+                (false, false) => "host-to-host",
+            },
+            _ => "unknown",
+        }
+    }
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The host waits for all work of a context.
+    Context,
+    /// The host waits for the work of a stream.
+    Stream,
+    /// The host waits for an event.
+    Event,
+    /// A stream waits for an event; the host does not.
+    EventInStream,
+}
+
+impl Awaited {
+    /// The word in data.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Context => "context",
+            Self::Stream => "stream",
+            Self::Event => "event",
+            Self::EventInStream => "event-in-stream",
+        }
+    }
+}
+
+/// A wait. Copies that wait for themselves are only copies.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitRow {
+    /// The call; its duration is what the host waited.
+    pub call: CallRef,
+    /// What for.
+    pub awaited: Awaited,
+    /// The stream that is waited for, or that waits.
+    pub stream: Option<StreamRef>,
+    /// The event.
+    pub event: Option<ObjectRef>,
+}
+
+/// How an object's life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A call destroyed it.
+    Destroyed,
+    /// It ended with what it belongs to.
+    WithOwner,
+    /// Nothing showed its end, but the driver gave its handle out again.
+    HandleReused,
+    /// It lived when the trace ended.
+    Alive,
+}
+
+impl Ending {
+    /// The word in data.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Destroyed => "destroyed",
+            Self::WithOwner => "with-owner",
+            Self::HandleReused => "handle-reused",
+            Self::Alive => "alive",
+        }
+    }
+}
+
+/// An object; comes when its life has ended, or at the end of the trace.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectRow<'a> {
+    /// Kind and number.
+    pub object: ObjectRef,
+    /// The driver's value for it; of memory its address.
+    pub handle: u64,
+    /// How the handle became known.
+    pub origin: Origin,
+    /// Index of the call that created it or first returned its handle.
+    pub created_call: u64,
+    /// Its function; empty if only a name of the object was seen.
+    pub created_by: &'static str,
+    /// When that call had returned.
+    pub created_ns: Option<u64>,
+    /// Index of the call that ended it.
+    pub ended_call: Option<u64>,
+    /// When that call was entered.
+    pub ended_ns: Option<u64>,
+    /// How.
+    pub ending: Ending,
+    /// What it belongs to.
+    pub parent: Option<ObjectRef>,
+    /// The context that it lives in.
+    pub context: Option<ObjectRef>,
+    /// Bytes, for what occupies addresses; `None` if not known.
+    pub bytes: Option<u64>,
+    /// The kind of memory, if it is memory that the program allocated.
+    pub memory: Option<MemoryKind>,
+    /// Its name in the image.
+    pub name: Option<&'a str>,
+    /// Of a module or library: the hash of its image.
+    pub image: Option<&'a str>,
+}
+
+impl ObjectRow<'_> {
+    /// Whether the program created it and never destroyed it.
+    pub fn is_leaked(&self) -> bool {
+        self.origin == Origin::Created && self.ending == Ending::Alive
+    }
+}
+
+/// The word for an origin in data.
+pub fn origin_key(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Created => "created",
+        Origin::Found => "found",
+        Origin::FirstSeen => "first-seen",
+    }
+}
+
+/// A change of the memory that the program has allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryRow {
+    /// The call that caused it.
+    pub call: CallRef,
+    /// When it counts: a new block from the return of its call, a freed one until the entry.
+    pub ns: Option<u64>,
+    /// The kind of memory.
+    pub kind: MemoryKind,
+    /// The block.
+    pub object: ObjectRef,
+    /// The change in bytes; negative for a free.
+    pub change: i64,
+    /// The bytes of this kind that are allocated after it.
+    pub live_bytes: u64,
+    /// The number of blocks.
+    pub live_blocks: u64,
+}
+
+/// A range of the program, or a mark, which is a moment. All come before the calls.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeRow<'a> {
+    /// Its text.
+    pub name: &'a str,
+    /// The names of the ranges around it and its own: `train/step`.
+    pub path: &'a str,
+    /// NVTX's domain; `None` for the default one.
+    pub domain: Option<&'a str>,
+    /// The ordinal of the thread that began it; `None` if it never called the driver, or for
+    /// another process.
+    pub thread: Option<u32>,
+    /// It is a moment.
+    pub is_mark: bool,
+    /// It is a range that did not end.
+    pub is_open: bool,
+    /// When it began.
+    pub begin_ns: Option<u64>,
+    /// When it ended; `None` for a mark and for a range that did not end.
+    pub end_ns: Option<u64>,
+    /// The number that the program gave it.
+    pub payload: Option<Payload>,
+}
+
+/// A finding of the analyzer, of every class.
+#[derive(Clone, Copy, Debug)]
+pub struct FindingRow<'a> {
+    /// The finding.
+    pub finding: &'a Finding,
+    /// The call; `None` for what is missing at the trace's end.
+    pub call: Option<CallRef>,
+}
+
+impl FindingRow<'_> {
+    /// Indices of other calls that it is about: those that created and ended its objects.
+    pub fn related_calls(&self) -> Vec<u64> {
+        let objects = self.finding.objects.iter();
+        let calls = objects.flat_map(|object| [Some(object.created_call), object.destroyed_call]);
+        let own = self.finding.call.as_ref().map(|call| call.index);
+        let mut calls: Vec<u64> = calls.flatten().filter(|call| Some(*call) != own).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        calls
+    }
+}

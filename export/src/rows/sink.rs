@@ -1,0 +1,71 @@
+//! What takes rows.
+
+use super::row::{
+    CallRow, CopyRow, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow, ObjectRow,
+    RangeRow, TraceRow, WaitRow,
+};
+
+/// Takes rows. A method that is not implemented ignores its rows, and an error ends the pass.
+///
+/// First comes the trace, then its ranges, then call by call in the order of the trace: the call,
+/// what it does, what it changes, what is wrong with it; at the end objects that still live, and
+/// findings about what is missing. An object comes when its life has ended.
+pub trait Sink {
+    /// The error of the sink, which also carries those of reading.
+    type Error: From<cutape_format::Error>;
+
+    /// The trace itself.
+    fn trace(&mut self, _row: &TraceRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A range or a mark.
+    fn range(&mut self, _row: &RangeRow<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A call.
+    fn call(&mut self, _row: &CallRow<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// An image that no earlier call used.
+    fn image(&mut self, _row: &ImageRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A kernel that a call launches.
+    fn launch(&mut self, _row: &LaunchRow<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A launch of a graph.
+    fn graph_launch(&mut self, _row: &GraphLaunchRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A copy or a memset.
+    fn copy(&mut self, _row: &CopyRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A wait.
+    fn wait(&mut self, _row: &WaitRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A change of the allocated memory.
+    fn memory(&mut self, _row: &MemoryRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// An object whose life has ended, or that lives at the end of the trace.
+    fn object(&mut self, _row: &ObjectRow<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A finding; only if the pass was asked for them.
+    fn finding(&mut self, _row: &FindingRow<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}

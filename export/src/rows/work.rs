@@ -1,0 +1,265 @@
+//! What a call enqueues or waits for: launches, copies, waits.
+
+use cutape_format::{Call, Signatures};
+use cutape_model::{
+    Copied, Effects, LaunchShape, ObjectId, STREAM_PER_THREAD, TraceState, Work, each_copy,
+    filled_bytes,
+};
+use cutape_registry::{Family, Function, GraphOp, Kind, StreamOp, Waits};
+use rustc_hash::FxHashMap;
+
+use super::images::Images;
+use super::lifetimes::object_ref;
+use super::row::{
+    Awaited, CallRef, CopyRow, GraphLaunchRow, LaunchRow, ObjectRef, StreamRef, WaitRow,
+};
+use super::sink::Sink;
+use crate::demangle::demangle;
+
+/// Whether calls of a function launch, copy or wait.
+pub(super) fn is_work(function: &Function) -> bool {
+    let by_family = matches!(
+        function.family,
+        Family::Launch(_)
+            | Family::Graph(GraphOp::Launch)
+            | Family::Copy(_)
+            | Family::Memset
+            | Family::Stream(StreamOp::WaitEvent)
+    );
+    by_family || function.waits != Waits::No
+}
+
+/// What is known of a handle that was launched.
+#[derive(Clone, Debug, Default)]
+struct Kernel {
+    name: Option<String>,
+    demangled: Option<String>,
+    function: Option<ObjectRef>,
+    module: Option<ObjectRef>,
+    image: Option<String>,
+}
+
+/// Looks up what calls launch; loops launch the same handles again and again.
+#[derive(Debug, Default)]
+pub(super) struct WorkRows {
+    kernels: FxHashMap<u64, Kernel>,
+    /// [`TraceState::kernel_version`] when they were looked up.
+    version: u64,
+    demangled: FxHashMap<String, String>,
+}
+
+/// A call, with what is known of it before it is applied.
+pub(super) struct Submission<'a> {
+    pub(super) effects: &'a Effects,
+    pub(super) call: &'a Call<'a>,
+    pub(super) row: CallRef,
+    pub(super) signatures: &'a Signatures,
+}
+
+impl WorkRows {
+    /// The rows of a call; `state` is that before the call.
+    pub(super) fn add<S: Sink>(
+        &mut self,
+        of: &Submission<'_>,
+        state: &mut TraceState,
+        images: &Images,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let function = of.effects.function;
+        match function.family {
+            Family::Launch(_) => {
+                let mut outcome = Ok(());
+                LaunchShape::each(function, of.call, &mut |shape| {
+                    if outcome.is_ok() {
+                        outcome = self.launch(of, shape, state, images, sink);
+                    }
+                });
+                outcome
+            }
+            Family::Graph(GraphOp::Launch) => graph_launch(of, state, sink),
+            Family::Copy(_) | Family::Memset => copies(of, state, sink),
+            Family::Stream(StreamOp::WaitEvent) => wait(of, Awaited::EventInStream, state, sink),
+            _ => match function.waits {
+                Waits::No => Ok(()),
+                Waits::Context => wait(of, Awaited::Context, state, sink),
+                Waits::Stream(_) => wait(of, Awaited::Stream, state, sink),
+                Waits::Event(_) => wait(of, Awaited::Event, state, sink),
+            },
+        }
+    }
+
+    fn launch<S: Sink>(
+        &mut self,
+        of: &Submission<'_>,
+        shape: LaunchShape,
+        state: &mut TraceState,
+        images: &Images,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let handle = shape.stream.unwrap_or(0);
+        let (stream, is_captured) = stream(of, handle, state);
+        let kernel = shape
+            .kernel
+            .map(|handle| self.kernel(handle, state, images));
+        let text = |part: fn(&Kernel) -> &Option<String>| part(kernel?).as_deref();
+        sink.launch(&LaunchRow {
+            call: of.row,
+            kernel: text(|kernel| &kernel.name),
+            demangled: text(|kernel| &kernel.demangled),
+            function: kernel.and_then(|kernel| kernel.function),
+            module: kernel.and_then(|kernel| kernel.module),
+            image: text(|kernel| &kernel.image),
+            grid: shape.grid,
+            block: shape.block,
+            shared_bytes: shape.shared,
+            stream: Some(stream),
+            is_captured,
+        })
+    }
+
+    fn kernel(&mut self, handle: u64, state: &TraceState, images: &Images) -> &Kernel {
+        let version = state.kernel_version();
+        if self.version != version {
+            self.version = version;
+            self.kernels.clear();
+        }
+        self.kernels.entry(handle).or_insert_with(|| {
+            let objects = &state.state.objects;
+            let name = state.kernel_name(handle).map(str::to_owned);
+            let demangled = name.as_ref().map(|name| {
+                let known = self.demangled.entry(name.clone());
+                known.or_insert_with_key(|name| demangle(name)).clone()
+            });
+            let function = objects.resolve(Kind::Function, handle).known();
+            let owners = function.into_iter().flat_map(|id| objects.ancestors(id));
+            let owner = |id: &ObjectId| {
+                let object = objects.get(*id)?;
+                let is_owner = matches!(object.kind, Kind::Module | Kind::Library);
+                is_owner.then(|| (*id, object_ref(object)))
+            };
+            // The module of a library's function has no image of its own.
+            let owners: Vec<_> = owners.filter_map(|id| owner(&id)).collect();
+            let loaded = owners.iter().find_map(|(id, _)| images.of(*id));
+            Kernel {
+                name,
+                demangled,
+                function: function.and_then(|id| objects.get(id)).map(object_ref),
+                module: owners.first().map(|(_, module)| *module),
+                image: loaded.map(str::to_owned),
+            }
+        })
+    }
+}
+
+/// The stream of a call, and whether it captures.
+fn stream(of: &Submission<'_>, handle: u64, state: &mut TraceState) -> (StreamRef, bool) {
+    let (thread, per_thread) = (of.call.thread, of.effects.function.per_thread);
+    let state = &mut state.state;
+    let number = state.stream(thread, handle, per_thread);
+    let is_captured = !state.captures.is_empty() && state.captures.of(number).is_some();
+    let is_default = handle <= STREAM_PER_THREAD;
+    let object = state.objects.live(Kind::Stream, handle);
+    let object = object.and_then(|id| state.objects.get(id));
+    let of_thread = handle == STREAM_PER_THREAD || (handle == 0 && per_thread);
+    let stream = StreamRef {
+        number,
+        handle,
+        object: object.filter(|_| !is_default).map(object_ref),
+        of_thread: of_thread.then_some(thread),
+    };
+    (stream, is_captured)
+}
+
+fn graph_launch<S: Sink>(
+    of: &Submission<'_>,
+    state: &mut TraceState,
+    sink: &mut S,
+) -> Result<(), S::Error> {
+    let handle = of.effects.stream(of.call);
+    let stream = handle.map(|handle| stream(of, handle, state).0);
+    let graph = of.effects.handle_of(of.call, Kind::GraphExec);
+    let graph = graph.unwrap_or(0);
+    let exec = state.state.graphs.exec(graph);
+    let active = exec.filter(|exec| exec.whole && exec.graph.whole);
+    let active = active.map(|exec| exec.active());
+    let is_kernel = |work: &&Work| matches!(work, Work::Kernel(_));
+    let kernels = active.as_ref().map(|active| {
+        let work = active.iter().map(|(_, work)| *work);
+        work.filter(is_kernel).count() as u64
+    });
+    let objects = &state.state.objects;
+    let object = objects.find(Kind::GraphExec, graph).known();
+    sink.graph_launch(&GraphLaunchRow {
+        call: of.row,
+        graph: object.and_then(|id| objects.get(id)).map(object_ref),
+        nodes: active.map(|active| active.len() as u64),
+        kernels,
+        stream,
+    })
+}
+
+fn copies<S: Sink>(
+    of: &Submission<'_>,
+    state: &mut TraceState,
+    sink: &mut S,
+) -> Result<(), S::Error> {
+    let function = of.effects.function;
+    let handle = of.effects.stream(of.call);
+    let (stream, is_captured) = stream(of, handle.unwrap_or(0), state);
+    let row = |copied: Option<Copied>| CopyRow {
+        call: of.row,
+        from: copied.map(|copied| copied.from),
+        to: copied.map(|copied| copied.to),
+        is_memset: false,
+        bytes: copied.map(|copied| copied.bytes),
+        is_peer: copied.is_some_and(|copied| copied.is_peer),
+        is_async: function.stream.is_some(),
+        stream: Some(stream),
+        is_captured,
+    };
+    if function.family == Family::Memset {
+        return sink.copy(&CopyRow {
+            is_memset: true,
+            to: Some(cutape_model::Side::Device),
+            bytes: Some(filled_bytes(function, of.call)),
+            ..row(None)
+        });
+    }
+    let mut outcome = Ok(());
+    each_copy(
+        function,
+        of.call,
+        of.signatures,
+        &state.state,
+        &mut |copied| {
+            if outcome.is_ok() {
+                outcome = sink.copy(&row(copied));
+            }
+        },
+    );
+    outcome
+}
+
+fn wait<S: Sink>(
+    of: &Submission<'_>,
+    awaited: Awaited,
+    state: &mut TraceState,
+    sink: &mut S,
+) -> Result<(), S::Error> {
+    let function = of.effects.function;
+    let handle = match function.waits {
+        Waits::Stream(position) => Some(of.call.argument(usize::from(position))),
+        _ if awaited == Awaited::EventInStream => of.effects.stream(of.call),
+        _ => None,
+    };
+    let stream = handle.map(|handle| stream(of, handle, state).0);
+    let objects = &state.state.objects;
+    let event = of.effects.handle_of(of.call, Kind::Event);
+    let event = event.and_then(|handle| objects.find(Kind::Event, handle).known());
+    sink.wait(&WaitRow {
+        call: of.row,
+        awaited,
+        stream,
+        event: event.and_then(|id| objects.get(id)).map(object_ref),
+    })
+}

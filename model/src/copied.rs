@@ -1,0 +1,153 @@
+//! How many bytes a call copies or fills, and from where to where.
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Signatures};
+use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, MemoryType, Role};
+
+use crate::effects::CallArguments;
+use crate::memory_kind::MemoryKind;
+use crate::state::State;
+
+/// Where bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Memory of the host, and managed memory.
+    Host,
+    /// Linear device memory.
+    Device,
+    /// An array of the device.
+    Array,
+}
+
+impl Side {
+    /// Whether it is memory of the device.
+    pub fn is_device(self) -> bool {
+        self != Self::Host
+    }
+}
+
+/// One copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What is read.
+    pub from: Side,
+    /// What is written.
+    pub to: Side,
+    /// How many bytes.
+    pub bytes: u64,
+    /// The call names the contexts of both operands.
+    pub is_peer: bool,
+}
+
+/// Hands out the copies that a call of [`Family::Copy`] asks for, nearly always one; `None` for one
+/// whose size or direction the trace lacks.
+pub fn each_copy<X>(
+    function: &Function,
+    call: &Call<'_>,
+    signatures: &Signatures,
+    state: &State<X>,
+    each: &mut dyn FnMut(Option<Copied>),
+) {
+    let Family::Copy(op) = function.family else {
+        return;
+    };
+    let argument = |position: u8| call.argument(usize::from(position));
+    match op {
+        CopyOp::Linear(at) | CopyOp::Peer(at) | CopyOp::Unified(at) => each(Some(Copied {
+            from: side(at.from, argument(at.source), state),
+            to: side(at.to, argument(at.target), state),
+            bytes: argument(at.bytes),
+            is_peer: matches!(op, CopyOp::Peer(_)),
+        })),
+        CopyOp::Described(shape) => each(described(shape, call, signatures, state)),
+        CopyOp::Batch {
+            targets,
+            sources,
+            sizes,
+            ..
+        } => match [targets, sources, sizes].map(|at| words(call, at)) {
+            [Some(targets), Some(sources), Some(sizes)] => {
+                let operands = targets.iter().zip(sources).zip(sizes);
+                for ((target, source), bytes) in operands {
+                    let side = |address: &[u8; 8]| {
+                        side(MemoryType::Unified, u64::from_le_bytes(*address), state)
+                    };
+                    each(Some(Copied {
+                        from: side(source),
+                        to: side(target),
+                        bytes: u64::from_le_bytes(*bytes),
+                        is_peer: false,
+                    }));
+                }
+            }
+            _ => each(None),
+        },
+        CopyOp::Batch3D { .. } => each(None),
+    }
+}
+
+/// The bytes that a call of [`Family::Memset`] writes.
+pub fn filled_bytes(function: &Function, call: &Call<'_>) -> u64 {
+    let length = function.params.iter().find_map(|param| match param.role {
+        Role::DeviceWrite(length) => Some(length),
+        _ => None,
+    });
+    let extent = length.and_then(|length| length.evaluate(function, &CallArguments(call)));
+    extent.map_or(0, |extent| extent.content())
+}
+
+/// The words of an array that a parameter points at.
+fn words<'c>(call: &Call<'c>, position: u8) -> Option<&'c [[u8; 8]]> {
+    let snapshot = call.snapshot(usize::from(position), field::POINTEE)?;
+    Some(snapshot.bytes.inline()?.as_chunks().0)
+}
+
+fn side<X>(memory: MemoryType, address: u64, state: &State<X>) -> Side {
+    match memory {
+        MemoryType::Host => Side::Host,
+        MemoryType::Array => Side::Array,
+        MemoryType::Device => Side::Device,
+        MemoryType::Unified if is_device_memory(address, state) => Side::Device,
+        MemoryType::Unified => Side::Host,
+    }
+}
+
+/// Whether an address lies in allocated device memory; managed memory counts as the host's.
+fn is_device_memory<X>(address: u64, state: &State<X>) -> bool {
+    let object = state
+        .memory_at(address)
+        .and_then(|id| state.objects.get(id));
+    object.is_some_and(|object| {
+        object.kind == Kind::Memory
+            && MemoryKind::allocated_by(object.kind, object.created.function)
+                != Some(MemoryKind::Managed)
+    })
+}
+
+/// A copy that a struct describes.
+fn described<X>(
+    shape: CopyShape,
+    call: &Call<'_>,
+    signatures: &Signatures,
+    state: &State<X>,
+) -> Option<Copied> {
+    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
+    let c_type = call.signature.parameters.first()?.c_type.as_str();
+    let name = c_type
+        .trim_start_matches("const ")
+        .trim_end_matches([' ', '*']);
+    let layout = signatures.structure(name)?;
+    let value = |name: &str| layout.number(bytes, name);
+    let side = |memory_type: &str, address: &str| {
+        let memory = MemoryType::of(value(memory_type)?)?;
+        Some(side(memory, value(address)?, state))
+    };
+    let rows = value("Height")?.saturating_mul(value("Depth").unwrap_or(1));
+    let total = value("WidthInBytes")?.saturating_mul(rows);
+    Some(Copied {
+        from: side("srcMemoryType", "srcDevice")?,
+        to: side("dstMemoryType", "dstDevice")?,
+        bytes: total,
+        is_peer: shape == CopyShape::PeerVolume,
+    })
+}
