@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
 pub use crate::report::launch_outputs::{
     DifferingRange, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces,
@@ -105,6 +106,9 @@ pub struct Report {
     pub randomised: bool,
     /// Child processes that were tried before this one and did not fit.
     pub attempts: u32,
+    /// In those of them where the driver was to place memory: what it placed elsewhere first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misplaced: Vec<Misplaced>,
     /// How many replays the verdicts rest on; 0 for a single one.
     #[serde(default)]
     pub replays: u32,

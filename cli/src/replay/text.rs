@@ -134,6 +134,19 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
             }
         );
     }
+    if placed.strategy == PlacementStrategy::Granules
+        && let Some(misplaced) = report.misplaced.last()
+    {
+        let _ = writeln!(
+            out,
+            "  placed by the driver, the memory of call {} lay at {:#x}, not at {:#x} (attempts: \
+             {})",
+            misplaced.call,
+            misplaced.here,
+            misplaced.recorded,
+            report.misplaced.len()
+        );
+    }
     for translated in &report.translated {
         let _ = writeln!(
             out,

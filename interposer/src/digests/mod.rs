@@ -25,6 +25,7 @@ use cutape_driver::types::CUmemAccessDesc;
 use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_skip, note_kind};
 use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, id};
 
+use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::recording;
 use crate::hot::thread::Thread;
@@ -400,7 +401,8 @@ fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>)
         }
         (_, None) => return skipped(thread, digest_skip::PARAMETERS),
     };
-    table.digest(thread, frame, context, &ranges, false, reach);
+    // A replay issues it when it was entered.
+    table.digest(thread, frame.start, context, &ranges, false, reach);
 }
 
 /// Whether memory of a pool lies on the device of the current context.
@@ -447,7 +449,9 @@ fn waited(thread: &Thread, frame: &Frame) {
     }
     prepared.is_changed = false;
     let ranges = table.ranges.all(context, frame.start, false);
-    table.digest(thread, frame, context, &ranges, false, digest_reach::ALL);
+    // A replay issues it when it had returned, which was before now.
+    let now = clock::ticks();
+    table.digest(thread, now, context, &ranges, false, digest_reach::ALL);
 }
 
 /// Before a context may end.
@@ -470,7 +474,7 @@ fn finish(thread: &Thread, frame: &Frame, context: u64, is_before: bool) {
             let ranges = table.ranges.all(context, frame.start, true);
             table.digest(
                 thread,
-                frame,
+                clock::ticks(),
                 context,
                 &ranges,
                 is_before,

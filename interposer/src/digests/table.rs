@@ -33,7 +33,7 @@ pub(super) struct Table {
     latest: [(u64, u32); 2],
     /// The digests that were taken last.
     recent: VecDeque<Taken>,
-    /// The latest entry of a call with one of these.
+    /// The latest moment of one of these.
     last_taken: u64,
     /// Memory that calls in progress free, by thread.
     ending: HashMap<u32, (u64, Range)>,
@@ -49,15 +49,17 @@ struct Inside {
 /// Digests of one call.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    start: u64,
+    /// Ticks: what was entered before, a replay issues before it takes them.
+    moment: u64,
     thread: u32,
     first: u64,
     count: u64,
 }
 
 impl Table {
-    /// A call is about to go to the driver. If it enqueues work, digests of other threads in calls
-    /// that were entered after it are void: a replay makes it before them.
+    /// A call is about to go to the driver. If it enqueues work, digests of other threads that a
+    /// replay takes after it are void: in calls that were entered later, or returned later from
+    /// waiting.
     pub(super) fn enter(&mut self, thread: &Thread, frame: &Frame, enqueues: bool) {
         let (own, start) = (thread.ordinal.get(), frame.start);
         self.inside.insert(own, Inside { start, enqueues });
@@ -78,7 +80,7 @@ impl Table {
             return;
         }
         self.recent.retain(|taken| {
-            let is_void = taken.start > start && taken.thread != own;
+            let is_void = taken.moment > start && taken.thread != own;
             if is_void {
                 let (first, count) = (taken.first, taken.count);
                 thread.note(note_kind::DIGEST_VOID, |draft| {
@@ -132,11 +134,12 @@ impl Table {
         self.primary.retain(|_, primary| *primary != context);
     }
 
-    /// Enqueues digests in the current context, or notes why there are none.
+    /// Enqueues digests in the current context, or notes why there are none. What other threads
+    /// enter before `moment`, in ticks, comes before them in a replay.
     pub(super) fn digest(
         &mut self,
         thread: &Thread,
-        frame: &Frame,
+        moment: u64,
         context: u64,
         ranges: &[(u64, u64)],
         is_before: bool,
@@ -160,9 +163,9 @@ impl Table {
             if self.recent.len() == RECENT {
                 self.recent.pop_front();
             }
-            self.last_taken = self.last_taken.max(frame.start);
+            self.last_taken = self.last_taken.max(moment);
             self.recent.push_back(Taken {
-                start: frame.start,
+                moment,
                 thread: thread.ordinal.get(),
                 first,
                 count,

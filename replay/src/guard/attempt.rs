@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::place::lesson::Lesson;
+use crate::place::lesson::{Lesson, Misplaced};
 use crate::place::strategy::PlacementStrategy;
 
 /// How many children are tried with the driver placing memory.
@@ -56,6 +56,9 @@ pub(crate) struct Attempt {
     pub(crate) randomise: bool,
     /// How many more may follow with this strategy.
     left: u32,
+    /// What happened in the attempt before, if it taught nothing: the driver's own threads take
+    /// part in placing memory, so it may go otherwise in the next.
+    unexplained: Option<Misplaced>,
 }
 
 impl Attempt {
@@ -75,6 +78,7 @@ impl Attempt {
             assignment,
             randomise: false,
             left: attempts,
+            unexplained: None,
         }
         .next(guard)
     }
@@ -102,7 +106,9 @@ impl Attempt {
             }
             Error::Misplaced(misplaced) => {
                 let lesson = Lesson::of(misplaced, &self.assignment.lessons);
-                if self.left == 0 || lesson.is_none() {
+                let is_again = self.unexplained == Some(misplaced);
+                self.unexplained = lesson.is_none().then_some(misplaced);
+                if self.left == 0 || is_again {
                     if guard.placement.is_none() {
                         return Ok(Self::first(PlacementStrategy::Granules, guard));
                     }
@@ -182,6 +188,46 @@ fn failed(path: &Path, what: &str, why: &dyn ToString) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What follows when the driver places the memory of some calls lower than in the recording,
+    /// which teaches nothing, and of others higher.
+    #[test]
+    fn natural_placement_is_given_up_for_what_happens_again() {
+        const LOWER: u64 = 0x7f00_0000_0000;
+        const HIGHER: u64 = 0x7f20_0000_0000;
+        let guard = Guard::default();
+        let natural = |asked: &[(u64, u64)]| {
+            let mut attempt = Attempt::first(PlacementStrategy::Natural, &guard);
+            let mut count = 0;
+            for &(call, here) in asked {
+                if attempt.assignment.strategy != PlacementStrategy::Natural {
+                    break;
+                }
+                let misplaced = Misplaced {
+                    call,
+                    recorded: 0x7f10_0000_0000,
+                    here,
+                    since: call,
+                };
+                attempt = attempt.after(Error::Misplaced(misplaced), &guard).unwrap();
+                count += 1;
+            }
+            (count, attempt.assignment.strategy)
+        };
+        let (given_up, goes_on) = (PlacementStrategy::Granules, PlacementStrategy::Natural);
+        for (asked, expected) in [
+            (&[(3, LOWER)][..], (1, goes_on)),
+            (&[(3, LOWER), (3, LOWER)], (2, given_up)),
+            (&[(3, LOWER), (4, LOWER), (3, LOWER)], (3, goes_on)),
+            (&[(3, LOWER), (4, HIGHER), (3, LOWER)], (3, goes_on)),
+            (
+                &[(3, LOWER), (4, LOWER), (3, LOWER), (5, LOWER)],
+                (4, given_up),
+            ),
+        ] {
+            assert_eq!(natural(asked), expected, "{asked:?}");
+        }
+    }
 
     #[test]
     fn an_attempt_is_kept_for_its_trace_and_strategy() {

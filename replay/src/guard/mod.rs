@@ -23,6 +23,7 @@ use crate::guard::attempt::{Assignment, Attempt, KeptAttempt};
 use crate::guard::position::{Page, Position};
 use crate::observe::job::{Observation, Observed};
 use crate::options::Options;
+use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::KEEP_STACKS;
 use crate::plan::{Plan, plan};
@@ -75,12 +76,9 @@ pub fn run_guarded(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
     match guarded(trace, plan, command, guard, progress)? {
-        (Ended::Reported(Message::Report(report)), attempts) => Ok(Report {
-            attempts,
-            ..*report
-        }),
+        (Ended::Reported(Message::Report(report)), misfits) => Ok(misfits.report_in(*report)),
         (Ended::Reported(_), _) => Err(unexpected()),
-        (Ended::Died(report), _) => Ok(*report),
+        (Ended::Died(report), misfits) => Ok(misfits.report_in(*report)),
     }
 }
 
@@ -97,8 +95,9 @@ pub fn rerun_guarded(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Measurements, Error> {
     match guarded(trace, plan, command, guard, progress)? {
-        (Ended::Reported(Message::Measurements(mut measurements)), attempts) => {
-            measurements.outcome.report.attempts = attempts;
+        (Ended::Reported(Message::Measurements(mut measurements)), misfits) => {
+            let report = &mut measurements.outcome.report;
+            *report = misfits.report_in(std::mem::take(report));
             Ok(*measurements)
         }
         (Ended::Reported(_), _) => Err(unexpected()),
@@ -119,8 +118,8 @@ pub fn observe_guarded(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Observed, Error> {
     match guarded(trace, plan, command, guard, progress)? {
-        (Ended::Reported(Message::Observed(mut observed)), attempts) => {
-            observed.report.attempts = attempts;
+        (Ended::Reported(Message::Observed(mut observed)), misfits) => {
+            observed.report = misfits.report_in(observed.report);
             Ok(*observed)
         }
         (Ended::Reported(_), _) => Err(unexpected()),
@@ -148,14 +147,38 @@ enum Ended {
     Died(Box<Report>),
 }
 
-/// Tries children until one fits; with how many did not.
+/// Children that did not fit.
+#[derive(Debug, Default)]
+struct Misfits {
+    count: u32,
+    misplaced: Vec<Misplaced>,
+}
+
+impl Misfits {
+    fn add(&mut self, error: &Error) {
+        self.count += 1;
+        if let Error::Misplaced(misplaced) = error {
+            self.misplaced.push(*misplaced);
+        }
+    }
+
+    fn report_in(self, report: Report) -> Report {
+        Report {
+            attempts: self.count,
+            misplaced: self.misplaced,
+            ..report
+        }
+    }
+}
+
+/// Tries children until one fits; with those that did not.
 fn guarded(
     trace: &Trace,
     plan: &Plan,
     command: &dyn Fn() -> Command,
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
-) -> Result<(Ended, u32), Error> {
+) -> Result<(Ended, Misfits), Error> {
     let automatic = match plan.address_spaces.is_empty() {
         true => PlacementStrategy::Granules,
         false => PlacementStrategy::Natural,
@@ -166,20 +189,23 @@ fn guarded(
         Some(kept) => kept.attempt(guard),
         None => Attempt::first(strategy, guard),
     };
-    let mut attempt = 0;
+    let mut misfits = Misfits::default();
     loop {
         let mut command = command();
         command.envs(environment(trace, plan));
         let (message, status, page, hung) = one_child(command, guard, &next, progress)?;
         match message {
-            Some(Message::Failed(error)) => next = next.after(error, guard)?,
+            Some(Message::Failed(error)) => {
+                misfits.add(&error);
+                next = next.after(error, guard)?;
+            }
             Some(message) => {
                 KeptAttempt::write(guard, plan.calls, &next)?;
-                return Ok((Ended::Reported(message), attempt));
+                return Ok((Ended::Reported(message), misfits));
             }
             None if hung || status.signal().is_some() => {
-                let report = crash_report(trace, plan, status, &page, hung, attempt);
-                return Ok((Ended::Died(Box::new(report)), attempt));
+                let report = crash_report(trace, plan, status, &page, hung);
+                return Ok((Ended::Died(Box::new(report)), misfits));
             }
             None => {
                 return Err(Error::NoReport {
@@ -187,7 +213,6 @@ fn guarded(
                 });
             }
         }
-        attempt += 1;
     }
 }
 
@@ -234,14 +259,7 @@ fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
 }
 
 /// The report of a child that could not write one.
-fn crash_report(
-    trace: &Trace,
-    plan: &Plan,
-    status: ExitStatus,
-    page: &Page,
-    hung: bool,
-    attempts: u32,
-) -> Report {
+fn crash_report(trace: &Trace, plan: &Plan, status: ExitStatus, page: &Page, hung: bool) -> Report {
     let (index, done) = page.read();
     let current_calls = page.counters().current_calls();
     let mut names: HashMap<u64, String> = HashMap::new();
@@ -294,7 +312,6 @@ fn crash_report(
         calls: plan.calls,
         calls_replayed: done,
         died: Some(died),
-        attempts,
         ..Report::default()
     }
 }
