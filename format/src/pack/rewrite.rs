@@ -191,8 +191,12 @@ fn write_packed(
 ) -> io::Result<PackSummary> {
     let mut writer = Writer::behind_head(file)?;
     write_table(&mut writer, chunk_kind::META, merged_meta(trace, changes))?;
-    if !trace.mappings().is_empty() {
-        write_table(&mut writer, chunk_kind::MAPS, trace.mappings())?;
+    let mappings = match changes.selection {
+        Some(selection) => selection.mappings(trace.mappings()),
+        None => trace.mappings().to_vec(),
+    };
+    if !mappings.is_empty() {
+        write_table(&mut writer, chunk_kind::MAPS, mappings)?;
     }
     let mut symbols = merged_symbols(trace, changes.symbols);
     let mut stacks = trace.stack_records();

@@ -4,11 +4,11 @@
 //! kept. `SPEC.md` has the list.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::codec;
 use crate::layout::{
-    ChunkHead, HostChangedNote, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote, RecordHead,
+    ChunkHead, HostChangedNote, Mapping, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote, RecordHead,
     chunk_kind, note_kind, record_kind,
 };
 use crate::pack::record::put_record;
@@ -27,6 +27,9 @@ pub struct CallSelection<'a> {
     pub keeps_host_memory: &'a dyn Fn(u64, u64) -> bool,
 }
 
+/// The enum of the codes that calls return, which a function's line names only as its type.
+const RESULTS: &str = "CUresult";
+
 /// The number in its thread of a call that is left out.
 const LEFT_OUT: u64 = u64::MAX;
 
@@ -44,7 +47,7 @@ pub(crate) struct Selection {
     stacks: HashSet<u64>,
     codes: HashSet<u64>,
     /// The callers of kept calls, and the return addresses in their stacks.
-    addresses: HashSet<u64>,
+    addresses: BTreeSet<u64>,
 }
 
 impl Selection {
@@ -169,6 +172,15 @@ impl Selection {
         self.addresses.contains(&address)
     }
 
+    /// The parts of the memory map that hold such an address.
+    pub(crate) fn mappings(&self, all: &[Mapping]) -> Vec<Mapping> {
+        let holds = |map: &&Mapping| {
+            let after = self.addresses.range(map.start..).next();
+            after.is_some_and(|&address| address < map.end)
+        };
+        all.iter().filter(holds).cloned().collect()
+    }
+
     /// The records of the stacks that kept calls have, and of the code in them.
     pub(crate) fn stack_records(&self, all: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -185,20 +197,50 @@ impl Selection {
         out
     }
 
-    /// The signature table without functions that no kept call is of.
+    /// The signature table with the functions of kept calls, and the types that these name.
     fn signatures(&self, text: &[u8]) -> Vec<u8> {
-        let is_kept = |line: &&[u8]| {
-            let mut words = line.split(|&byte| byte == b'\t');
-            if words.next() != Some(b"function") {
-                return true;
-            }
-            let id = words.next().and_then(|id| std::str::from_utf8(id).ok());
-            let id = id.and_then(|id| id.parse().ok());
-            id.is_some_and(|id| self.functions.contains(&id))
-        };
-        let lines = text.split_inclusive(|&byte| byte == b'\n');
-        lines.filter(is_kept).flatten().copied().collect()
+        match std::str::from_utf8(text) {
+            Ok(text) => signatures_of(text, |id| self.functions.contains(&id)).into_bytes(),
+            // Not a table that a reader understands.
+            Err(_) => text.to_vec(),
+        }
     }
+}
+
+/// The lines of the chosen functions, of the enums and structs that these or a member of such a
+/// struct name, of results, and of kinds that this version does not know.
+fn signatures_of(text: &str, is_kept: impl Fn(u16) -> bool) -> String {
+    let mut types: HashMap<&str, &str> = HashMap::new();
+    let mut kept = HashSet::from([RESULTS]);
+    let mut open: Vec<&str> = Vec::new();
+    let is_kept = |id: &str| id.parse().is_ok_and(&is_kept);
+    for line in text.lines() {
+        let mut words = line.split('\t');
+        match (words.next(), words.next()) {
+            (Some("enum" | "struct"), Some(name)) => _ = types.insert(name, line),
+            (Some("function"), Some(id)) if is_kept(id) => open.push(line),
+            _ => {}
+        }
+    }
+    while let Some(line) = open.pop() {
+        let identifiers = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        for name in identifiers {
+            if let Some(named) = types.get(name)
+                && kept.insert(name)
+            {
+                open.push(named);
+            }
+        }
+    }
+    let lines = text.split_inclusive('\n').filter(|line| {
+        let mut words = line.trim_end_matches('\n').split('\t');
+        match (words.next(), words.next()) {
+            (Some("enum" | "struct"), Some(name)) => kept.contains(name),
+            (Some("function"), Some(id)) => is_kept(id),
+            _ => true,
+        }
+    });
+    lines.collect()
 }
 
 /// Notes of calls that were left out, until a kept call gets them.
@@ -284,4 +326,48 @@ fn put_note<K: Ord>(
     bytes: &[u8],
 ) {
     put_record(entry.or_default(), note_head(kind), bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_keep_the_types_that_they_name() {
+        let table = "cutape-signatures\t1\n\
+            enum\tCUresult\tCUDA_SUCCESS=0\n\
+            enum\tCUkind\tCU_ONE=1\n\
+            enum\tCUother\tCU_TWO=2\n\
+            struct\tCUouter\t16\tinner:0:8:const CUinner *\tnumber:8:4:int\n\
+            struct\tCUinner\t4\tkind:0:4:CUkind\n\
+            struct\tCUout\t4\tkind:0:4:CUother\n\
+            later\tx\n\
+            function\t0\ta\ta\tS\tCUresult\tplain\tp|const CUouter *|u8|in\n\
+            function\t7\tb\tb\tS\tCUresult\tplain\tp|CUother|u4|value\n";
+        let first = |line: &str| {
+            let words: Vec<&str> = line.split('\t').take(2).collect();
+            words.join(" ")
+        };
+        let always = ["cutape-signatures 1", "enum CUresult", "later x"];
+        for (functions, expected) in [
+            (&[][..], &[][..]),
+            (
+                &[0],
+                &[
+                    "enum CUkind",
+                    "struct CUouter",
+                    "struct CUinner",
+                    "function 0",
+                ],
+            ),
+            (&[7], &["enum CUother", "function 7"]),
+        ] {
+            let kept = signatures_of(table, |id| functions.contains(&id));
+            let mut kept: Vec<String> = kept.lines().map(first).collect();
+            kept.sort_unstable();
+            let mut expected = [&always[..], expected].concat();
+            expected.sort_unstable();
+            assert_eq!(kept, expected, "{functions:?}");
+        }
+    }
 }
