@@ -11,6 +11,7 @@ mod call_image;
 mod call_set;
 mod check;
 mod clock;
+mod completions;
 mod debug_file;
 mod diff;
 mod doctor;
@@ -22,6 +23,7 @@ mod guarded;
 mod info;
 mod input;
 mod library;
+mod manual;
 mod mark;
 mod minimize;
 mod observation;
@@ -45,7 +47,7 @@ mod trim;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing::Level;
 
 use crate::failure::Failure;
@@ -112,6 +114,11 @@ enum Verb {
     Pack(pack::Arguments),
     /// Copy the readable part of a damaged trace.
     Repair(repair::Arguments),
+    /// Record, check and replay a small program that has a bug.
+    /// Print the completion script of a shell.
+    Completions(completions::Arguments),
+    /// Write the manual pages into a folder.
+    Manual(manual::Arguments),
     /// The process in which `replay` issues the calls.
     #[command(name = replay::CHILD, hide = true)]
     ReplayChild(replay::ChildArguments),
@@ -165,6 +172,8 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
+        Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Verb::Manual(arguments) => manual::run(arguments, Arguments::command()),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),

@@ -1,0 +1,31 @@
+//! `cutape completions`: what a shell needs to complete cutape's verbs and options.
+
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// What `completions` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The shell that will read the script.
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Shell,
+}
+
+const EPILOGUE: &str = "\
+Where shells look for it (the packages of cutape install it already):
+  bash   ~/.local/share/bash-completion/completions/cutape
+  zsh    a file _cutape in a folder of $fpath
+  fish   ~/.config/fish/completions/cutape.fish";
+
+/// Prints the script for `command`, the whole command line of cutape.
+pub(crate) fn run(arguments: Arguments, mut command: clap::Command) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "cutape", &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
