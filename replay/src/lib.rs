@@ -89,8 +89,8 @@ pub use guard::{
 };
 pub use measure::timing::Measuring;
 pub use observe::job::{
-    MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch, ObservedMemory,
-    Piece, Reach,
+    ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
+    ObservedMemory, ObservedTexture, Piece, Reach,
 };
 pub use options::{
     DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,

@@ -23,6 +23,8 @@ cutape_tests::suite![
     a_difference_is_found_and_told,
     all_launches_run_and_a_table_says_so,
     kernel_nodes_of_graphs_are_launches,
+    changed_nodes_of_executable_graphs_run_as_changed,
+    textures_arrays_and_variables_of_other_modules_are_recreated,
     a_sample_has_all_kernels,
     what_does_not_fit_is_left_out_and_named,
     bad_input_is_refused_and_nothing_is_written,
@@ -302,6 +304,8 @@ fn all_launches_run_and_a_table_says_so(folder: &Path) -> Verdict {
         "launch_struct",
         "launch_extra",
         "launch_cooperative",
+        "launch_variables",
+        "tensor_map",
         "module_globals",
         "library",
         "managed",
@@ -357,7 +361,7 @@ fn all_launches_run_and_a_table_says_so(folder: &Path) -> Verdict {
 
 fn kernel_nodes_of_graphs_are_launches(folder: &Path) {
     let mut nodes = 0;
-    for name in ["graph", "graph_capture", "graph_nodes"] {
+    for name in ["graph", "graph_capture", "graph_nodes", "launch_texture"] {
         let trace = trace(folder, name);
         let target = folder.join(name);
         let output = extract(&trace, &["--all"], &target);
@@ -392,7 +396,7 @@ fn kernel_nodes_of_graphs_are_launches(folder: &Path) {
         &folder.join("none"),
     );
     changed.expect_code(2).unwrap();
-    let why = "nodes of the graph were changed after it was instantiated";
+    let why = "the graphs have no kernel nodes";
     assert!(changed.stderr.contains(why), "{}", changed.describe());
     let trace = folder.join("graph_capture.cutape");
     let index = json(&folder.join("graph_capture/index.json"));
@@ -431,6 +435,110 @@ fn kernel_nodes_of_graphs_are_launches(folder: &Path) {
         let output = extract(&trace, &["--launch", &number], &folder.join("none"));
         output.expect_code(2).unwrap();
         assert!(output.stderr.contains(why), "{}", output.describe());
+    }
+}
+
+fn changed_nodes_of_executable_graphs_run_as_changed(folder: &Path) {
+    let trace = trace(folder, "graph_kernel_update");
+    let target = folder.join("all");
+    extract(&trace, &["--all"], &target).assert(0);
+    let index = json(&target.join("index.json"));
+    assert_eq!(index["divergences"], 0, "{index:#}");
+    assert!(
+        index["left_out"].as_object().unwrap().is_empty(),
+        "{index:#}"
+    );
+    // The number that fill is given, by launch of the graph and node.
+    let mut values: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for launch in index["launches"].as_array().unwrap() {
+        let Some(node) = launch["node"].as_u64() else {
+            continue;
+        };
+        let text = text(&target.join(launch["file"].as_str().unwrap()));
+        let value = text.lines().find_map(|line| {
+            let rest = line.strip_prefix("parameter 8 4 # ")?;
+            Some(rest.split(',').next().unwrap().to_owned())
+        });
+        let values = values.entry(launch["call"].as_u64().unwrap()).or_default();
+        values.push(format!("{node}: {}", value.unwrap()));
+    }
+    let values: Vec<_> = values.values().map(|nodes| nodes.join(", ")).collect();
+    // In the second launch, node 1 is switched off.
+    let expected = [
+        "0: 100, 1: 100",
+        "0: 200",
+        "0: 200, 1: 300",
+        "0: 100, 1: 400",
+    ];
+    assert_eq!(values, expected);
+    let open = Trace::open(&trace).unwrap();
+    let mut launches = open
+        .calls()
+        .filter(|call| call.signature.name == "cuGraphLaunch");
+    let off = format!("{}.1", launches.nth(1).unwrap().index);
+    let output = extract(&trace, &["--launch", &off], &folder.join("off"));
+    output.expect_code(2).unwrap();
+    let why = "the node is switched off";
+    assert!(output.stderr.contains(why), "{}", output.describe());
+}
+
+fn textures_arrays_and_variables_of_other_modules_are_recreated(folder: &Path) {
+    // What differs in an array, in a variable of another module, and in the address of one.
+    for (name, kernel, from, to) in [
+        ("launch_texture", "sample", "array 2048 ", "after-zero 4 4"),
+        (
+            "launch_variables",
+            "read",
+            "variable 16 table",
+            "after-zero 0 4",
+        ),
+        (
+            "launch_variables",
+            "follow",
+            "before-address 0 ",
+            "after-zero 0 8",
+        ),
+    ] {
+        let traces = folder.join(kernel);
+        fs::create_dir(&traces).unwrap();
+        let trace = trace(&traces, name);
+        let target = traces.join("all");
+        extract(&trace, &["--all"], &target).assert(0);
+        let index = json(&target.join("index.json"));
+        let mut launches = index["launches"].as_array().unwrap().iter();
+        let launch = launches.find(|launch| launch["kernel"] == kernel).unwrap();
+        let description = target.join(launch["file"].as_str().unwrap());
+        for output in run_launch(&target, &description) {
+            output.assert(0);
+            let is_same = output.stdout.ends_with("result   same\n");
+            assert!(is_same, "{}", output.describe());
+        }
+        let whole = text(&description);
+        let mut lines: Vec<&str> = whole.lines().collect();
+        let at = lines
+            .iter()
+            .position(|line| line.starts_with(from))
+            .unwrap();
+        let after = "after-address 0 ";
+        lines.insert(at + 1, to);
+        lines.retain(|line| !line.starts_with(after));
+        fs::write(&description, lines.join("\n")).unwrap();
+        for output in run_launch(&target, &description) {
+            output.expect_code(1).unwrap();
+            let is_different = output.stdout.ends_with("result   different\n");
+            assert!(is_different, "{}", output.describe());
+        }
+    }
+    // One launch alone, with the image of the other module beside it.
+    let trace = folder.join("read/launch_variables.cutape");
+    let target = folder.join("one");
+    let number = launches(&trace)[0].to_string();
+    extract(&trace, &["--launch", &number], &target).assert(0);
+    let files = cutape_tests::files(&target);
+    let is_module = |file: &PathBuf| file.to_string_lossy().contains("/module-");
+    assert_eq!(files.iter().filter(|file| is_module(file)).count(), 1);
+    for output in run_launch(&target, &target.join("launch.txt")) {
+        output.assert(0);
     }
 }
 

@@ -19,7 +19,10 @@ JOBS = os.environ.get("JOBS", "6")
 RESULTS = ["same", "nondeterministic", "different", "failed", "refused"]
 COLUMNS = ["launches", *RESULTS, "left out", "graph", "MiB", "extract s", "run s"]
 # Programs of the package that call the driver API without the runtime.
-OWN = ["clean.launch_vector_add", "clean.launch_struct", "clean.launch_ex", "clean.module_globals", "clean.managed", "clean.virtual_memory"]
+OWN = [f"clean.{name}" for name in (
+    "launch_vector_add", "launch_struct", "launch_ex", "launch_cooperative", "launch_texture",
+    "launch_variables", "tensor_map", "module_globals", "graph_kernel_update", "managed",
+    "virtual_memory")]
 
 
 def compiled(source, target):

@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
-use cutape_replay::{MemoryKind, ObservedCall, ObservedLaunch, ObservedMemory, Piece};
+use cutape_replay::{
+    MemoryKind, ObservedCall, ObservedLaunch, ObservedMemory, ObservedTexture, Piece,
+};
 
-/// Where the files are that a description names, relative to it.
+/// The files that a description names, relative to it.
 pub(super) struct Files<'a> {
-    pub(super) image: &'a str,
     pub(super) contents: &'a str,
+    /// The image that a call loads, or why the trace does not have it, in a phrase.
+    pub(super) image: &'a dyn Fn(u64) -> Result<String, String>,
 }
 
 /// Describes a launch.
@@ -31,7 +34,10 @@ pub(super) fn describe(
     if !is_one_line(&launch.kernel) {
         return Err("the name of its kernel does not fit on a line".into());
     }
-    let memory = placed(observed, launch)?;
+    let Some(loaded) = launch.loaded else {
+        return Err("the trace does not show which image its kernel is from".into());
+    };
+    let memory = placed(observed, launch, files)?;
     let mut text = String::from("cutape-launch 1\n");
     let mut line = |words: std::fmt::Arguments<'_>| {
         let _ = writeln!(text, "{words}");
@@ -39,7 +45,7 @@ pub(super) fn describe(
     let three = |values: [u32; 3]| values.map(|value| value.to_string()).join(" ");
     line(format_args!("source {source}"));
     line(format_args!("kernel {}", launch.kernel));
-    line(format_args!("image {}", files.image));
+    line(format_args!("image {}", (files.image)(loaded)?));
     line(format_args!("contents {}", files.contents));
     let [major, minor] = launch.capability;
     line(format_args!("device {major} {minor} {}", launch.device));
@@ -71,71 +77,160 @@ pub(super) fn describe(
         let value = value_text(launch, &memory, (offset as usize, size as usize));
         line(format_args!("parameter {offset} {size}{value}"));
     }
-    for (offset, number, addend) in relocations(launch, &memory) {
-        line(format_args!("relocate {offset} {number} {addend}"));
-    }
-    for texture in &launch.textures {
-        line(format_args!("# {texture}, which is not extracted"));
+    let words = launch.parameters.chunks_exact(8).map(word);
+    for (place, word) in (0..).zip(words) {
+        if let Some((number, addend)) = variable_at(&memory, word) {
+            line(format_args!("relocate {} {number} {addend}", place * 8));
+        }
     }
     line(format_args!(
         "# Memory: address and length, then contents: offset, length, place in the file"
     ));
-    for memory in memory {
-        let first = match memory.kind {
-            MemoryKind::Variable if memory.as_loaded => {
-                format!("loaded-variable {} {}", memory.length, memory.name)
-            }
-            MemoryKind::Variable => format!("variable {} {}", memory.length, memory.name),
-            MemoryKind::Host => format!("host-memory {:#x} {}", memory.live, memory.length),
-            _ => format!("memory {:#x} {}", memory.live, memory.length),
-        };
-        if memory.kind != MemoryKind::Variable {
-            let (name, made) = (&memory.name, memory.made);
-            line(format_args!("# {name} at call {made}"));
+    if memory.iter().any(|known| known.array.is_some()) {
+        line(format_args!(
+            "# Arrays: length, width, height, depth, CUarray_format, channels, flags, mipmap levels"
+        ));
+    }
+    let mut module = loaded;
+    for known in &memory {
+        if known.kind == MemoryKind::Variable && known.made != module {
+            module = known.made;
+            line(format_args!("# Of the module that call {module} loads"));
+            line(format_args!("module {}", (files.image)(module)?));
         }
-        line(format_args!("{first}"));
-        for Piece { at, length, file } in &memory.before {
+        if !matches!(known.kind, MemoryKind::Variable | MemoryKind::Array) {
+            line(format_args!("# {} at call {}", known.name, known.made));
+        }
+        line(format_args!("{}", first_line(known)));
+        for Piece { at, length, file } in &known.before {
             line(format_args!("before {at} {length} {file}"));
         }
-        for (at, length, file) in changes(&memory.before, &memory.after) {
+        for (at, length, file) in changes(&known.before, &known.after) {
             match file {
                 Some(file) => line(format_args!("after {at} {length} {file}")),
                 None => line(format_args!("after-zero {at} {length}")),
             }
         }
+        for (when, addresses) in [
+            ("before", &known.addresses_before),
+            ("after", &known.addresses_after),
+        ] {
+            for &(at, address) in addresses {
+                if let Some((number, addend)) = variable_at(&memory, address) {
+                    line(format_args!("{when}-address {at} {number} {addend}"));
+                }
+            }
+        }
     }
+    text += &textures(&launch.textures, &memory);
     Ok(text)
+}
+
+/// The line that begins some memory.
+fn first_line(memory: &ObservedMemory) -> String {
+    let ObservedMemory {
+        length, name, live, ..
+    } = memory;
+    match (memory.kind, memory.array) {
+        (MemoryKind::Variable, _) if memory.as_loaded => format!("loaded-variable {length} {name}"),
+        (MemoryKind::Variable, _) => format!("variable {length} {name}"),
+        (MemoryKind::Host, _) => format!("host-memory {live:#x} {length}"),
+        (MemoryKind::Array, Some(shape)) => {
+            let (format, channels, flags) = (shape.format, shape.channels, shape.flags);
+            format!(
+                "array {length} {} {} {} {format} {channels} {flags} {}",
+                shape.width, shape.height, shape.depth, shape.levels
+            )
+        }
+        _ => format!("memory {live:#x} {length}"),
+    }
+}
+
+/// The texture and surface objects.
+fn textures(textures: &[ObservedTexture], memory: &[&ObservedMemory]) -> String {
+    let mut text = String::new();
+    if !textures.is_empty() {
+        text += "# Texture and surface objects: offset of the parameter, handle; which memory; \
+                 CUDA_RESOURCE_DESC,\n# CUDA_TEXTURE_DESC and CUDA_RESOURCE_VIEW_DESC as bytes, \
+                 without zeros at the end\n";
+    }
+    for texture in textures {
+        let kind = if texture.is_surface {
+            "surface"
+        } else {
+            "texture"
+        };
+        let _ = writeln!(text, "{kind} {} {}", texture.offset, texture.handle);
+        let is_it =
+            |known: &&ObservedMemory| known.array.is_some() && Some(known.live) == texture.array;
+        if let Some(number) = memory.iter().position(is_it) {
+            let _ = writeln!(text, "of-array {number}");
+        }
+        for (word, bytes) in [
+            ("resource", &texture.resource),
+            ("sampler", &texture.sampler),
+            ("view", &texture.view),
+        ] {
+            if !bytes.is_empty() {
+                let _ = writeln!(text, "{word} {}", hex(without_zeros(bytes)));
+            }
+        }
+    }
+    text
+}
+
+/// The bytes without zeros at the end, but at least one.
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let last = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
+    &bytes[..=last]
 }
 
 fn is_one_line(text: &str) -> bool {
     !text.contains(char::is_control)
 }
 
-/// The memory to place, and the variables of the kernel's own module. Left out are variables that
+/// The memory to place, then the variables of other modules, by module. Left out are variables that
 /// are as the image has them, before and after.
 fn placed<'o>(
     observed: &'o ObservedCall,
     launch: &ObservedLaunch,
+    files: &Files<'_>,
 ) -> Result<Vec<&'o ObservedMemory>, String> {
     let mut placed = Vec::new();
     let words = || launch.parameters.chunks_exact(8).map(word);
+    let in_memory = || {
+        let memory = observed.memory.iter();
+        let words = memory.flat_map(|memory| {
+            memory
+                .addresses_before
+                .iter()
+                .chain(&memory.addresses_after)
+        });
+        words.map(|&(_, word)| word)
+    };
     for memory in &observed.memory {
-        let is_variable = memory.kind == MemoryKind::Variable;
-        let is_named = || words().any(|word| holds(memory, word));
+        let is_named = || words().chain(in_memory()).any(|word| holds(memory, word));
         if memory.as_loaded && memory.before == memory.after && !is_named() {
             continue;
         }
-        if !is_variable || Some(memory.made) == launch.loaded && is_one_line(&memory.name) {
-            placed.push(memory);
-            continue;
-        }
-        if is_named() {
-            return Err(format!(
-                "its parameters name a variable of another module, which {} found at call {}",
-                memory.name, memory.made
-            ));
+        let is_variable = memory.kind == MemoryKind::Variable;
+        let image = match is_variable && Some(memory.made) != launch.loaded {
+            true => (files.image)(memory.made).map(drop),
+            false => Ok(()),
+        };
+        match image {
+            Ok(()) if !is_variable || is_one_line(&memory.name) => placed.push(memory),
+            Err(why) if is_named() => {
+                return Err(format!("it reaches a variable of another module: {why}"));
+            }
+            _ => {}
         }
     }
+    let module = |memory: &&ObservedMemory| match memory.kind {
+        MemoryKind::Variable if Some(memory.made) != launch.loaded => Some(memory.made),
+        _ => None,
+    };
+    placed.sort_by_key(module);
     Ok(placed)
 }
 
@@ -144,21 +239,17 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 fn holds(memory: &ObservedMemory, address: u64) -> bool {
-    (memory.live..memory.live.saturating_add(memory.length)).contains(&address)
+    let addresses = memory.live..memory.live.saturating_add(memory.length);
+    memory.kind != MemoryKind::Array && addresses.contains(&address)
 }
 
-/// Words of the parameters that hold addresses of variables, which lie elsewhere in each process:
-/// offset, number of the memory, offset in the variable.
-fn relocations(launch: &ObservedLaunch, memory: &[&ObservedMemory]) -> Vec<(usize, usize, u64)> {
-    let words = launch.parameters.chunks_exact(8).map(word).enumerate();
-    let relocations = words.filter_map(|(place, word)| {
-        let (number, variable) = memory
-            .iter()
-            .enumerate()
-            .find(|(_, memory)| memory.kind == MemoryKind::Variable && holds(memory, word))?;
-        Some((place * 8, number, word - variable.live))
-    });
-    relocations.collect()
+/// The variable that an address lies in: the number of the memory, and the offset. A module lies
+/// elsewhere in each process.
+fn variable_at(memory: &[&ObservedMemory], address: u64) -> Option<(usize, u64)> {
+    let mut all = memory.iter().enumerate();
+    let (number, variable) =
+        all.find(|(_, memory)| memory.kind == MemoryKind::Variable && holds(memory, address))?;
+    Some((number, address - variable.live))
 }
 
 /// What a parameter is, as a comment behind it.
@@ -169,6 +260,10 @@ fn value_text(
 ) -> String {
     let Some(bytes) = launch.parameters.get(offset..offset + size) else {
         return String::new();
+    };
+    let textures = || {
+        let textures = launch.textures.iter();
+        textures.filter(|texture| texture.offset as usize == offset)
     };
     match *bytes {
         [one] => format!(" # {one}"),
@@ -184,6 +279,7 @@ fn value_text(
                     format!(" # {} + {}", known.name, word - known.live)
                 }
                 Some((_, known)) => format!(" # {:#x} + {}", known.live, word - known.live),
+                None if textures().next().is_some() => " # a texture or surface object".to_owned(),
                 None => format!(" # {}, as a double {:e}", word as i64, f64::from_bits(word)),
             }
         }
@@ -232,6 +328,8 @@ fn changes(before: &[Piece], after: &[Piece]) -> Vec<(u64, u64, Option<u64>)> {
 
 #[cfg(test)]
 mod tests {
+    use cutape_replay::ArrayShape;
+
     use super::*;
 
     #[test]
@@ -305,8 +403,11 @@ mod tests {
     }
 
     const FILES: Files<'static> = Files {
-        image: "kernel.cubin",
         contents: "memory.bin",
+        image: &|loaded| match loaded {
+            3 | 4 => Ok(format!("{loaded}.cubin")),
+            _ => Err(format!("no image {loaded}")),
+        },
     };
 
     #[test]
@@ -328,9 +429,83 @@ mod tests {
     }
 
     #[test]
+    fn variables_of_other_modules_and_their_addresses_in_memory() {
+        let mut call = observed();
+        call.memory[1].made = 4;
+        call.memory[0].addresses_before.push((8, 0x9008));
+        call.memory[0].addresses_after.push((0, 0x900f));
+        // Another module's variable, which nothing names and nothing has changed.
+        call.memory.push(ObservedMemory {
+            name: "idle".to_owned(),
+            kind: MemoryKind::Variable,
+            live: 0xa000,
+            length: 8,
+            made: 3,
+            as_loaded: true,
+            ..ObservedMemory::default()
+        });
+        let text = describe(&call, "app.cutape", &FILES).unwrap();
+        let expected = "\
+            memory 0x1000 16\n\
+            before-address 8 1 8\n\
+            after-address 0 1 15\n\
+            # Of the module that call 4 loads\n\
+            module 4.cubin\n\
+            variable 16 counter\n";
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("image 3.cubin\n") && !text.contains("idle"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn textures_name_their_array() {
+        let mut call = observed();
+        let shape = ArrayShape {
+            width: 4,
+            format: 3,
+            channels: 1,
+            ..ArrayShape::default()
+        };
+        call.memory.push(ObservedMemory {
+            kind: MemoryKind::Array,
+            // A handle may look like an address.
+            live: 0x1000,
+            length: 16,
+            array: Some(shape),
+            ..ObservedMemory::default()
+        });
+        let texture = ObservedTexture {
+            offset: 8,
+            handle: 7,
+            resource: vec![0, 1, 0, 0],
+            sampler: vec![0; 4],
+            array: Some(0x1000),
+            ..ObservedTexture::default()
+        };
+        let surface = ObservedTexture {
+            is_surface: true,
+            sampler: Vec::new(),
+            ..texture.clone()
+        };
+        call.launch.as_mut().unwrap().textures = vec![texture, surface];
+        let text = describe(&call, "app.cutape", &FILES).unwrap();
+        let expected = "\
+            texture 8 7\nof-array 2\nresource 0001\nsampler 00\n\
+            surface 8 7\nof-array 2\nresource 0001\n";
+        assert!(text.ends_with(expected), "{text}");
+        assert!(text.contains("array 16 4 0 0 3 1 0 0\n"), "{text}");
+    }
+
+    #[test]
     fn what_cannot_be_extracted_has_a_reason() {
         type Change = fn(&mut ObservedCall);
-        let table: [(Change, &str); 5] = [
+        let table: [(Change, &str); 6] = [
+            (
+                |call| call.launch.as_mut().unwrap().loaded = None,
+                "the trace does not show which image its kernel is from",
+            ),
             (|call| call.launch = None, "it is not a launch of a kernel"),
             (
                 |call| call.left_out.push("memory x: y".to_owned()),
@@ -346,7 +521,7 @@ mod tests {
             ),
             (
                 |call| call.memory[1].made = 9,
-                "its parameters name a variable of another module, which counter found at call 9",
+                "it reaches a variable of another module: no image 9",
             ),
         ];
         for (change, expected) in table {

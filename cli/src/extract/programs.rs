@@ -1,5 +1,6 @@
 //! `extract --launch` and `--all`: launches as programs that check themselves.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -20,7 +21,16 @@ use crate::failure::Failure;
 use crate::{library, observation, quantity};
 use cutape_export::demangle::demangle;
 
-const SOURCE: &str = include_str!("program/launch.cpp");
+/// One file for the user, in pieces by subject.
+const SOURCE: &str = concat!(
+    include_str!("program/launch/driver.cpp"),
+    include_str!("program/launch/description.cpp"),
+    include_str!("program/launch/memory.cpp"),
+    include_str!("program/launch/module.cpp"),
+    include_str!("program/launch/texture.cpp"),
+    include_str!("program/launch/compare.cpp"),
+    include_str!("program/launch/run.cpp"),
+);
 const SCRIPT: &str = include_str!("program/launch.py");
 const RUNNER: &str = include_str!("program/run_all.py");
 const CMAKE: &str = include_str!("program/CMakeLists.txt");
@@ -120,20 +130,39 @@ fn gather(
     })
 }
 
-/// The image of a launch.
-fn image_of(material: &Material, observed: &ObservedCall) -> Result<usize, String> {
-    if let Some(why) = &observed.refused {
-        return Err(why.clone());
-    }
-    let loaded = observed.launch.as_ref().and_then(|launch| launch.loaded);
-    let Some(loaded) = loaded else {
-        return Err("the trace does not show which image its kernel is from".into());
-    };
-    material.images.of_call(loaded).ok_or_else(|| {
-        let why = material.images.missing.get(&loaded);
+/// The number of the image that a call loads, or why the trace does not have it, in a phrase.
+fn image_of(images: &RecordedImages, loaded: u64) -> Result<usize, String> {
+    images.of_call(loaded).ok_or_else(|| {
+        let why = images.missing.get(&loaded);
         let why = why.map_or("it is loaded from a private table", String::as_str);
         format!("the image that call {loaded} loads is not in the trace: {why}")
     })
+}
+
+/// The description of a launch, and the numbers of the images that it names. `name` gives the
+/// file of an image.
+fn described(
+    trace: &Trace,
+    material: &Material,
+    observed: &ObservedCall,
+    contents: &str,
+    name: &dyn Fn(usize) -> String,
+) -> Result<(String, BTreeSet<usize>), String> {
+    if let Some(why) = &observed.refused {
+        return Err(why.clone());
+    }
+    let used = RefCell::default();
+    let image = |loaded| {
+        let place = image_of(&material.images, loaded)?;
+        BTreeSet::insert(&mut used.borrow_mut(), place);
+        Ok(name(place))
+    };
+    let files = Files {
+        contents,
+        image: &image,
+    };
+    let text = describe(observed, &source_text(trace, observed), &files)?;
+    Ok((text, used.into_inner()))
 }
 
 fn source_text(trace: &Trace, observed: &ObservedCall) -> String {
@@ -178,19 +207,27 @@ pub(super) fn one(
         let why = "it is captured into a graph, and runs when the graph is launched";
         return Err(refused(why.to_owned()));
     }
-    let place = image_of(&material, observed).map_err(refused)?;
-    let image = &material.images.list[place];
-    let name = format!("kernel.{}", ending(image.kind));
-    let files = Files {
-        image: &name,
-        contents: CONTENTS,
+    let loaded = observed.launch.as_ref().and_then(|launch| launch.loaded);
+    let own = loaded.and_then(|loaded| material.images.of_call(loaded));
+    let name = |place: usize| {
+        let ending = ending(material.images.list[place].kind);
+        match Some(place) == own {
+            true => format!("kernel.{ending}"),
+            false => format!("module-{place:03}.{ending}"),
+        }
     };
-    let text = describe(observed, &source_text(trace, observed), &files).map_err(refused)?;
-    folder.write(&name, &image.bytes)?;
+    let text = described(trace, &material, observed, CONTENTS, &name);
+    let (text, used) = text.map_err(refused)?;
+    for place in used {
+        folder.write(&name(place), &material.images.list[place].bytes)?;
+    }
     folder.write("launch.txt", text)?;
     write_programs(folder)?;
     let summary = readme::Summary::of(trace, &material.observed, observed);
-    folder.write("README.md", readme::of_launch(&summary, &name))?;
+    folder.write(
+        "README.md",
+        readme::of_launch(&summary, &own.map(name).unwrap_or_default()),
+    )?;
     let target = arguments.folder.display();
     let text = format!(
         "{target}: {} of call {number}, {} of memory in {} ({} in {CONTENTS})\n\
@@ -253,21 +290,18 @@ pub(super) fn all(
             index.captured += 1;
             continue;
         }
-        let described = image_of(&material, observed).and_then(|place| {
-            let image = &material.images.list[place];
-            let name = format!("{place:03}.{}", ending(image.kind));
-            let files = Files {
-                image: &format!("../images/{name}"),
-                contents: &format!("../{CONTENTS}"),
-            };
-            let text = describe(observed, &source_text(trace, observed), &files)?;
-            Ok((place, name, text))
-        });
-        match described {
-            Ok((place, image, text)) => {
-                if written.insert(place) {
-                    let bytes = &material.images.list[place].bytes;
-                    folder.write(&format!("images/{image}"), bytes)?;
+        let name = |place: usize| {
+            let ending = ending(material.images.list[place].kind);
+            format!("images/{place:03}.{ending}")
+        };
+        let beside = |place| format!("../{}", name(place));
+        let contents = format!("../{CONTENTS}");
+        match described(trace, &material, observed, &contents, &beside) {
+            Ok((text, used)) => {
+                for place in used {
+                    if written.insert(place) {
+                        folder.write(&name(place), &material.images.list[place].bytes)?;
+                    }
                 }
                 let node = observed.node.map(|node| format!(".{node}"));
                 let name = format!("{:06}{}", observed.call, node.unwrap_or_default());
@@ -337,7 +371,7 @@ impl Index {
             format!(": call {first}: {why}")
         });
         let reason = reason.unwrap_or_else(|| match self.captured {
-            0 => String::new(),
+            0 => ": the graphs have no kernel nodes".to_owned(),
             _ => ": all are captured into graphs".to_owned(),
         });
         Err(Failure::unusable(format!(

@@ -52,7 +52,6 @@ pub(super) struct Summary {
     call: u64,
     shape: String,
     pub(super) memory_bytes: u64,
-    textures: Vec<String>,
 }
 
 impl Summary {
@@ -70,7 +69,6 @@ impl Summary {
                 launch.shared
             ),
             memory_bytes: call.memory.iter().map(|memory| memory.length).sum(),
-            textures: launch.textures,
         }
     }
 }
@@ -92,8 +90,8 @@ The result is the last line of the output:
 | `failed` | 1 | the launch returned an error |
 | `refused` | 2 | the launch cannot be made here, for the reason that is printed |
 
-Not in these programs: texture and surface objects, the heap of kernels that call `malloc`, and what
-kernels print.
+Not in these programs: what kernels print, and addresses of functions in memory, which differ from
+process to process.
 ";
 
 const FILES: &str = "\
@@ -111,18 +109,9 @@ pub(super) fn of_launch(summary: &Summary, image: &str) -> String {
         call,
         shape,
         memory_bytes,
-        textures,
     } = summary;
     let memory = quantity::bytes(*memory_bytes);
     let replay = wrapped(&replay.text());
-    let mut warnings = String::new();
-    for texture in textures {
-        warnings += &wrapped(&format!(
-            "Warning: {texture}. If it is one, the launch fails, because such objects are not \
-             extracted."
-        ));
-        warnings += "\n";
-    }
     let first = wrapped(&format!(
         "This folder makes one launch of `{kernel}` as call {call} of {} made it: {shape}. It has \
          the {memory} of memory that the kernel can reach, and compares what the kernel writes.",
@@ -132,9 +121,9 @@ pub(super) fn of_launch(summary: &Summary, image: &str) -> String {
         "# One launch of a recorded program\n\n{first}\n```sh\n\
          python3 launch.py                     # or:\n\
          cmake -S . -B build && cmake --build build && build/launch launch.txt\n```\n\n\
-         {warnings}{replay}\n{FILES}\
+         {replay}\n{FILES}\
          | `launch.txt` | the launch: kernel, grid, block, parameters, memory; can be edited |\n\
-         | `{image}` | the image of the kernel |\n\
+         | `{image}` | the image of the kernel; `module-*` are those of other variables |\n\
          | `memory.bin` | contents of memory, without zeros |\n\n{RUNNING}"
     )
 }

@@ -1,6 +1,8 @@
 //! Which object of the replay a recorded handle refers to: the live handle of each object of the
 //! model.
 
+use std::collections::HashSet;
+
 use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site};
 use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
@@ -197,6 +199,14 @@ impl Handles {
             object = self.objects.get(object.parent?)?;
         }
         Some(object.created.index)
+    }
+
+    /// The calls that made the modules and libraries that live.
+    pub(crate) fn live_code(&self) -> HashSet<u64> {
+        let kinds = [Kind::Module, Kind::Library].into_iter();
+        let live = kinds.flat_map(|kind| self.objects.all_live(kind));
+        live.filter_map(|id| Some(self.objects.get(id)?.created.index))
+            .collect()
     }
 
     /// The object of a handle. A kernel may be passed as a function (cuLaunchKernel, CUDA Driver

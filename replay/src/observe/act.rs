@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cutape_registry::{Family, GraphOp, Kind, LaunchOp, StreamMemoryOp};
+use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
 
 use crate::api::result_name;
 use crate::issue::handles::Resolved;
@@ -11,9 +11,11 @@ use crate::observe::job::{Moments, ObservedCall, Reach};
 use crate::observe::launch;
 use crate::observe::live::all_live;
 use crate::observe::memory::{Reader, Region};
-use crate::observe::nodes::{Step, steps_of};
+use crate::observe::nodes::{Step, set_step, steps_of};
 use crate::observe::observer::{GraphRun, Observer, Pending};
-use crate::observe::read::{hashes_of, mark_as_loaded, read_after, read_before, variables_of};
+use crate::observe::read::{Reachable, read_after, read_before};
+use crate::observe::texture::{arrays_of, textures_of};
+use crate::observe::variables::{add_variables, hashes_of, mark_as_loaded, variables_of};
 use crate::overrides::launch::source_of;
 
 /// Before a call goes to the driver.
@@ -45,8 +47,8 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) {
     };
     let mut pending = Pending {
         observed,
-        regions: Vec::new(),
         after: moments.after,
+        ..Pending::default()
     };
     if job.captures.any_open() {
         pending.observed.refused = Some("a stream is capturing at that call".into());
@@ -96,10 +98,14 @@ fn observe(
     }
     wait(job, "before")?;
     let mut regions = all_live(job, &observer.mapped);
-    if job.function.family == Family::Graph(GraphOp::Launch) && moments.reach == Reach::Launch {
+    if moments.reach == Reach::Launch {
+        add_variables(job, observer, &mut regions);
+    }
+    if is_graph && moments.reach == Reach::Launch {
         return prepare_graph(job, observer, moments, regions);
     }
-    let mut variables = Vec::new();
+    let longest = observer.job.longest;
+    let (mut variables, mut arrays) = (Vec::new(), Vec::new());
     if moments.reach == Reach::Launch {
         let described = launch::describe(job)?;
         if let (Some(module), Some(loaded)) = (described.module, described.launch.loaded)
@@ -108,18 +114,23 @@ fn observe(
             let left_out = &mut pending.observed.left_out;
             variables = variables_of(&job.api, module, (names, loaded), left_out);
         }
+        arrays = arrays_of(&job.api, &described.launch.textures, longest)?;
         pending.observed.launch = Some(described.launch);
     }
-    // Found by their module, with their names.
+    // Read as those of the kernel's module.
     regions.retain(|region| {
         let mut variables = variables.iter();
         variables.all(|variable: &Region| variable.live != region.live)
     });
-    let longest = observer.job.longest;
+    let reachable = Reachable {
+        regions: &regions,
+        variables: &variables,
+        arrays: &arrays,
+        longest,
+    };
     let first_seen = std::mem::take(&mut observer.first_seen);
     let mut reader = reader(job, observer);
-    let all = (&regions[..], &variables[..]);
-    read_before(&mut reader, all, longest, pending, moments.before);
+    read_before(&mut reader, &reachable, pending, moments.before);
     mark_as_loaded(&mut reader, &first_seen, &named_addresses(job), pending);
     observer.first_seen = first_seen;
     Ok(())
@@ -132,18 +143,25 @@ fn prepare_graph(
     moments: Moments,
     regions: Vec<Region>,
 ) -> Result<(), String> {
-    let steps = match observer.execs.get(&job.call.argument(0)) {
+    let mut steps = match observer.execs.get(&job.call.argument(0)) {
         Some(Ok(steps)) => steps.clone(),
         Some(Err(why)) => return Err(why.clone()),
         None => return Err("the replay did not see how the graph was instantiated".into()),
     };
-    for step in &steps {
-        if let Step::Kernel(node) = step
-            && !observer.functions.contains_key(&node.handle)
+    for step in &mut steps {
+        let Step::Kernel(node) = &mut step.step else {
+            continue;
+        };
+        if !observer.functions.contains_key(&node.handle)
             && !observer.functions.contains_key(&node.function)
             && let Some(loaded) = job.handles.owner_of_live(node.handle)
         {
             observer.functions.insert(node.handle, loaded);
+        }
+        let launch = &mut node.launch;
+        match textures_of(job.player, &launch.parameters, &launch.layout) {
+            Ok(textures) => launch.textures = textures,
+            Err(why) => node.refused = Some(why),
         }
     }
     observer.graph = Some(GraphRun {
@@ -246,14 +264,68 @@ fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
             }
         }
         GraphOp::Update => {
-            observer.execs.insert(exec, live(job.call.argument(1)));
+            let mut updated = live(job.call.argument(1));
+            // Nodes stay switched off (assumed).
+            if let (Some(Ok(before)), Ok(updated)) = (observer.execs.get(&exec), &mut updated) {
+                let is_off = |node| {
+                    let mut before = before.iter();
+                    before.any(|step| step.node == node && !step.is_enabled)
+                };
+                for step in updated {
+                    step.is_enabled = !is_off(step.node);
+                }
+            }
+            observer.execs.insert(exec, updated);
         }
-        GraphOp::SetExecNode(_) | GraphOp::SetEnabled => {
-            let why = "nodes of the graph were changed after it was instantiated";
+        GraphOp::SetExecNode(_) if observer.followed == Some(job.call.index) => {}
+        GraphOp::SetExecNode(_) => {
+            let why = "a child graph or an operation in memory was changed after instantiation";
             observer.execs.insert(exec, Err(why.into()));
+        }
+        GraphOp::SetEnabled => {
+            const ENABLED: usize = 2;
+            let node = live_node(job);
+            if let Some(Ok(steps)) = observer.execs.get_mut(&exec) {
+                let mut steps = steps.iter_mut();
+                match steps.find(|step| Some(step.node) == node) {
+                    Some(step) => step.is_enabled = job.call.argument(ENABLED) as u32 != 0,
+                    None => {
+                        let why = "a node that was switched on or off is not in its graph";
+                        observer.execs.insert(exec, Err(why.into()));
+                    }
+                }
+            }
         }
         _ => {}
     }
+}
+
+/// The live node that a call about an executable graph names.
+fn live_node(job: &Job<'_, '_>) -> Option<u64> {
+    const NODE: usize = 1;
+    match job
+        .handles
+        .resolve(Kind::GraphNode, job.call.argument(NODE))
+    {
+        Resolved::Live(node) => Some(node),
+        _ => None,
+    }
+}
+
+/// A node of an executable graph got other parameters, with live handles and addresses.
+pub(crate) fn set_exec_node(job: &mut Job<'_, '_>, kind: NodeKind, params: &[u8]) {
+    let Some(mut observer) = job.player.observer.take() else {
+        return;
+    };
+    let exec = job.call.argument(0);
+    if let Some(Ok(steps)) = observer.execs.get_mut(&exec) {
+        let node = live_node(job).unwrap_or(0);
+        if let Err(why) = set_step(&job.api, steps, (node, kind), params) {
+            observer.execs.insert(exec, Err(why));
+        }
+    }
+    observer.followed = Some(job.call.index);
+    job.player.observer = Some(observer);
 }
 
 /// Reads the memory again.
@@ -265,7 +337,7 @@ fn read_again(
     wait(job, "after")?;
     let live = all_live(job, &observer.mapped);
     let still_lives =
-        |region: &Region| region.is_of_module() || live.iter().any(|other| region.is_in(other));
+        |region: &Region| region.is_of_launch() || live.iter().any(|other| region.is_in(other));
     read_after(&mut reader(job, observer), still_lives, pending)
 }
 
@@ -296,4 +368,5 @@ fn see_launch(job: &mut Job<'_, '_>, observer: &mut Observer) {
     let variables = variables_of(&job.api, module, (names, loaded), &mut Vec::new());
     let hashes = hashes_of(&mut reader(job, observer), &variables);
     observer.first_seen.insert(loaded, hashes);
+    observer.variables.insert(loaded, variables);
 }

@@ -18,6 +18,11 @@ impl Api {
         self.get(id::cuFuncGetModule, &[function])
     }
 
+    /// The module of a live library in the current context.
+    pub(super) fn module_of_library(&self, library: u64) -> Result<u64, Code> {
+        self.get(id::cuLibraryGetModule, &[library])
+    }
+
     /// The name of a live function in its image.
     pub(super) fn name_of(&self, function: u64) -> Result<String, Code> {
         let address: u64 = self.get(id::cuFuncGetName, &[function])?;

@@ -3,9 +3,11 @@
 use crate::api::{Api, Code, result_name};
 use crate::observe::job::{ObservedCall, ObservedLaunch};
 use crate::observe::memory::{Reader, Region};
-use crate::observe::nodes::{KernelNode, Step};
+use crate::observe::nodes::{KernelNode, NodeStep, Step};
 use crate::observe::observer::{GraphRun, Observer, Pending};
-use crate::observe::read::{hashes_of, mark_as_loaded, read_after, read_before, variables_of};
+use crate::observe::read::{Reachable, read_after, read_before};
+use crate::observe::texture::arrays_of;
+use crate::observe::variables::{hashes_of, mark_as_loaded, variables_of};
 
 impl Observer {
     /// True if a graph runs node by node in place of the call in progress.
@@ -19,26 +21,46 @@ impl Observer {
         let Some(run) = self.graph.take() else {
             return 0;
         };
-        let is_kernel = |step: &&Step| matches!(step, Step::Kernel(_));
+        let is_kernel = |step: &&NodeStep| matches!(step.step, Step::Kernel(_));
         let count = run.steps.iter().filter(is_kernel).count();
         let mut number = 0;
-        for step in &run.steps {
+        for NodeStep {
+            is_enabled, step, ..
+        } in &run.steps
+        {
             let done = match step {
                 Step::Kernel(node) => {
                     let is_wanted = self.wants_node(&run, number, count);
                     number += 1;
-                    match is_wanted {
-                        true => self.run_observed(api, &run, node, step, number - 1),
-                        false => step.run(api),
+                    match (is_wanted, is_enabled) {
+                        (true, true) => self.run_observed(api, &run, node, step, number - 1),
+                        (false, true) => step.run(api),
+                        (_, false) => {
+                            self.refuse_disabled(&run, number - 1);
+                            Ok(())
+                        }
                     }
                 }
-                _ => step.run(api),
+                _ if *is_enabled => step.run(api),
+                _ => Ok(()),
             };
             if let Err(code) = done {
                 return code;
             }
         }
         0
+    }
+
+    /// Says so if the one node that is wanted does not run.
+    fn refuse_disabled(&mut self, run: &GraphRun, number: usize) {
+        if run.moments.node.is_some_and(|node| node as usize == number) {
+            self.done.push(ObservedCall {
+                call: run.call,
+                node: run.moments.node,
+                refused: Some("the node is switched off".into()),
+                ..ObservedCall::default()
+            });
+        }
     }
 
     fn wants_node(&self, run: &GraphRun, number: usize, count: usize) -> bool {
@@ -84,8 +106,20 @@ impl Observer {
                 launch: Some(launch),
                 ..ObservedCall::default()
             },
-            regions: Vec::new(),
             after: true,
+            ..Pending::default()
+        };
+        let arrays = match &node.refused {
+            Some(why) => Err(why.clone()),
+            None => arrays_of(api, &node.launch.textures, self.job.longest),
+        };
+        let arrays = match arrays {
+            Ok(arrays) => arrays,
+            Err(why) => {
+                pending.observed.refused = Some(why);
+                self.done.push(pending.observed);
+                return step.run(api);
+            }
         };
         let mut variables = Vec::new();
         if let (Ok(module), Some(loaded)) = (api.module_of(node.function), loaded)
@@ -110,14 +144,13 @@ impl Observer {
             let hashes = hashes_of(&mut reader, &variables);
             self.first_seen.insert(loaded, hashes);
         }
-        let longest = self.job.longest;
-        read_before(
-            &mut reader,
-            (&regions, &variables),
-            longest,
-            &mut pending,
-            true,
-        );
+        let reachable = Reachable {
+            regions: &regions,
+            variables: &variables,
+            arrays: &arrays,
+            longest: self.job.longest,
+        };
+        read_before(&mut reader, &reachable, &mut pending, true);
         mark_as_loaded(&mut reader, &self.first_seen, &run.named, &mut pending);
         let done = step.run(api);
         let after = match done {

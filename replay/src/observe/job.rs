@@ -113,6 +113,13 @@ pub struct ObservedMemory {
     pub before: Vec<Piece>,
     /// Contents after it; none if the memory ended in the call.
     pub after: Vec<Piece>,
+    /// Of an array: its shape. Its contents are its levels one after the other, each without gaps
+    /// between rows.
+    pub array: Option<ArrayShape>,
+    /// Words of the contents before the call that hold addresses of variables: offset, address.
+    pub addresses_before: Vec<(u64, u64)>,
+    /// The same after it.
+    pub addresses_after: Vec<(u64, u64)>,
 }
 
 /// The kind of some memory.
@@ -130,6 +137,27 @@ pub enum MemoryKind {
     Host,
     /// A variable of a module.
     Variable,
+    /// An array or a mipmapped array, which has no address: `live` is its handle.
+    Array,
+}
+
+/// The shape of an array, as in `CUDA_ARRAY3D_DESCRIPTOR`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayShape {
+    /// Elements of a row.
+    pub width: u64,
+    /// Rows; 0 for an array of one dimension.
+    pub height: u64,
+    /// Planes, layers or faces; 0 for an array of one or two dimensions.
+    pub depth: u64,
+    /// `CUarray_format`.
+    pub format: u32,
+    /// Numbers of an element.
+    pub channels: u32,
+    /// `CUDA_ARRAY3D_...`.
+    pub flags: u32,
+    /// Of a mipmapped array; 0 for an array.
+    pub levels: u32,
 }
 
 /// A piece of contents.
@@ -171,6 +199,25 @@ pub struct ObservedLaunch {
     pub function_attributes: Vec<(u32, i32)>,
     /// Limits of the context: `CUlimit` and value.
     pub limits: Vec<(u32, u64)>,
-    /// Parameters that may be texture or surface objects, one line each.
-    pub textures: Vec<String>,
+    /// Texture and surface objects among the parameters.
+    pub textures: Vec<ObservedTexture>,
+}
+
+/// A texture or surface object whose handle a parameter equals.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedTexture {
+    /// Offset of the parameter, or of the word in it.
+    pub offset: u32,
+    /// Its handle in the replay.
+    pub handle: u64,
+    /// A surface object.
+    pub is_surface: bool,
+    /// Its `CUDA_RESOURCE_DESC`, with addresses and handles of the replay.
+    pub resource: Vec<u8>,
+    /// Of a texture object: its `CUDA_TEXTURE_DESC`.
+    pub sampler: Vec<u8>,
+    /// Its `CUDA_RESOURCE_VIEW_DESC`; empty without one.
+    pub view: Vec<u8>,
+    /// The handle of the array or mipmapped array that it shows; `None` for linear memory.
+    pub array: Option<u64>,
 }

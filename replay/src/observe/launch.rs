@@ -2,14 +2,14 @@
 
 use cutape_format::layout::field;
 use cutape_registry::layout::{offset_of, size_of};
-use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes};
+use cutape_registry::{AttributeType, Family, LaunchOp, Meaning, attributes};
 
 use crate::api::result_name;
-use crate::buffer::{number, set_word, word};
+use crate::buffer::{set_word, word};
 use crate::issue::player::{Job, Player};
 use crate::observe::job::ObservedLaunch;
+use crate::observe::texture::textures_of;
 use crate::overrides::launch::{Source, packed, source_of};
-use crate::place::address::Found;
 
 const CONFIG_BYTES: usize = size_of("CUlaunchConfig");
 const CONFIG_GRID: usize = offset_of("CUlaunchConfig", "gridDimX");
@@ -105,7 +105,7 @@ pub(super) fn describe(job: &mut Job<'_, '_>) -> Result<Described, String> {
         .unwrap_or_default();
     let attribute = |id| Some((id, api.function_attribute(function, id).ok()?));
     launch.function_attributes = SETTABLE.into_iter().filter_map(attribute).collect();
-    launch.textures = textures(job, &launch.parameters);
+    launch.textures = textures_of(job.player, &launch.parameters, &launch.layout)?;
     let module = api.module_of(function).ok();
     Ok(Described { launch, module })
 }
@@ -180,24 +180,4 @@ fn attribute_of(player: &Player<'_>, attribute: &[u8]) -> Option<(u32, Vec<u8>)>
         _ => {}
     }
     Some((id, value))
-}
-
-/// Which words of the parameters equal a live texture or surface object. A number may equal one.
-fn textures(player: &Player<'_>, parameters: &[u8]) -> Vec<String> {
-    let words = parameters.chunks_exact(8).map(number).enumerate();
-    let named = words.filter_map(|(at, word)| {
-        let kinds = [Kind::TextureObject, Kind::SurfaceObject];
-        let kind = kinds
-            .into_iter()
-            .find(|&kind| word != 0 && player.handles.is_taken(kind, word))?;
-        let is_memory = matches!(player.ranges.find(word), Found::Live(..));
-        (!is_memory).then(|| {
-            let name = kind.name();
-            format!(
-                "the parameter at offset {} equals the handle of a {name}",
-                at * 8
-            )
-        })
-    });
-    named.collect()
 }

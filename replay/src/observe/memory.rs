@@ -8,7 +8,7 @@ use cutape_registry::Kind;
 use crate::api::{Api, Code, result_name};
 use crate::buffer::number;
 use crate::compare::received::append_memory;
-use crate::observe::job::{MemoryKind, ObservedMemory, Piece};
+use crate::observe::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
 use crate::observe::pages::{PAGE, Pages};
 use crate::place::address::Range;
 use crate::place::slots::{gaps, union};
@@ -27,7 +27,9 @@ pub(super) struct Region {
     pub(super) made: u64,
     /// The live context in which it can be read; 0: any.
     pub(super) context: u64,
-    is_of_module: bool,
+    /// Of an array: its shape.
+    pub(super) array: Option<ArrayShape>,
+    is_of_launch: bool,
 }
 
 impl Region {
@@ -47,7 +49,8 @@ impl Region {
             name: range.made_by.name.to_owned(),
             made: range.made,
             context: range.context,
-            is_of_module: false,
+            array: None,
+            is_of_launch: false,
         })
     }
 
@@ -61,13 +64,30 @@ impl Region {
             name: name.to_owned(),
             made,
             context: 0,
-            is_of_module: true,
+            array: None,
+            is_of_launch: true,
         }
     }
 
-    /// It was found by its name in a module.
-    pub(super) fn is_of_module(&self) -> bool {
-        self.is_of_module
+    /// An array or mipmapped array, by its live handle.
+    pub(super) fn array(live: u64, shape: ArrayShape) -> Self {
+        Self {
+            recorded: live,
+            live,
+            length: shape.bytes(),
+            kind: MemoryKind::Array,
+            name: "array".to_owned(),
+            made: 0,
+            context: 0,
+            array: Some(shape),
+            is_of_launch: true,
+        }
+    }
+
+    /// It was found through the kernel or the parameters of a launch, and not through a call that
+    /// allocated it.
+    pub(super) fn is_of_launch(&self) -> bool {
+        self.is_of_launch
     }
 
     /// It lies in that memory, which was allocated by the same call.
@@ -95,7 +115,8 @@ impl Region {
             name: "cuMemMap".to_owned(),
             made,
             context: 0,
-            is_of_module: false,
+            array: None,
+            is_of_launch: false,
         }
     }
 
@@ -113,7 +134,16 @@ impl Region {
             kind: self.kind,
             name: self.name.clone(),
             made: self.made,
+            array: self.array,
             ..ObservedMemory::default()
+        }
+    }
+
+    /// Bytes that are read at once from an offset on.
+    fn chunk(&self, offset: u64) -> u64 {
+        match &self.array {
+            Some(shape) => shape.bytes_at(offset),
+            None => (self.length - offset).min(CHUNK as u64),
         }
     }
 
@@ -125,6 +155,9 @@ impl Region {
             return Ok(());
         }
         bytes.resize(count, 0);
+        if let Some(shape) = &self.array {
+            return api.read_array(self.live, shape, offset, bytes);
+        }
         match self.context {
             0 => api.read_device(address, bytes),
             context => api.in_context(context, |api| api.read_device(address, bytes)),
@@ -135,6 +168,7 @@ impl Region {
     pub(super) fn describe(&self) -> String {
         let what = match self.kind {
             MemoryKind::Variable => format!("variable {}", self.name),
+            MemoryKind::Array => return format!("an array of {} bytes", self.length),
             _ => format!("memory of {} at call {}", self.name, self.made),
         };
         format!("{what}, {:#x}, {} bytes", self.recorded, self.length)
@@ -191,27 +225,37 @@ impl<'a> Reached<'a> {
     /// Adds what the 8-byte words of parameters (`step` 4) or memory (`step` 8) point into.
     pub(super) fn add(&mut self, bytes: &[u8], step: usize) {
         for word in bytes.windows(8).step_by(step).map(number) {
-            let Some((number, region)) = self.find(word) else {
-                continue;
-            };
-            let parts = self.parts.entry(number).or_default();
-            if region.length <= self.longest {
-                if parts.is_empty() {
-                    parts.push((region.live, region.end()));
-                }
-                continue;
-            }
-            let is_known = |&(start, end): &(u64, u64)| (start..end).contains(&word);
-            let is_inside = parts.iter().any(is_known);
+            // Numbers may look like addresses.
             let is_doubtful = step == 8 && !word.is_multiple_of(ALIGNMENT);
-            if is_inside || is_doubtful || self.long_parts >= MOST_PARTS {
-                continue;
-            }
-            self.long_parts += 1;
-            let start = word - (word - region.live) % PAGE as u64;
-            let end = word.saturating_add(self.longest).min(region.end());
-            parts.push((start, end));
+            self.add_part(word, is_doubtful);
         }
+    }
+
+    /// Adds what an address points into; false if that is nothing.
+    pub(super) fn add_address(&mut self, address: u64) -> bool {
+        self.add_part(address, false);
+        self.find(address).is_some()
+    }
+
+    fn add_part(&mut self, address: u64, is_doubtful: bool) {
+        let Some((number, region)) = self.find(address) else {
+            return;
+        };
+        let parts = self.parts.entry(number).or_default();
+        if region.length <= self.longest {
+            if parts.is_empty() {
+                parts.push((region.live, region.end()));
+            }
+            return;
+        }
+        let is_known = |&(start, end): &(u64, u64)| (start..end).contains(&address);
+        if parts.iter().any(is_known) || is_doubtful || self.long_parts >= MOST_PARTS {
+            return;
+        }
+        self.long_parts += 1;
+        let start = address - (address - region.live) % PAGE as u64;
+        let end = address.saturating_add(self.longest).min(region.end());
+        parts.push((start, end));
     }
 
     /// The parts, as regions.
@@ -250,24 +294,24 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a region into the file. `look` sees its bytes, a chunk at a time. All work must be
-    /// done.
+    /// Reads a region into the file. `look` sees its bytes, a chunk at a time, with their
+    /// offset. All work must be done.
     ///
     /// # Errors
     /// Why it was not read, in a phrase.
     pub(super) fn read(
         &mut self,
         region: &Region,
-        mut look: impl FnMut(&[u8]),
+        mut look: impl FnMut(u64, &[u8]),
     ) -> Result<Vec<Piece>, String> {
         let mut pieces = Vec::new();
         let mut offset = 0;
         while offset < region.length {
-            let count = (region.length - offset).min(CHUNK as u64);
+            let count = region.chunk(offset);
             region
                 .read(self.api, offset, self.buffer, count as usize)
                 .map_err(|code| format!("reading it returned {}", result_name(code)))?;
-            look(self.buffer);
+            look(offset, self.buffer);
             self.pages
                 .add(offset, self.buffer, &mut pieces)
                 .map_err(|error| match error.kind() {
@@ -284,7 +328,7 @@ impl Reader<'_> {
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
         while offset < region.length {
-            let count = (region.length - offset).min(CHUNK as u64);
+            let count = region.chunk(offset);
             region.read(self.api, offset, self.buffer, count as usize)?;
             hasher.update(self.buffer);
             offset += count;

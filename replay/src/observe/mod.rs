@@ -3,12 +3,15 @@
 //! `job` says what to read and what was read, `pages` is the file, `memory` finds the memory that
 //! a launch can reach and `read` reads it, `launch` describes a launch as the driver gets it, `act`
 //! is what happens before and after a call. `observer` is the state in between. An observed graph
-//! runs node by node in place of its launch (`nodes`, `graph_run`).
+//! runs node by node in place of its launch (`nodes`, `graph_run`). `texture` finds the texture and
+//! surface objects among parameters, `array` reads the arrays that they show, `variables` finds the
+//! variables of modules, `places` their addresses in memory.
 //!
 //! Waiting for all work before and after an observed call makes the memory well defined: it is that
 //! of the calls before it in the order of the replay, and of this call alone.
 
 pub(crate) mod act;
+mod array;
 mod driver;
 mod graph_run;
 pub(crate) mod job;
@@ -19,4 +22,7 @@ mod memset;
 mod nodes;
 pub(crate) mod observer;
 mod pages;
+mod places;
 mod read;
+mod texture;
+mod variables;

@@ -1,8 +1,10 @@
 //! The nodes of a live graph, as the driver tells them, in an order in which they can run one after
 //! the other.
 
-use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
 use std::mem::offset_of;
+
+use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
+use cutape_registry::NodeKind;
 
 use crate::api::{Api, Code, result_name};
 use crate::buffer::{Buffer, set_word, word};
@@ -12,9 +14,21 @@ use crate::observe::memset::Memset;
 
 /// How deep child graphs are followed.
 const DEEPEST: usize = 16;
-/// CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION.
-const ATTRIBUTES: [u32; 2] = [2, 4];
+/// CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+/// _PREFERRED_CLUSTER_DIMENSION, _PREFERRED_SHARED_MEMORY_CARVEOUT: what decides whether and how a
+/// kernel runs.
+const ATTRIBUTES: [u32; 5] = [2, 4, 5, 11, 14];
 const ATTRIBUTE_VALUE_BYTES: usize = 64;
+
+/// A node of a graph.
+#[derive(Clone, Debug)]
+pub(super) struct NodeStep {
+    /// The live node of the graph that was instantiated.
+    pub(super) node: u64,
+    /// It was not switched off.
+    pub(super) is_enabled: bool,
+    pub(super) step: Step,
+}
 
 /// What one node does.
 #[derive(Clone, Debug)]
@@ -33,13 +47,15 @@ pub(super) struct KernelNode {
     /// The live function.
     pub(super) function: u64,
     pub(super) launch: ObservedLaunch,
+    /// Why its launch cannot be observed.
+    pub(super) refused: Option<String>,
 }
 
 /// What the nodes of a live graph do, each after those that it depends on.
 ///
 /// # Errors
 /// Which node cannot run by itself.
-pub(super) fn steps_of(api: &Api, graph: u64) -> Result<Vec<Step>, String> {
+pub(super) fn steps_of(api: &Api, graph: u64) -> Result<Vec<NodeStep>, String> {
     let mut steps = Vec::new();
     add_steps(api, graph, DEEPEST, &mut steps)?;
     Ok(steps)
@@ -49,33 +65,72 @@ fn refused(function: &'static str) -> impl Fn(Code) -> String {
     move |code| format!("{function} returned {}", result_name(code))
 }
 
-fn add_steps(api: &Api, graph: u64, depth: usize, steps: &mut Vec<Step>) -> Result<(), String> {
+fn add_steps(api: &Api, graph: u64, depth: usize, steps: &mut Vec<NodeStep>) -> Result<(), String> {
     let nodes = api.nodes_of(graph).map_err(refused("cuGraphGetNodes"))?;
     let edges = api.edges_of(graph).map_err(refused("cuGraphGetEdges"))?;
     for node in in_order(&nodes, &edges) {
         let kind = api.type_of(node).map_err(refused("cuGraphNodeGetType"))?;
-        match kind {
-            0 => steps.push(Step::Kernel(Box::new(kernel_node(api, node)?))),
+        let step = match kind {
+            0 => Step::Kernel(Box::new(kernel_node(api, node)?)),
             1 => {
                 let params = api.copy_params(node, size_of::<CUDA_MEMCPY3D>());
-                steps.push(Step::Copy(
-                    params.map_err(refused("cuGraphMemcpyNodeGetParams"))?,
-                ));
+                Step::Copy(params.map_err(refused("cuGraphMemcpyNodeGetParams"))?)
             }
-            2 => steps.push(Step::Memset(memset_node(api, node)?)),
+            2 => {
+                let params = api.memset_params(node, size_of::<CUDA_MEMSET_NODE_PARAMS>());
+                Step::Memset(memset_of(
+                    &params.map_err(refused("cuGraphMemsetNodeGetParams"))?,
+                ))
+            }
             4 if depth > 0 => {
                 let child = api.child_of(node);
                 let child = child.map_err(refused("cuGraphChildGraphNodeGetGraph"))?;
                 add_steps(api, child, depth - 1, steps)?;
+                continue;
             }
             // Host functions do nothing at replay; nothing else runs that events order.
-            3 | 5 | 6 | 7 => {}
+            3 | 5 | 6 | 7 => continue,
             8 | 9 => return Err("the graph has a node of an external semaphore".into()),
             10 | 11 => return Err("the graph allocates or frees memory".into()),
             12 => return Err("the graph has a node of operations in memory".into()),
             13 => return Err("the graph has a conditional node".into()),
             other => return Err(format!("the graph has a node of type {other}")),
+        };
+        steps.push(NodeStep {
+            node,
+            is_enabled: true,
+            step,
+        });
+    }
+    Ok(())
+}
+
+/// Gives a node of an executable graph other parameters, with live addresses and handles.
+///
+/// # Errors
+/// Why the graph cannot run node by node any more.
+pub(super) fn set_step(
+    api: &Api,
+    steps: &mut [NodeStep],
+    (node, kind): (u64, NodeKind),
+    params: &[u8],
+) -> Result<(), String> {
+    let Some(known) = steps.iter_mut().find(|step| step.node == node) else {
+        return match kind {
+            NodeKind::Host => Ok(()),
+            _ => Err("a node that was changed after instantiation is not in its graph".into()),
+        };
+    };
+    match (kind, &mut known.step) {
+        (NodeKind::Kernel, Step::Kernel(known)) => {
+            // Attributes stay those of the node.
+            let attributes = std::mem::take(&mut known.launch.attributes);
+            **known = kernel_of(api, params)?;
+            known.launch.attributes = attributes;
         }
+        (NodeKind::Copy, Step::Copy(known)) => *known = params.to_vec(),
+        (NodeKind::Memset, Step::Memset(known)) => *known = memset_of(params),
+        _ => return Err("a node of the graph was changed into one of another kind".into()),
     }
     Ok(())
 }
@@ -109,8 +164,22 @@ fn in_order(nodes: &[u64], edges: &[(u64, u64)]) -> Vec<u64> {
 
 fn kernel_node(api: &Api, node: u64) -> Result<KernelNode, String> {
     let params = api.kernel_params(node, size_of::<CUDA_KERNEL_NODE_PARAMS>());
-    let params = params.map_err(refused("cuGraphKernelNodeGetParams"))?;
-    let at = |offset| word(&params, offset);
+    let mut kernel = kernel_of(api, &params.map_err(refused("cuGraphKernelNodeGetParams"))?)?;
+    for attribute in ATTRIBUTES {
+        let value = api.node_attribute(node, attribute, ATTRIBUTE_VALUE_BYTES);
+        // Not set: zero.
+        if let Ok(value) = value
+            && value.iter().take(4).any(|&byte| byte != 0)
+        {
+            kernel.launch.attributes.push((attribute, value));
+        }
+    }
+    Ok(kernel)
+}
+
+/// By a `CUDA_KERNEL_NODE_PARAMS` with live handles and pointers.
+fn kernel_of(api: &Api, params: &[u8]) -> Result<KernelNode, String> {
+    let at = |offset| word(params, offset);
     let (function, kernel) = (
         at(offset_of!(CUDA_KERNEL_NODE_PARAMS, func)),
         at(offset_of!(CUDA_KERNEL_NODE_PARAMS, kern)),
@@ -154,35 +223,26 @@ fn kernel_node(api: &Api, node: u64) -> Result<KernelNode, String> {
         }
     }
     launch.layout = layout;
-    for attribute in ATTRIBUTES {
-        let value = api.node_attribute(node, attribute, ATTRIBUTE_VALUE_BYTES);
-        // Not set: zero.
-        if let Ok(value) = value
-            && value.iter().take(4).any(|&byte| byte != 0)
-        {
-            launch.attributes.push((attribute, value));
-        }
-    }
     Ok(KernelNode {
         handle,
         function,
         launch,
+        refused: None,
     })
 }
 
-fn memset_node(api: &Api, node: u64) -> Result<Memset, String> {
-    let params = api.memset_params(node, size_of::<CUDA_MEMSET_NODE_PARAMS>());
-    let params = params.map_err(refused("cuGraphMemsetNodeGetParams"))?;
-    let at = |offset| word(&params, offset);
+/// By a `CUDA_MEMSET_NODE_PARAMS`.
+fn memset_of(params: &[u8]) -> Memset {
+    let at = |offset| word(params, offset);
     let number = |offset| at(offset) & u64::from(u32::MAX);
-    Ok(Memset {
+    Memset {
         target: at(offset_of!(CUDA_MEMSET_NODE_PARAMS, dst)),
         pitch: at(offset_of!(CUDA_MEMSET_NODE_PARAMS, pitch)),
         value: number(offset_of!(CUDA_MEMSET_NODE_PARAMS, value)),
         element: number(offset_of!(CUDA_MEMSET_NODE_PARAMS, elementSize)),
         width: at(offset_of!(CUDA_MEMSET_NODE_PARAMS, width)),
         height: at(offset_of!(CUDA_MEMSET_NODE_PARAMS, height)),
-    })
+    }
 }
 
 impl Step {

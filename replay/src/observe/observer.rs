@@ -8,12 +8,10 @@ use rustc_hash::FxHashMap;
 use crate::error::Error;
 use crate::observe::job::{Moments, Observation, ObservedCall, ObservedLaunch};
 use crate::observe::memory::Region;
-use crate::observe::nodes::Step;
+use crate::observe::nodes::NodeStep;
 use crate::observe::pages::Pages;
+use crate::observe::places::{FirstSeen, Places};
 use crate::place::mapped::Mapped;
-
-/// By the call that loaded a module: hashes of its variables.
-pub(super) type FirstSeen = FxHashMap<u64, FxHashMap<String, blake3::Hash>>;
 
 /// Observes calls of a replay.
 #[derive(Debug)]
@@ -27,10 +25,14 @@ pub(crate) struct Observer {
     /// By the call that loaded a module: hashes of its variables, before the first launch of one
     /// of its kernels.
     pub(super) first_seen: FirstSeen,
+    /// By the call that loaded a module: its variables.
+    pub(super) variables: FxHashMap<u64, Vec<Region>>,
     /// By live function or kernel that was launched: the call that loaded its module.
     pub(super) functions: FxHashMap<u64, u64>,
     /// By recorded executable graph: its nodes, or why they cannot run one by one.
-    pub(super) execs: FxHashMap<u64, Result<Vec<Step>, String>>,
+    pub(super) execs: FxHashMap<u64, Result<Vec<NodeStep>, String>>,
+    /// The last call whose change of a node of an executable graph is in `execs`.
+    pub(super) followed: Option<u64>,
     /// The graph that the call in progress launches.
     pub(super) graph: Option<GraphRun>,
     /// A stream may wait for a value in memory that a later call writes: waiting for it would not
@@ -41,11 +43,13 @@ pub(crate) struct Observer {
 }
 
 /// A call that is observed, between before and after.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) observed: ObservedCall,
     /// The memory behind the entries of `observed.memory`, in their order.
     pub(super) regions: Vec<Region>,
+    /// Where the variables lie that the memory may name.
+    pub(super) places: Places,
     pub(super) after: bool,
 }
 
@@ -54,8 +58,8 @@ pub(super) struct Pending {
 pub(super) struct GraphRun {
     pub(super) call: u64,
     pub(super) moments: Moments,
-    pub(super) steps: Vec<Step>,
-    /// All live memory.
+    pub(super) steps: Vec<NodeStep>,
+    /// All live memory, and the variables of modules.
     pub(super) regions: Vec<Region>,
     /// Addresses of variables that calls of the program can name.
     pub(super) named: HashSet<u64>,
@@ -75,8 +79,10 @@ impl Observer {
             pending: None,
             done: Vec::new(),
             first_seen: FxHashMap::default(),
+            variables: FxHashMap::default(),
             functions: FxHashMap::default(),
             execs: FxHashMap::default(),
+            followed: None,
             graph: None,
             waits_for_memory: false,
             buffer: Vec::new(),

@@ -20,6 +20,7 @@ use crate::issue::handles::Belongs;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::issue::structs::member;
+use crate::observe::act::set_exec_node;
 use crate::overrides::{callback, copy, launch};
 
 /// What a struct describes.
@@ -70,6 +71,17 @@ impl Shape {
             NodeKind::MemoryOps => Self::Operations,
             NodeKind::Allocation => Self::Allocation,
             NodeKind::Any => Self::Any,
+        }
+    }
+
+    /// Of the nodes that an observation runs one by one.
+    fn kind(self) -> Option<NodeKind> {
+        match self {
+            Self::Kernel => Some(NodeKind::Kernel),
+            Self::Copy => Some(NodeKind::Copy),
+            Self::Memset => Some(NodeKind::Memset),
+            Self::Host => Some(NodeKind::Host),
+            _ => None,
         }
     }
 
@@ -184,6 +196,12 @@ pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
             Shape::Allocation => allocated(job, position, begin, &returned),
             Shape::Condition => bodies(job, position, &returned),
             _ => {}
+        }
+        if let Family::Graph(GraphOp::SetExecNode(_)) = job.function.family
+            && let Some(kind) = shape.kind()
+        {
+            let params = bytes.get(begin..).unwrap_or_default();
+            set_exec_node(job, kind, params);
         }
     }
     // The driver has copied all of it when it returns.

@@ -19,7 +19,7 @@ import sys
 SLOT, GRANULE = 32 << 20, 2 << 20
 ATTEMPTS, ATTEMPT = 8, "CUTAPE_LAUNCH_ATTEMPT"
 NO_RANDOMIZE = 0x0040000
-RUNS = 3
+RUNS, MOST_FILLERS = 3, 4096
 libc = ctypes.CDLL(None, use_errno=True)
 u32, u64, pointer = ctypes.c_uint, ctypes.c_uint64, ctypes.c_void_p
 
@@ -54,6 +54,33 @@ class MemoryAccess(ctypes.Structure):
     """CUmemAccessDesc."""
 
     _fields_ = [("location", u32), ("id", u32), ("access", u32)]
+
+
+class ArrayShape(ctypes.Structure):
+    """CUDA_ARRAY3D_DESCRIPTOR."""
+
+    _fields_ = [("width", ctypes.c_size_t), ("height", ctypes.c_size_t),
+                ("depth", ctypes.c_size_t), ("format", u32), ("channels", u32), ("flags", u32)]
+
+    def extent(self, level):
+        """Elements of a row, rows and planes of a level."""
+        # Layers and faces of a cube are as many in all levels.
+        planes = self.depth if self.flags & 5 else self.depth >> level
+        return max(1, self.width >> level), max(1, self.height >> level), max(1, planes)
+
+
+class CopySide(ctypes.Structure):
+    """One side of a CUDA_MEMCPY3D."""
+
+    _fields_ = [("place", ctypes.c_size_t * 4), ("type", u32), ("host", pointer), ("device", u64),
+                ("array", pointer), ("reserved", pointer), ("pitch", ctypes.c_size_t),
+                ("height", ctypes.c_size_t)]
+
+
+class Copy(ctypes.Structure):
+    """CUDA_MEMCPY3D."""
+
+    _fields_ = [("source", CopySide), ("target", CopySide), ("extent", ctypes.c_size_t * 3)]
 
 
 class Driver:
@@ -93,18 +120,22 @@ class Driver:
 
 
 class Memory:
-    """Memory at a fixed address, or a variable of the module."""
+    """Memory at a fixed address, a variable of a module, or an array."""
 
-    def __init__(self, word, text):
+    def __init__(self, word, text, module):
         numbers = text.split(maxsplit=1)
-        self.variable = None
+        self.variable, self.module, self.shape, self.levels, self.array = None, module, None, 0, 0
         if word.endswith("variable"):
             self.address, self.length, self.variable = 0, int(numbers[0], 0), numbers[1]
+        elif word == "array":
+            self.address = 0
+            self.length, *shape, self.levels = [int(number, 0) for number in text.split()]
+            self.shape = ArrayShape(*shape)
         else:
             address, length = text.split()[:2]
             self.address, self.length = int(address, 0), int(length, 0)
         self.is_host, self.is_as_loaded = word == "host-memory", word == "loaded-variable"
-        self.pieces = []
+        self.pieces, self.addresses = [], []
         self.before = self.expected = self.first = b""
 
     def around(self, unit):
@@ -132,12 +163,31 @@ class Memory:
         self.expected = bytes(contents)
 
 
+class Texture:
+    """A texture or surface object that a parameter names."""
+
+    def __init__(self, word, text):
+        self.is_surface = word == "surface"
+        self.offset, self.handle = [int(number, 0) for number in text.split()]
+        self.array = self.view = None
+        self.resource = self.sampler = b""
+
+    def line(self, word, text):
+        """Adds a line about it."""
+        if word == "of-array":
+            self.array = int(text, 0)
+        else:
+            lengths = {"resource": 144, "sampler": 104, "view": 112}
+            setattr(self, word, bytes.fromhex(text).ljust(lengths[word], b"\0"))
+
+
 class Launch:
     """What the text file says."""
 
     def __init__(self, path):
         self.path, self.folder = path, os.path.dirname(path) or "."
         self.texts, self.memory, self.attributes, self.offsets = {}, [], [], []
+        self.modules, self.textures = [], []
         self.limits, self.settings, self.relocations = [], [], []
         self.parameters = b""
         try:
@@ -152,8 +202,17 @@ class Launch:
 
     def line(self, word, text):
         """Adds a line."""
-        if word in ("memory", "host-memory", "variable", "loaded-variable"):
-            self.memory.append(Memory(word, text))
+        if word in ("memory", "host-memory", "variable", "loaded-variable", "array"):
+            self.memory.append(Memory(word, text, len(self.modules)))
+        elif word in ("before-address", "after-address"):
+            numbers = [int(number, 0) for number in text.split()]
+            self.memory[-1].addresses.append((word[0] == "a", *numbers))
+        elif word in ("texture", "surface"):
+            self.textures.append(Texture(word, text))
+        elif word in ("of-array", "resource", "sampler", "view"):
+            self.textures[-1].line(word, text)
+        elif word == "module":
+            self.modules.append(os.path.join(self.folder, text))
         elif word in ("before", "after", "after-zero"):
             numbers = [int(number, 0) for number in text.split()]
             self.memory[-1].pieces.append((word, *numbers, *[0] * (3 - len(numbers))))
@@ -231,13 +290,9 @@ class Program:
             now = ctypes.c_size_t()
             if not driver.ask("cuCtxGetLimit", ctypes.byref(now), number) and now.value != value:
                 driver.call("cuCtxSetLimit", number, ctypes.c_size_t(value))
-        try:
-            with open(launch.beside("image"), "rb") as file:
-                # PTX ends with a NUL.
-                self.image = ctypes.create_string_buffer(file.read() + bytes(64))
-        except OSError as error:
-            cannot(error)
-        self.module = pointer(driver.get(pointer, "cuModuleLoadData", self.image))
+        paths = [launch.beside("image"), *launch.modules]
+        self.modules = [self.load_module(path) for path in paths]
+        self.module = self.modules[0]
         name = launch.texts["kernel"].encode()
         self.function = pointer(driver.get(pointer, "cuModuleGetFunction", self.module, name))
         for number, value in launch.settings:
@@ -247,7 +302,11 @@ class Program:
                 driver.call("cuFuncSetAttribute", self.function, number, value)
         parameters = bytearray(launch.parameters)
         self.find_variables(parameters)
-        self.parameters = ctypes.create_string_buffer(bytes(parameters), len(parameters) + 64)
+        self.create_textures(parameters)
+        # A tensor map lies at a multiple of 64.
+        self.buffer = ctypes.create_string_buffer(len(parameters) + 128)
+        self.parameters = -ctypes.addressof(self.buffer) % 64 + ctypes.addressof(self.buffer)
+        ctypes.memmove(self.parameters, bytes(parameters), len(parameters))
         self.stream = pointer(driver.get(pointer, "cuStreamCreate", 1))
 
     def tell(self):
@@ -301,7 +360,8 @@ class Program:
         memory that is not among device memory may lie where nothing can be reserved: there it is
         pages of this process.
         """
-        memory = [memory for memory in self.launch.memory if not memory.variable]
+        memory = [memory for memory in self.launch.memory
+                  if not memory.variable and not memory.shape]
         slots = joined(known.around(SLOT) for known in memory if not known.is_host)
         units = [known.around(GRANULE) for known in memory if not known.is_host]
         for start, end in slots:
@@ -337,17 +397,35 @@ class Program:
         self.driver.call("cuMemSetAccess", u64(start), length, ctypes.byref(access),
                          ctypes.c_size_t(1))
 
+    def load_module(self, path):
+        """Loads an image."""
+        try:
+            with open(path, "rb") as file:
+                # PTX ends with a NUL.
+                image = ctypes.create_string_buffer(file.read() + bytes(64))
+        except OSError as error:
+            cannot(error)
+        return pointer(self.driver.get(pointer, "cuModuleLoadData", image))
+
     def find_variables(self, parameters):
-        """Finds the variables of the module, and puts their addresses into parameters."""
-        for memory in self.launch.memory:
-            if not memory.variable:
-                continue
+        """Finds the variables of modules, and puts their addresses into parameters and contents."""
+        variables = [memory for memory in self.launch.memory if memory.variable]
+        for memory in variables:
             address, size = u64(), ctypes.c_size_t()
             self.driver.call("cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size),
-                             self.module, memory.variable.encode())
+                             self.modules[memory.module], memory.variable.encode())
             if size.value != memory.length:
                 cannot(f"variable {memory.variable} has another size")
             memory.address = address.value
+        address_of = lambda number, addend: struct.pack(
+            "<Q", self.launch.memory[number].address + addend)
+        for memory in self.launch.memory:
+            contents = [bytearray(memory.before), bytearray(memory.expected)]
+            for is_after, offset, number, addend in memory.addresses:
+                contents[is_after][offset:offset + 8] = address_of(number, addend)
+            if memory.addresses:
+                memory.before, memory.expected = (bytes(one) for one in contents)
+        for memory in variables:
             if memory.is_as_loaded:
                 # What an unchanged variable holds may depend on addresses of this process.
                 now = self.read(memory)
@@ -356,12 +434,68 @@ class Program:
                                         for before, after, here in pairs)
                 memory.before = now
         for offset, number, addend in self.launch.relocations:
-            address = self.launch.memory[number].address + addend
-            parameters[offset:offset + 8] = struct.pack("<Q", address)
+            parameters[offset:offset + 8] = address_of(number, addend)
+
+    def create_textures(self, parameters):
+        """Creates arrays, and texture and surface objects.
+
+        They get their recorded handles if the driver counts up: a parameter that equals a handle
+        may be a number. Otherwise the parameter gets the new handle.
+        """
+        for memory in (memory for memory in self.launch.memory if memory.shape):
+            shape = ctypes.byref(memory.shape)
+            if memory.levels:
+                memory.array = self.driver.get(pointer, "cuMipmappedArrayCreate", shape,
+                                               memory.levels)
+            else:
+                memory.array = self.driver.get(pointer, "cuArray3DCreate_v2", shape)
+        created, named = {}, {}
+        for texture in sorted(self.launch.textures, key=lambda texture: texture.handle):
+            key = texture.handle, texture.is_surface
+            if key not in created:
+                last, handle = 0, self.create_texture(texture)
+                for _ in range(MOST_FILLERS):
+                    if not last < handle < texture.handle:
+                        break
+                    last, handle = handle, self.create_texture(texture)
+                created[key] = handle
+            if named.setdefault(texture.offset, created[key]) != created[key]:
+                cannot(f"parameter at {texture.offset} equals a texture and a surface object")
+            parameters[texture.offset:texture.offset + 8] = struct.pack("<Q", created[key])
+
+    def create_texture(self, texture):
+        """Creates a texture or surface object."""
+        resource = bytearray(texture.resource)
+        if texture.array is not None:
+            resource[8:16] = struct.pack("<Q", self.launch.memory[texture.array].array)
+        if texture.is_surface:
+            return self.driver.get(u64, "cuSurfObjectCreate", bytes(resource))
+        return self.driver.get(u64, "cuTexObjectCreate", bytes(resource), texture.sampler,
+                               texture.view)
+
+    def copy_array(self, memory, contents, is_read):
+        """Copies the contents of an array: its levels, rows without gaps."""
+        extents = [memory.shape.extent(level) for level in range(max(1, memory.levels))]
+        element = memory.length // sum(width * rows * planes for width, rows, planes in extents)
+        place = ctypes.addressof(contents)
+        for level, (width, rows, planes) in enumerate(extents):
+            array = memory.array
+            if memory.levels:
+                array = self.driver.get(pointer, "cuMipmappedArrayGetLevel", pointer(array), level)
+            row = width * element
+            host = CopySide(type=1, host=place, pitch=row, height=rows)
+            sides = [host, CopySide(type=3, array=array)]
+            copy = Copy(*reversed(sides) if is_read else sides,
+                        (ctypes.c_size_t * 3)(row, rows, planes))
+            self.driver.call("cuMemcpy3D_v2", ctypes.byref(copy))
+            place += row * rows * planes
 
     def read(self, memory):
         """What memory holds now."""
         now = ctypes.create_string_buffer(memory.length)
+        if memory.shape:
+            self.copy_array(memory, now, True)
+            return now.raw
         self.driver.call("cuMemcpyDtoH_v2", now, u64(memory.address),
                          ctypes.c_size_t(memory.length))
         return now.raw
@@ -369,14 +503,19 @@ class Program:
     def restore(self, only_changed=False):
         """Puts all memory into the state before the launch, or only what the launch changes."""
         for memory in self.launch.memory:
-            if not only_changed or memory.before != memory.expected:
+            if only_changed and memory.before == memory.expected:
+                continue
+            if memory.shape:
+                contents = ctypes.create_string_buffer(memory.before, memory.length)
+                self.copy_array(memory, contents, False)
+            else:
                 self.driver.call("cuMemcpyHtoD_v2", u64(memory.address), memory.before,
                                  ctypes.c_size_t(memory.length))
         self.driver.call("cuCtxSynchronize")
 
     def issue(self):
         """Launches the kernel."""
-        launch, base = self.launch, ctypes.addressof(self.parameters)
+        launch, base = self.launch, self.parameters
         size = ctypes.c_size_t(len(launch.parameters))
         pointers, extra = None, None
         if launch.offsets:
