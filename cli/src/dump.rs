@@ -316,12 +316,16 @@ fn text_lines(
     if let Some(frames) = sites.frames(call) {
         write_lines(frames, "    ", out);
     }
-    if let Some((index, source)) = sites
+    if let Some((index, source, is_smaller)) = sites
         .source
         .as_ref()
         .and_then(|all| all.of_call(call.index))
     {
-        let _ = writeln!(out, "    {side}note: call {index} of {source}{side:#}");
+        let smaller = if is_smaller { ", made smaller" } else { "" };
+        let _ = writeln!(
+            out,
+            "    {side}note: call {index} of {source}{smaller}{side:#}"
+        );
     }
     for note in call.notes() {
         if let Some(text) = notes::text(&note, renderer) {

@@ -5,17 +5,17 @@ mod interrupt;
 mod judge;
 mod keep;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use cutape_cut::{Ended, Part, Provenance, Ranges, Verdict};
-use cutape_format::{PayloadPolicies, PayloadPolicy, Trace};
+use cutape_cut::{Ended, Part, Provenance, Ranges, Stage, Verdict};
+use cutape_format::{CallChange, Trace};
 use cutape_model::{Need, Needs};
 
-use self::files::Files;
+use self::files::{Best, Files};
 use self::judge::Judge;
 use self::keep::Keep;
 use crate::call_image::CallImage;
@@ -54,7 +54,8 @@ pub(crate) struct Arguments {
 
 const EPILOGUE: &str = "\
 Calls are left out, with those that cannot be made without them, as long as the
-rest still shows it; then payloads. Each attempt is a trace that check, a guarded
+rest still shows it; then payloads. Then launches and copies become smaller, and
+fat binaries lose the entries that the recorded devices do not load. Each attempt is a trace that check, a guarded
 replay or the command judges; so is the result. When the time is over, or after
 Ctrl-C, the smallest trace so far is written, and the same command goes on from
 the folder OUTPUT.minimize.";
@@ -82,6 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let limit = arguments.time_limit.map(Duration::from_secs);
     let mut search = Search {
         source: &trace,
+        calls: trace.calls().count() as u64,
         hash,
         choice,
         judge,
@@ -98,6 +100,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// The search for a small trace.
 struct Search<'t> {
     source: &'t Trace,
+    /// How many calls it has.
+    calls: u64,
     hash: String,
     choice: String,
     judge: Judge,
@@ -117,6 +121,8 @@ struct Base<'t> {
     needs: Needs,
     /// The index of each of its calls in the source.
     original: Vec<u64>,
+    /// Those that were made smaller, by these indices.
+    changed: Ranges,
 }
 
 impl Search<'_> {
@@ -142,8 +148,10 @@ impl Search<'_> {
                 break;
             }
         }
-        if found && self.stopped.is_none() {
-            self.drop_payloads()?;
+        for stage in Stage::ALL {
+            if found && self.stopped.is_none() && self.judge.permits_changes() {
+                self.simplify(stage)?;
+            }
         }
         self.finish()
     }
@@ -168,6 +176,7 @@ impl Search<'_> {
         let base = Base {
             trace: self.source,
             original: (0..needs.calls()).collect(),
+            changed: Ranges::default(),
             needs,
         };
         let path = self.files.candidate()?;
@@ -175,7 +184,7 @@ impl Search<'_> {
             &base,
             &vec![true; base.original.len()],
             &path,
-            PayloadPolicies::default(),
+            &BTreeMap::new(),
         )?;
         let trace = input::open(&path)?;
         self.judge.look_at_source(&trace, name)
@@ -189,6 +198,7 @@ impl Search<'_> {
         let base = Base {
             trace: self.source,
             original: (0..needs.calls()).collect(),
+            changed: Ranges::default(),
             needs,
         };
         let calls = base.needs.calls();
@@ -245,6 +255,7 @@ impl Search<'_> {
         let base = Base {
             needs: trim::read_needs(&trace)?,
             original: best.calls.iter().collect(),
+            changed: best.changed,
             trace: &trace,
         };
         let calls = base.needs.calls();
@@ -259,26 +270,27 @@ impl Search<'_> {
 
     /// Writes an attempt and judges it; the smallest that shows it stays.
     fn test(&mut self, base: &Base<'_>, calls: &[bool]) -> Result<Verdict, Failure> {
-        self.test_with(base, calls, PayloadPolicies::default())
+        self.test_with(base, calls, &BTreeMap::new())
     }
 
     fn test_with(
         &mut self,
         base: &Base<'_>,
         calls: &[bool],
-        policies: PayloadPolicies,
+        changes: &BTreeMap<u64, CallChange>,
     ) -> Result<Verdict, Failure> {
         if self.is_over() {
             return Ok(Verdict::Stop);
         }
-        let attempt = digest(base, calls, policies);
+        let attempt = digest(base, calls, changes);
         if self.failed.contains(&attempt) {
             return Ok(Verdict::DoesNot);
         }
         self.tests += 1;
         self.progress.reach(self.tests);
         let path = self.files.candidate()?;
-        let original = self.write(base, calls, &path, policies)?;
+        let written = self.write(base, calls, &path, changes)?;
+        let original: Vec<u64> = written.calls.iter().collect();
         let shows = self.judge.shows(&path, &original)?;
         // What Ctrl-C has ended says nothing.
         if self.is_over() {
@@ -288,34 +300,44 @@ impl Search<'_> {
             self.failed.insert(attempt);
             return Ok(Verdict::DoesNot);
         }
-        self.files
-            .keep_candidate(original.into_iter().collect(), self.tests)?;
+        self.files.keep_candidate(&written, self.tests)?;
         Ok(Verdict::Shows)
     }
 
-    /// Writes an attempt; returns the indices of its calls in the source.
+    /// Writes an attempt.
     fn write(
         &self,
         base: &Base<'_>,
         calls: &[bool],
         path: &Path,
-        policies: PayloadPolicies,
-    ) -> Result<Vec<u64>, Failure> {
+        changes: &BTreeMap<u64, CallChange>,
+    ) -> Result<Best, Failure> {
         let part = Part {
             calls: calls.to_vec(),
             chosen: 0,
         };
-        let original: Vec<u64> = part
-            .indices()
-            .filter_map(|call| base.original.get(call as usize).copied())
-            .collect();
-        let provenance = self.provenance(original.iter().copied().collect());
-        cutape_cut::write(base.trace, &base.needs, &part, &provenance, path, policies)
+        let in_source = |call: u64| base.original.get(call as usize).copied();
+        let kept = part.indices().filter_map(|call| {
+            let index = in_source(call)?;
+            let is_changed = changes.contains_key(&call) || base.changed.contains(index);
+            Some((index, is_changed))
+        });
+        let kept: Vec<(u64, bool)> = kept.collect();
+        let written = Best {
+            calls: kept.iter().map(|call| call.0).collect(),
+            changed: kept
+                .iter()
+                .filter(|call| call.1)
+                .map(|call| call.0)
+                .collect(),
+        };
+        let provenance = self.provenance(&written);
+        cutape_cut::write(base.trace, &base.needs, &part, &provenance, path, changes)
             .map_err(|error| Failure::cannot_write(path, &error))?;
-        Ok(original)
+        Ok(written)
     }
 
-    fn provenance(&self, calls: Ranges) -> Provenance {
+    fn provenance(&self, written: &Best) -> Provenance {
         let path = self.source.path();
         let name = path.file_name().unwrap_or(path.as_os_str());
         Provenance {
@@ -323,29 +345,69 @@ impl Search<'_> {
             hash: self.hash.clone(),
             choice: self.choice.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            calls,
-            of: self.source.calls().count() as u64,
+            calls: written.calls.clone(),
+            of: self.calls,
+            changed: written.changed.clone(),
         }
     }
 
-    /// Tries to leave out the bytes of copies.
-    fn drop_payloads(&mut self) -> Result<(), Failure> {
+    /// Makes smaller what the calls that are left have: payloads, sizes, images.
+    fn simplify(&mut self, stage: Stage) -> Result<(), Failure> {
         let Some(best) = self.files.best()? else {
             return Ok(());
         };
         let trace = input::open(&self.files.best_path())?;
+        let items = cutape_cut::simplifications(&trace, stage);
+        if items.is_empty() {
+            return Ok(());
+        }
         let base = Base {
             needs: trim::read_needs(&trace)?,
             original: best.calls.iter().collect(),
+            changed: best.changed,
             trace: &trace,
         };
         let all = vec![true; base.needs.calls() as usize];
-        let (none, kept) = (PayloadPolicy::None, PayloadPolicy::All);
-        for (payloads, outputs) in [(none, none), (none, kept), (kept, none)] {
-            let policies = PayloadPolicies { payloads, outputs };
-            let has_fewer = policies != PayloadPolicies::default();
-            if has_fewer && self.test_with(&base, &all, policies)? != Verdict::DoesNot {
-                break;
+        let try_values = |search: &mut Self, values: &[u64]| {
+            let values = items.iter().zip(values.iter().copied());
+            search.test_with(&base, &all, &cutape_cut::changes(values))
+        };
+        let least: Vec<u64> = items.iter().map(|item| item.least).collect();
+        if try_values(self, &least)? != Verdict::DoesNot {
+            return Ok(());
+        }
+        let values = |is_whole: &[bool]| -> Vec<u64> {
+            let items = items.iter().zip(is_whole);
+            items
+                .map(|(item, &is_whole)| if is_whole { item.value } else { item.least })
+                .collect()
+        };
+        let mut is_whole = vec![true; items.len()];
+        // Nothing that can be smaller needs another one.
+        let needs = Needs::of_lists(vec![Vec::new(); items.len()]);
+        let ended = cutape_cut::reduce(
+            &needs,
+            &mut is_whole,
+            |_| false,
+            0,
+            |is_whole| try_values(self, &values(is_whole)),
+        )?;
+        let mut values = values(&is_whole);
+        // What cannot be least can be less.
+        for (place, item) in items.iter().enumerate() {
+            while ended == Ended::Minimal
+                && let Some(value) = values.get(place).copied()
+                && value / 2 > item.least
+            {
+                let mut smaller = values.clone();
+                if let Some(size) = smaller.get_mut(place) {
+                    *size = value / 2;
+                }
+                match try_values(self, &smaller)? {
+                    Verdict::Shows => values = smaller,
+                    Verdict::DoesNot => break,
+                    Verdict::Stop => return Ok(()),
+                }
             }
         }
         Ok(())
@@ -369,7 +431,7 @@ impl Search<'_> {
         let length = std::fs::metadata(&target).map_or(0, |file| file.len());
         let before = std::fs::metadata(self.source.path()).map_or(0, |file| file.len());
         let [length, before] = [length, before].map(quantity::bytes);
-        let of = self.source.calls().count();
+        let of = self.calls;
         eprintln!(
             "cutape: {}: {} of {of} calls after {}; {length}, before {before}",
             target.display(),
@@ -395,13 +457,13 @@ impl Search<'_> {
     }
 }
 
-/// Of an attempt: the calls of the source that it has, and its payloads.
-fn digest(base: &Base<'_>, calls: &[bool], policies: PayloadPolicies) -> u64 {
+/// Of an attempt: the calls of the source that it has, and what of them changes.
+fn digest(base: &Base<'_>, calls: &[bool], changes: &BTreeMap<u64, CallChange>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let calls = base.original.iter().zip(calls);
     for (original, _) in calls.filter(|(_, is_in)| **is_in) {
         original.hash(&mut hasher);
     }
-    (policies.payloads as u8, policies.outputs as u8).hash(&mut hasher);
+    changes.hash(&mut hasher);
     hasher.finish()
 }

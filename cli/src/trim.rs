@@ -2,11 +2,12 @@
 
 mod choice;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_cut::{Part, Provenance, Ranges};
-use cutape_format::{Bytes, PayloadPolicies, Trace};
+use cutape_format::{Bytes, Trace};
 use cutape_model::Needs;
 
 use self::choice::Choice;
@@ -45,8 +46,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let part = cutape_cut::part(&needs, &chosen);
     payloads_are_there(&trace, &part)?;
     let provenance = provenance(&trace, &part, format!("trim {}", arguments.choice))?;
-    let policies = PayloadPolicies::default();
-    let summary = cutape_cut::write(&trace, &needs, &part, &provenance, target, policies)
+    let changes = BTreeMap::new();
+    let summary = cutape_cut::write(&trace, &needs, &part, &provenance, target, &changes)
         .map_err(|error| Failure::cannot_write(target, &error))?;
     eprintln!(
         "cutape: {}",
@@ -89,6 +90,7 @@ pub(crate) fn provenance(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         calls: part.indices().collect::<Ranges>(),
         of: part.calls.len() as u64,
+        changed: Ranges::default(),
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`needs`] reads what each call needs, [`part`] adds to chosen calls what they need, and
 //! [`write()`] writes the result with its [`Provenance`]. Calls keep their records, so a cut never
-//! changes what a call says. [`reduce`] finds a small part that still shows something.
+//! changes what a call says. [`reduce`] finds a small part that still shows something;
+//! [`simplifications`] lists what can be smaller in its calls.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -13,10 +14,12 @@ mod part;
 mod provenance;
 mod ranges;
 mod reduce;
+mod simplify;
 mod write;
 
 pub use part::{Part, needs, part};
 pub use provenance::{Provenance, source_hash};
 pub use ranges::Ranges;
 pub use reduce::{Ended, Verdict, reduce};
+pub use simplify::{Simplification, Stage, changes, simplifications};
 pub use write::write;

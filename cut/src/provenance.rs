@@ -13,6 +13,7 @@ const CHOICE: &str = "cut.choice";
 const VERSION: &str = "cut.version";
 const CALLS: &str = "cut.calls";
 const OF: &str = "cut.source-calls";
+const CHANGED: &str = "cut.changed";
 
 /// Where a cut trace comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Provenance {
     pub calls: Ranges,
     /// How many calls the source has.
     pub of: u64,
+    /// Those of its calls that differ from the source in more than notes, by their indices there.
+    pub changed: Ranges,
 }
 
 impl Provenance {
@@ -38,7 +41,9 @@ impl Provenance {
         let calls = Ranges::parse(trace.meta_value(CALLS)?)?;
         // A damaged or hostile entry may name more calls than memory holds.
         let limit = trace.path().metadata().map_or(0, |file| file.len());
-        if calls.count() > limit.saturating_mul(64) {
+        let changed = Ranges::parse(value(CHANGED)).unwrap_or_default();
+        let most = limit.saturating_mul(64);
+        if calls.count() > most || changed.count() > most {
             return None;
         }
         Some(Self {
@@ -48,21 +53,27 @@ impl Provenance {
             choice: value(CHOICE).to_owned(),
             version: value(VERSION).to_owned(),
             of: value(OF).parse().unwrap_or(0),
+            changed,
         })
     }
 
     /// As entries of the table of facts.
     pub fn entries(&self) -> Vec<(String, String)> {
-        [
+        let mut entries = vec![
             (SOURCE, self.source.clone()),
             (HASH, self.hash.clone()),
             (CHOICE, self.choice.clone()),
             (VERSION, self.version.clone()),
             (CALLS, self.calls.to_string()),
             (OF, self.of.to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .to_vec()
+        ];
+        if self.changed.count() > 0 {
+            entries.push((CHANGED, self.changed.to_string()));
+        }
+        let entries = entries.into_iter();
+        entries
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 }
 

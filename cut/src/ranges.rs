@@ -47,6 +47,11 @@ impl Ranges {
         lengths.fold(0, u64::saturating_add)
     }
 
+    /// Whether a number is one of them.
+    pub fn contains(&self, number: u64) -> bool {
+        self.0.iter().any(|range| range.contains(&number))
+    }
+
     /// All numbers.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().cloned().flatten()

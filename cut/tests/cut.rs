@@ -1,9 +1,10 @@
 //! A part of a trace, written and read again.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use cutape_cut::{Part, Provenance, needs, part, source_hash, write};
-use cutape_format::{NewCall, NewSnapshot, PayloadPolicies, Trace, TraceBuilder};
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
 /// Function, arguments, the handle that it writes behind its first parameter (0 for none).
 const CALLS: [(&str, &[u64], u64); 8] = [
@@ -61,10 +62,11 @@ fn a_part_says_where_it_comes_from() {
             version: "1".into(),
             calls: calls.iter().copied().collect(),
             of: part.calls.len() as u64,
+            changed: chosen.iter().copied().filter(|&call| call < 8).collect(),
         };
         let target = folder.join(file);
-        let policies = PayloadPolicies::default();
-        write(&source, &needs, &part, &provenance, &target, policies).unwrap();
+        let changes = BTreeMap::new();
+        write(&source, &needs, &part, &provenance, &target, &changes).unwrap();
         let read = Trace::open(&target).unwrap();
         assert_eq!(Provenance::of(&read), Some(provenance), "{file}");
         let names = |trace: &Trace, calls: &[u64]| -> Vec<String> {
@@ -75,7 +77,7 @@ fn a_part_says_where_it_comes_from() {
         assert_eq!(names(&read, &all), names(&source, expected), "{file}");
         // The output is never replaced.
         let other = Provenance::default();
-        let again = write(&source, &needs, &part, &other, &target, policies);
+        let again = write(&source, &needs, &part, &other, &target, &changes);
         assert!(again.is_err(), "{file}");
     }
     assert_eq!(Provenance::of(&source), None);

@@ -52,7 +52,8 @@ pub use file_range::FileRange;
 pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 #[cfg(feature = "read")]
 pub use pack::{
-    CallSelection, PackSummary, RepairSummary, pack, pack_calls, pack_with_policies, repair,
+    CallChange, CallPart, CallSelection, NewBytes, PackSummary, RepairSummary, SnapshotChange,
+    is_payload, pack, pack_calls, pack_with_policies, repair,
 };
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]

@@ -2,11 +2,13 @@
 
 mod sample;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use cutape_format::layout::{HostChangedNote, ReadbackNote};
 use cutape_format::{
-    CallSelection, NewCall, NewSnapshot, Note, PayloadPolicies, Trace, TraceBuilder, pack_calls,
+    Bytes, CallChange, CallPart, CallSelection, NewBytes, NewCall, NewSnapshot, Note,
+    SnapshotChange, Trace, TraceBuilder, pack_calls,
 };
 use sample::{describe, place, sample};
 
@@ -21,9 +23,10 @@ fn keep(trace: &Trace, target: &Path, calls: &[u64]) -> Trace {
     let selection = CallSelection {
         keeps: &keeps,
         keeps_host_memory: &|_, address| address == 0x5000,
+        changes: &BTreeMap::new(),
     };
     let meta = [("cut.choice".to_owned(), "some".to_owned())];
-    pack_calls(trace, target, &meta, &selection, PayloadPolicies::default()).unwrap();
+    pack_calls(trace, target, &meta, &selection).unwrap();
     let trace = Trace::open(target).unwrap();
     assert_eq!(trace.verify(), []);
     trace
@@ -130,4 +133,64 @@ fn kept_calls_get_the_notes_that_they_need() {
     assert!(one.signatures().by_name("load").is_none());
     let copy = Trace::open(&place.join("copy")).unwrap();
     assert_eq!(copy.blobs().count(), 1, "the image that is left");
+}
+
+fn change(arguments: &[(u8, u64)], snapshots: &[(CallPart, NewBytes)]) -> CallChange {
+    let snapshots = snapshots.iter().map(|(part, bytes)| SnapshotChange {
+        part: *part,
+        parameter: 0,
+        field: 0,
+        bytes: bytes.clone(),
+    });
+    CallChange {
+        arguments: arguments.to_vec(),
+        snapshots: snapshots.collect(),
+    }
+}
+
+#[test]
+fn calls_change_their_arguments_and_bytes() {
+    let place = place("selection-changes");
+    with_notes().write(&place.join("raw.cutape")).unwrap();
+    let whole = Trace::open(&place.join("raw.cutape")).unwrap();
+    let (enter, leave) = (CallPart::Enter, CallPart::Leave);
+    let changes = BTreeMap::from([
+        (0, change(&[], &[(enter, NewBytes::Other(vec![3, 4]))])),
+        (1, change(&[(0, 0x21)], &[(enter, NewBytes::First(17_000))])),
+        (2, change(&[(0, 0x31)], &[(leave, NewBytes::First(1))])),
+        (3, change(&[], &[(enter, NewBytes::Omitted)])),
+    ]);
+    let selection = CallSelection {
+        keeps: &|_| true,
+        keeps_host_memory: &|_, _| true,
+        changes: &changes,
+    };
+    let target = place.join("changed.cutape");
+    pack_calls(&whole, &target, &[], &selection).unwrap();
+    let changed = Trace::open(&target).unwrap();
+    assert_eq!(changed.verify(), []);
+    let (before, after): (Vec<_>, Vec<_>) = (whole.calls().collect(), changed.calls().collect());
+    assert_eq!(before.len(), after.len());
+    for (before, after) in before.iter().zip(&after) {
+        let argument = match before.index {
+            1 => 0x21,
+            2 => 0x31,
+            _ => before.argument(0),
+        };
+        assert_eq!(after.argument(0), argument);
+        assert_eq!((after.ticks, after.caller), (before.ticks, before.caller));
+        assert_eq!(after.notes().count(), before.notes().count());
+    }
+    let bytes = |call: usize| {
+        let bytes = after[call].snapshot(0, 0).unwrap().bytes;
+        changed.resolve(bytes).unwrap().into_owned()
+    };
+    assert_eq!(bytes(0), [3, 4]);
+    assert_eq!(bytes(1), [2; 17_000]);
+    // The first image has no blob any more.
+    assert_eq!(changed.blobs().count(), 1);
+    let Some(Note::Readback(note, snapshot)) = after[4].notes().last() else {
+        panic!("no readback");
+    };
+    assert_eq!((note.number, snapshot.bytes), (2, Bytes::Inline(&[5])));
 }

@@ -8,7 +8,7 @@ use std::io::Read;
 
 use crate::elf::{range, u16_at, u32_at, u64_at};
 use crate::problem::{Place, Problem, ProblemKind};
-use crate::target::{CodeKind, Suffix, Target};
+use crate::target::{CodeKind, Suffix, Target, runs_on};
 
 /// The most bytes that one entry may have when decompressed.
 pub const MAX_DECOMPRESSED: u64 = 1 << 30;
@@ -117,6 +117,44 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Packed<'_>>, Problem> {
         at += header + size;
     }
     Ok(found)
+}
+
+/// The container at the start of `bytes` with the entries alone that these devices load: machine
+/// code of the nearest target, else the newest PTX. `None` if that leaves nothing out, or if some
+/// device would find nothing.
+pub fn entries_for(bytes: &[u8], devices: &[(u16, u16)]) -> Option<Vec<u8>> {
+    let entries = entries(bytes).ok()?;
+    let mut kept: Vec<u64> = Vec::new();
+    for &device in devices {
+        let numbers = |entry: &Packed<'_>, code: CodeKind| {
+            let target = entry.target.filter(|_| entry.code == code)?;
+            runs_on(target, code, device).then_some((target.major, target.minor))
+        };
+        let best = |code| {
+            let targets = entries.iter().filter_map(|entry| numbers(entry, code));
+            Some((code, targets.max()?))
+        };
+        let (code, target) = best(CodeKind::Elf).or_else(|| best(CodeKind::Ptx))?;
+        let chosen = entries
+            .iter()
+            .filter(|entry| numbers(entry, code) == Some(target));
+        kept.extend(chosen.map(|entry| entry.at));
+    }
+    let header = usize::from(u16_at(bytes, 6)?);
+    let end = header.checked_add(usize::try_from(u64_at(bytes, 8)?).ok()?)?;
+    // Members of a group are at the same place.
+    let mut places: Vec<u64> = entries.iter().map(|entry| entry.at).collect();
+    places.dedup();
+    let ends = places.iter().skip(1).copied().chain([end as u64]);
+    let mut out = bytes.get(..header)?.to_vec();
+    for (&start, end) in places.iter().zip(ends) {
+        if kept.contains(&start) {
+            out.extend_from_slice(range(bytes, start, end)?);
+        }
+    }
+    let length = (out.len() - header) as u64;
+    out.get_mut(8..16)?.copy_from_slice(&length.to_le_bytes());
+    (!kept.is_empty() && out.len() < end).then_some(out)
 }
 
 fn one<'a>(header: &[u8], payload: &'a [u8], at: u64) -> Option<Packed<'a>> {

@@ -47,7 +47,7 @@ pub use code::{Code, EntryCode, code};
 #[cfg(feature = "decompress")]
 pub use content::{Content, Function, Global, Parameter, Uses};
 #[cfg(feature = "decompress")]
-pub use fatbin::{MAX_DECOMPRESSED, MAX_DECOMPRESSED_TOTAL, MAX_ENTRIES};
+pub use fatbin::{MAX_DECOMPRESSED, MAX_DECOMPRESSED_TOTAL, MAX_ENTRIES, entries_for};
 #[cfg(feature = "decompress")]
 pub use parse::{Entry, Image, parse, unpack};
 #[cfg(feature = "decompress")]

@@ -19,6 +19,10 @@ pub(crate) struct CutFacts {
     pub(crate) version: String,
     /// The indices of the calls in the source, as ranges without their ends.
     pub(crate) calls: String,
+    /// Those of which arguments or bytes were made smaller.
+    pub(crate) changed: String,
+    #[serde(skip)]
+    changed_count: u64,
 }
 
 impl CutFacts {
@@ -31,14 +35,20 @@ impl CutFacts {
             choice: found.choice,
             version: found.version,
             calls: found.calls.to_string(),
+            changed: found.changed.to_string(),
+            changed_count: found.changed.count(),
         })
     }
 
     /// For people: `app.cutape, by trim --last 5: 11 of 43 calls`.
     pub(crate) fn text(&self, calls: u64) -> String {
         let (source, choice) = (self.source.escape_debug(), self.choice.escape_debug());
+        let changed = match self.changed_count {
+            0 => String::new(),
+            count => format!(", {count} of them made smaller"),
+        };
         format!(
-            "{source}, by {choice}: {calls} of {} calls",
+            "{source}, by {choice}: {calls} of {} calls{changed}",
             self.source_calls
         )
     }

@@ -20,6 +20,8 @@ struct State {
     choice: String,
     /// The calls of the smallest trace so far, by their indices in the source.
     calls: Option<String>,
+    /// Those of them that were made smaller.
+    changed: String,
     tests: u64,
     /// Hash of the output, if this search has written one.
     output_blake3: Option<String>,
@@ -30,6 +32,8 @@ struct State {
 pub(super) struct Best {
     /// Its calls, by their indices in the source.
     pub(super) calls: Ranges,
+    /// Those of them that were made smaller.
+    pub(super) changed: Ranges,
 }
 
 /// The files of a search.
@@ -50,6 +54,7 @@ impl Files {
             source_blake3: hash.to_owned(),
             choice: choice.to_owned(),
             calls: None,
+            changed: String::new(),
             tests: 0,
             output_blake3: None,
         };
@@ -115,8 +120,10 @@ impl Files {
         let Some(calls) = &self.state.calls else {
             return Ok(None);
         };
-        let calls = Ranges::parse(calls).filter(|_| self.best_path().exists());
-        calls.map(|calls| Some(Best { calls })).ok_or_else(|| {
+        let parsed = Ranges::parse(calls).zip(Ranges::parse(&self.state.changed));
+        let parsed = parsed.filter(|_| self.best_path().exists());
+        let best = parsed.map(|(calls, changed)| Some(Best { calls, changed }));
+        best.ok_or_else(|| {
             Failure::unusable(format!(
                 "{}: files of the search are missing; remove it",
                 self.folder.display()
@@ -134,10 +141,11 @@ impl Files {
     }
 
     /// The attempt is the smallest trace so far.
-    pub(super) fn keep_candidate(&mut self, calls: Ranges, tests: u64) -> Result<(), Failure> {
+    pub(super) fn keep_candidate(&mut self, best: &Best, tests: u64) -> Result<(), Failure> {
         fs::rename(self.folder.join(CANDIDATE), self.best_path())
             .map_err(|error| self.cannot_write(&error))?;
-        self.state.calls = Some(calls.to_string());
+        self.state.calls = Some(best.calls.to_string());
+        self.state.changed = best.changed.to_string();
         self.state.tests = tests;
         self.write_state()
     }

@@ -179,6 +179,15 @@ impl Judge {
         }
     }
 
+    /// Whether what changes in a call can be told from another cause. A replay that copies or
+    /// launches less diverges for that reason alone.
+    pub(super) fn permits_changes(&self) -> bool {
+        let Some(Expected::Divergence(Diverging { cause, .. })) = &self.expected else {
+            return true;
+        };
+        *cause != Cause::Unknown
+    }
+
     /// Whether the source must be looked at without digests: a smaller trace has none, because what
     /// memory holds depends on all calls.
     pub(super) fn leaves_digests_out(&self, trace: &Trace) -> bool {

@@ -1,6 +1,7 @@
 //! Packing: one complete, compressed, indexed file with the same content.
 
 mod blobs;
+mod change;
 mod file;
 mod record;
 mod reduce;
@@ -9,6 +10,8 @@ mod rewrite;
 mod selection;
 mod summary;
 
+pub use change::{CallChange, CallPart, NewBytes, SnapshotChange};
+pub use reduce::is_payload;
 pub use repair::{RepairSummary, repair};
 pub use rewrite::{pack, pack_calls, pack_with_policies};
 pub use selection::CallSelection;

@@ -3,11 +3,14 @@
 //! The trace's own signature table tells which snapshots are payloads; `SPEC.md` has the list.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 
 use crate::codec;
 use crate::layout::{
-    LeaveHead, MINOR, RecordHead, SnapshotHead, field, note_kind, record_kind, snapshot_flag,
+    ChunkHead, LeaveHead, MINOR, ReadbackNote, RecordHead, SnapshotHead, field, note_kind,
+    record_kind, snapshot_flag,
 };
+use crate::pack::change::{CallChange, CallPart, NewBytes, changed};
 use crate::pack::record::put_record;
 use crate::payload_policy::{PayloadPolicies, PayloadPolicy};
 use crate::read::error::Damage;
@@ -25,27 +28,25 @@ pub(crate) struct Replaced {
     pub(crate) bytes: u64,
 }
 
-/// Rewrites bodies so that payloads are kept by the policies.
+/// Changes of calls, by thread and number.
+pub(crate) type Changes = HashMap<(u32, u64), CallChange>;
+
+/// Rewrites bodies so that payloads are kept by the policies, and calls are changed.
 pub(crate) struct Reduction<'t> {
     trace: &'t Trace,
     policies: PayloadPolicies,
+    changes: Option<&'t Changes>,
     /// A record that cannot be interpreted is an error; otherwise it is left out.
     is_whole: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Enter,
-    Leave,
 }
 
 /// What decides whether a snapshot is a payload.
 #[derive(Clone, Copy)]
 enum Rule<'t> {
     /// The parameter of the function, if it is known.
-    Parameter(Option<&'t Signature>, Side),
+    Parameter(Option<&'t Signature>, CallPart),
     /// It is one: data for the device, or from it.
-    Always(Side),
+    Always(CallPart),
 }
 
 /// The call that a record without a function belongs to.
@@ -87,13 +88,16 @@ pub(crate) fn meta(trace: &Trace, policies: PayloadPolicies) -> Vec<(String, Str
 }
 
 impl<'t> Reduction<'t> {
-    /// `None` if all payloads are kept. The error says why they cannot be found.
+    /// `None` if all payloads are kept and nothing changes. The error says why payloads cannot be
+    /// found.
     pub(crate) fn new(
         trace: &'t Trace,
         policies: PayloadPolicies,
+        changes: Option<&'t Changes>,
         is_whole: bool,
     ) -> Result<Option<Self>, String> {
-        if policies == PayloadPolicies::default() {
+        let changes = changes.filter(|changes| !changes.is_empty());
+        if policies == PayloadPolicies::default() && changes.is_none() {
             return Ok(None);
         }
         let minor = trace.head().minor;
@@ -106,6 +110,7 @@ impl<'t> Reduction<'t> {
         Ok(Some(Self {
             trace,
             policies,
+            changes,
             is_whole,
         }))
     }
@@ -117,12 +122,18 @@ impl<'t> Reduction<'t> {
         // Searched when a record needs the call in progress where the chunk begins.
         let before = OnceCell::new();
         let mut entered = None;
+        let ChunkHead { thread, first, .. } = self.trace.chunk(chunk).head;
+        let mut next = first;
         for (at, head, record) in records(body) {
             if record_kind::is_enter(head.kind) {
                 entered = self.entered_call(head, record);
+                next += 1;
             }
             let call = || entered.or_else(|| *before.get_or_init(|| self.entered_before(chunk)));
-            match self.record(head, record, &call, &mut replaced) {
+            // Records before the first ENTER are of the call before.
+            let number = next.checked_sub(1);
+            let change = number.and_then(|number| self.change(thread, number));
+            match self.record(head, record, &call, change, &mut replaced) {
                 Ok(Some((head, record))) => put_record(&mut out, head, &record),
                 Ok(None) => put_record(&mut out, head, record),
                 Err(what) if self.is_whole => {
@@ -135,11 +146,22 @@ impl<'t> Reduction<'t> {
         Ok((out, replaced))
     }
 
+    fn change(&self, thread: u32, number: u64) -> Option<&CallChange> {
+        self.changes?.get(&(thread, number))
+    }
+
+    /// The change of the copy whose bytes a READBACK note has.
+    fn change_of_readback(&self, record: &[u8]) -> Option<&CallChange> {
+        let (note, _) = codec::decode::<ReadbackNote>(record)?;
+        self.change(note.thread, note.number)
+    }
+
     fn record(
         &self,
         head: RecordHead,
         record: &[u8],
         call: &impl Fn() -> Option<EnteredCall>,
+        change: Option<&CallChange>,
         replaced: &mut Replaced,
     ) -> Result<Replacement, String> {
         let signatures = self.trace.signatures();
@@ -150,28 +172,46 @@ impl<'t> Reduction<'t> {
         let of_call = || call().and_then(|call| signatures.function(call.function));
         let rule = match (head.kind, head.function) {
             (record_kind::ENTER | record_kind::ENTER_SHORT, _) => {
-                Rule::Parameter(Some(named()?), Side::Enter)
+                Rule::Parameter(Some(named()?), CallPart::Enter)
             }
-            (record_kind::LEAVE, _) => Rule::Parameter(Some(named()?), Side::Leave),
-            (record_kind::NOTE, note_kind::SNAPSHOTS) => Rule::Parameter(of_call(), Side::Enter),
-            (record_kind::NOTE, note_kind::READBACK) => Rule::Always(Side::Leave),
-            (record_kind::NOTE, note_kind::HOST_CHANGED) => Rule::Always(Side::Enter),
+            (record_kind::LEAVE, _) => Rule::Parameter(Some(named()?), CallPart::Leave),
+            (record_kind::NOTE, note_kind::SNAPSHOTS) => {
+                Rule::Parameter(of_call(), CallPart::Enter)
+            }
+            (record_kind::NOTE, note_kind::READBACK) => Rule::Always(CallPart::Leave),
+            (record_kind::NOTE, note_kind::HOST_CHANGED) => Rule::Always(CallPart::Enter),
             (record_kind::NOTE | record_kind::LEAVE_SHORT, _) => return Ok(None),
             (record_kind::SNAPSHOT, _) => {
-                return self.single_snapshot(head, record, of_call(), replaced);
+                return self.single_snapshot(head, record, of_call(), change, replaced);
             }
             (record_kind::LEAVE_VALUE, _) => {
-                return self.leave_value(head, record, call, replaced);
+                return self.leave_value(head, record, call, change, replaced);
             }
             (kind, _) => return Err(format!("the unknown kind {kind}")),
         };
         let encoded = encoded_snapshots(head, record, signatures).ok_or("it ends too early")?;
         let before = record.get(..record.len() - encoded.len());
+        let mut head = head;
         let mut out = before.unwrap_or(&[]).to_vec();
         let mut is_replaced = false;
+        if let Some(change) = change.filter(|change| !change.arguments.is_empty())
+            && record_kind::is_enter(head.kind)
+        {
+            let start = self.trace.head().start_ticks;
+            let changed = change.enter(named()?, start, head, record);
+            (head, out) = changed.ok_or("arguments that cannot be changed")?;
+            is_replaced = true;
+        }
         let mut snapshots = RawSnapshots::new(encoded);
         for (snapshot, bytes) in snapshots.by_ref() {
-            is_replaced |= self.snapshot(&mut out, snapshot, bytes, rule, replaced)?;
+            let new = match rule {
+                Rule::Parameter(_, part) => change.and_then(|change| change.bytes(part, &snapshot)),
+                Rule::Always(CallPart::Leave) => self
+                    .change_of_readback(record)
+                    .and_then(CallChange::readback),
+                Rule::Always(CallPart::Enter) => None,
+            };
+            is_replaced |= self.snapshot(&mut out, snapshot, bytes, (rule, new), replaced)?;
         }
         if snapshots.is_cut() {
             return Err("a malformed snapshot".into());
@@ -185,6 +225,7 @@ impl<'t> Reduction<'t> {
         head: RecordHead,
         record: &[u8],
         function: Option<&Signature>,
+        change: Option<&CallChange>,
         replaced: &mut Replaced,
     ) -> Result<Replacement, String> {
         let length = record.len().saturating_sub(head.snapshot_padding());
@@ -195,9 +236,10 @@ impl<'t> Reduction<'t> {
             length: length as u32,
         };
         let bytes = record.get(..length).unwrap_or(record);
-        let rule = Rule::Parameter(function, Side::Enter);
+        let rule = Rule::Parameter(function, CallPart::Enter);
+        let new = change.and_then(|change| change.bytes(CallPart::Enter, &snapshot));
         let mut out = Vec::new();
-        let is_replaced = self.snapshot(&mut out, snapshot, bytes, rule, replaced)?;
+        let is_replaced = self.snapshot(&mut out, snapshot, bytes, (rule, new), replaced)?;
         let head = RecordHead {
             kind: record_kind::NOTE,
             detail: 0,
@@ -213,6 +255,7 @@ impl<'t> Reduction<'t> {
         head: RecordHead,
         record: &[u8],
         call: &impl Fn() -> Option<EnteredCall>,
+        change: Option<&CallChange>,
         replaced: &mut Replaced,
     ) -> Result<Replacement, String> {
         // Without its ENTER no reader looks at it.
@@ -233,8 +276,9 @@ impl<'t> Reduction<'t> {
             ticks: call.ticks.wrapping_add(head.value_ticks()),
             result: 0,
         });
-        let rule = Rule::Parameter(function, Side::Leave);
-        let is_replaced = self.snapshot(&mut out, snapshot, bytes, rule, replaced)?;
+        let rule = Rule::Parameter(function, CallPart::Leave);
+        let new = change.and_then(|change| change.bytes(CallPart::Leave, &snapshot));
+        let is_replaced = self.snapshot(&mut out, snapshot, bytes, (rule, new), replaced)?;
         let head = RecordHead {
             kind: record_kind::LEAVE,
             detail: 0,
@@ -250,10 +294,19 @@ impl<'t> Reduction<'t> {
         out: &mut Vec<u8>,
         head: SnapshotHead,
         raw: &[u8],
-        rule: Rule<'_>,
+        (rule, new): (Rule<'_>, Option<&NewBytes>),
         replaced: &mut Replaced,
     ) -> Result<bool, String> {
         let bytes = Bytes::decode(head.flags, raw).ok_or("a malformed snapshot")?;
+        if let Some((flags, stored)) = new.and_then(|new| changed(new, head.flags, raw, bytes)) {
+            out.extend(codec::encode_to_vec(SnapshotHead {
+                flags,
+                length: stored.len() as u32,
+                ..head
+            }));
+            out.extend(stored);
+            return Ok(true);
+        }
         let policy = self.policy(rule, &head);
         let length = match bytes {
             Bytes::Inline(&[]) | Bytes::Omitted(_) | Bytes::Unreadable => None,
@@ -294,12 +347,17 @@ impl<'t> Reduction<'t> {
     fn policy(&self, rule: Rule<'_>, snapshot: &SnapshotHead) -> PayloadPolicy {
         let (is_payload, side) = match rule {
             Rule::Always(side) => (true, side),
-            Rule::Parameter(function, side) => (is_payload(function, side, snapshot), side),
+            Rule::Parameter(function, side) => {
+                let SnapshotHead {
+                    parameter, field, ..
+                } = *snapshot;
+                (is_payload(function, side, parameter, field), side)
+            }
         };
         match side {
             _ if !is_payload => PayloadPolicy::All,
-            Side::Enter => self.policies.payloads,
-            Side::Leave => self.policies.outputs,
+            CallPart::Enter => self.policies.payloads,
+            CallPart::Leave => self.policies.outputs,
         }
     }
 
@@ -332,20 +390,25 @@ impl<'t> Reduction<'t> {
     }
 }
 
-/// Whether a snapshot of a call is a payload. If the function is unknown, its call is lost and the
-/// bytes may be one.
-fn is_payload(function: Option<&Signature>, side: Side, snapshot: &SnapshotHead) -> bool {
-    let parameter = usize::from(snapshot.parameter);
-    let parameter = function.and_then(|function| function.parameters.get(parameter));
-    let role = match side {
-        Side::Enter => "host read",
-        Side::Leave => "host write",
+/// Whether a snapshot of a call is a payload: data for the device, or from it. If the function is
+/// unknown, its call is lost and the bytes may be one.
+pub fn is_payload(
+    function: Option<&Signature>,
+    part: CallPart,
+    parameter: u8,
+    field_number: u8,
+) -> bool {
+    let parameter = function.and_then(|it| it.parameters.get(usize::from(parameter)));
+    let role = match part {
+        CallPart::Enter => "host read",
+        CallPart::Leave => "host write",
     };
-    match snapshot.field {
+    match field_number {
         field::POINTEE => parameter.is_none_or(|parameter| parameter.role.starts_with(role)),
         // An array of pointers leads to the answers of a query.
         field::HOST_BYTES => {
-            side == Side::Enter || parameter.is_none_or(|parameter| parameter.c_type != "void **")
+            part == CallPart::Enter
+                || parameter.is_none_or(|parameter| parameter.c_type != "void **")
         }
         _ => false,
     }

@@ -81,7 +81,6 @@ pub fn pack_calls(
     target: &Path,
     meta: &[(String, String)],
     wanted: &CallSelection<'_>,
-    policies: PayloadPolicies,
 ) -> io::Result<PackSummary> {
     if let Some(first) = trace.damage().first() {
         let advice = "; `repair` keeps the readable part";
@@ -90,7 +89,6 @@ pub fn pack_calls(
     let selection =
         Selection::new(trace, wanted).map_err(|error| invalid_data(error.to_string()))?;
     let changes = Changes {
-        policies,
         selection: Some(&selection),
         ..Changes::new(meta)
     };
@@ -136,7 +134,8 @@ pub(super) fn rewrite(
     changes: &Changes<'_>,
 ) -> io::Result<PackSummary> {
     let policies = reduce::effective(trace, changes.policies);
-    let reduction = Reduction::new(trace, policies, changes.is_whole)
+    let calls = changes.selection.map(|selection| &selection.changes);
+    let reduction = Reduction::new(trace, policies, calls, changes.is_whole)
         .map_err(|why| invalid_data(format!("{}: {why}", trace.path().display())))?;
     let meta = [changes.meta, &reduce::meta(trace, policies)].concat();
     let source = trace.source.metadata()?;

@@ -11,7 +11,9 @@ use crate::layout::{
     ChunkHead, HostChangedNote, Mapping, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote, RecordHead,
     chunk_kind, note_kind, record_kind,
 };
+use crate::pack::change::CallChange;
 use crate::pack::record::put_record;
+use crate::pack::reduce::Changes;
 use crate::read::call::Call;
 use crate::read::error::Error;
 use crate::read::note::Note;
@@ -25,6 +27,8 @@ pub struct CallSelection<'a> {
     pub keeps: &'a dyn Fn(u64) -> bool,
     /// Whether the host memory at an address, as a call finds it, is of a kept call.
     pub keeps_host_memory: &'a dyn Fn(u64, u64) -> bool,
+    /// How kept calls change, by index.
+    pub changes: &'a BTreeMap<u64, CallChange>,
 }
 
 /// The enum of the codes that calls return, which a function's line names only as its type.
@@ -46,6 +50,8 @@ pub(crate) struct Selection {
     /// The ids of the stacks of kept calls, and of the code in these.
     stacks: HashSet<u64>,
     codes: HashSet<u64>,
+    /// How calls change.
+    pub(crate) changes: Changes,
     /// The callers of kept calls, and the return addresses in their stacks.
     addresses: BTreeSet<u64>,
 }
@@ -88,6 +94,10 @@ impl Selection {
         if !is_kept {
             left.add(call, wanted);
             return;
+        }
+        if let Some(change) = wanted.changes.get(&call.index) {
+            let key = (call.thread, call.number);
+            self.changes.insert(key, change.clone());
         }
         self.functions.insert(call.signature.id);
         self.addresses.insert(call.caller);
