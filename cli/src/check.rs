@@ -11,9 +11,8 @@ use std::process::ExitCode;
 
 use cutape_analyzer::Severity;
 use cutape_analyzer::output::Style;
-use cutape_format::Damage;
 
-use self::filter::{Choice, FindingFilter};
+pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
 use crate::failure::{FOUND, Failure};
 use crate::input;
@@ -164,24 +163,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Checks a trace; prints no finding of a damaged one, which may mislead.
 fn check_file(path: &Path, filter: &mut FindingFilter) -> Result<(), Failure> {
     let trace = input::open_for_walk(path)?;
-    // A repaired trace lists its losses itself.
-    let repaired = trace.meta_value("repair.0").is_some();
-    let expect_undamaged = |damage: Vec<Damage>| match damage.first().filter(|_| !repaired) {
-        None => Ok(()),
-        Some(damage) => Err(Failure::unusable(format!(
-            "{}: damaged at byte {}: {}; `cutape repair {0} -o FILE` keeps the readable part",
-            path.display(),
-            damage.position,
-            damage.what
-        ))),
-    };
     // Rules read the content of blobs.
-    expect_undamaged(trace.verify_blobs())?;
+    input::expect_undamaged(&trace, &trace.verify_blobs())?;
     filter.hold();
     let (walked, checked) = pass::check_trace(&trace, filter)?;
     input::known_functions(&trace, walked.unknown_function())?;
-    expect_undamaged(walked.damage(&trace))?;
-    if repaired {
+    input::expect_undamaged(&trace, &walked.damage(&trace))?;
+    if input::is_repaired(&trace) {
         eprintln!(
             "cutape: {}: this trace was repaired; misuse in the lost parts is not found",
             path.display()

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use self::folder::Folder;
-use self::summary::Summary;
+pub(crate) use self::summary::Summary;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::progress::Progress;

@@ -53,6 +53,24 @@ pub(crate) fn known_functions(trace: &Trace, unknown: Option<&Damage>) -> Result
     }
 }
 
+/// Whether the trace was repaired: it lists its losses itself.
+pub(crate) fn is_repaired(trace: &Trace) -> bool {
+    trace.meta_value("repair.0").is_some()
+}
+
+/// Fails at the first damage, unless the trace was repaired.
+pub(crate) fn expect_undamaged(trace: &Trace, damage: &[Damage]) -> Result<(), Failure> {
+    match damage.first().filter(|_| !is_repaired(trace)) {
+        None => Ok(()),
+        Some(damage) => Err(Failure::unusable(format!(
+            "{}: damaged at byte {}: {}; `cutape repair {0} -o FILE` keeps the readable part",
+            trace.path().display(),
+            damage.position,
+            damage.what
+        ))),
+    }
+}
+
 /// Whether a file is executable and starts like a program or script.
 fn is_program(path: &Path) -> bool {
     let mut begin = [0; 2];

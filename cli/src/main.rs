@@ -36,6 +36,7 @@ mod record;
 mod render;
 mod repair;
 mod replay;
+mod report;
 mod signals;
 mod stacks;
 mod symbol_context;
@@ -100,6 +101,8 @@ enum Verb {
     Dump(dump::Arguments),
     /// Summarise what the recorded program did.
     Info(info::Arguments),
+    /// Write a trace as one HTML page: timeline, memory, kernels, findings.
+    Report(report::Arguments),
     /// Put a mark into a recording while the program runs.
     Mark(mark::Arguments),
     /// Write images, or launches as programs that check themselves.
@@ -165,6 +168,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Diff(arguments) => diff::run(arguments),
         Verb::Dump(arguments) => dump::run(arguments),
         Verb::Info(arguments) => info::run(arguments),
+        Verb::Report(arguments) => report::run(arguments),
         Verb::Extract(arguments) => extract::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),

@@ -53,7 +53,7 @@ pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 #[cfg(feature = "read")]
 pub use pack::{
     CallChange, CallPart, CallSelection, NewBytes, PackSummary, RepairSummary, SnapshotChange,
-    is_payload, pack, pack_calls, pack_with_policies, repair,
+    TemporaryFile, is_payload, pack, pack_calls, pack_with_policies, repair,
 };
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]

@@ -88,6 +88,12 @@ const READERS: &[Reader] = &[
         repairs: false,
     },
     Reader {
+        name: "report",
+        before: &["report"],
+        after: &["-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
         name: "extract",
         before: &["extract", "--images"],
         after: &["new.cutape"],
@@ -444,6 +450,30 @@ const BAD_COMMANDS: &[BadCommand] = &[
             "./program",
         ],
         expected: &["sound.cutape", "it exists"],
+    },
+    BadCommand {
+        name: "report-exists",
+        words: &["report", "sound.cutape", "-o", "text"],
+        expected: &["cannot write text", "exists already", "-o"],
+    },
+    BadCommand {
+        name: "report-folder-missing",
+        words: &["report", "sound.cutape", "-o", "none/page.html"],
+        expected: &["none/page.html", "No such file"],
+    },
+    BadCommand {
+        name: "report-of-a-replay-missing",
+        words: &["report", "sound.cutape", "--replay", "none.json"],
+        expected: &[
+            "--replay none.json",
+            "No such file",
+            "cutape replay --report",
+        ],
+    },
+    BadCommand {
+        name: "report-of-a-replay-is-none",
+        words: &["report", "sound.cutape", "--replay", "sound.cutape"],
+        expected: &["--replay sound.cutape", "no JSON", "cutape replay --report"],
     },
     BadCommand {
         name: "output-is-a-device",

@@ -3,6 +3,7 @@
 //! Invariant: nothing here knows how a part works inside; it runs the built programs and reads what
 //! they print and write.
 
+mod browser;
 mod case;
 mod commands;
 mod compiler;
@@ -14,6 +15,7 @@ mod program;
 mod stable;
 mod suite;
 
+pub use browser::Browser;
 pub use case::{Case, Mode, Recording};
 pub use commands::{bare, calls_of, compiled, ending, files, names, record, replay};
 pub use compiler::compile;

@@ -215,7 +215,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Strin
 }
 
 /// Ends every process of the group that the child leads.
-fn stop_group(leader: u32) {
+pub(crate) fn stop_group(leader: u32) {
     // SAFETY: no memory is involved; the group is that of our own child, whose number is not given
     // anew while the group has members.
     unsafe { libc::kill(-(leader as i32), libc::SIGKILL) };

@@ -15,21 +15,21 @@ use crate::failure::Failure;
 const MOST_PLACES: usize = 1 << 16;
 
 /// Which findings count, as the user says.
-pub(super) struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     /// `--suppress`.
-    pub(super) suppress: Option<&'a Path>,
+    pub(crate) suppress: Option<&'a Path>,
     /// `--baseline`.
-    pub(super) baseline: Option<&'a Path>,
+    pub(crate) baseline: Option<&'a Path>,
     /// `--all`: those of every class.
-    pub(super) all: bool,
+    pub(crate) all: bool,
     /// `--expect-errors`: the program tests errors.
-    pub(super) expects_errors: bool,
+    pub(crate) expects_errors: bool,
     /// `--most-repeats`: findings of one rule at one place.
-    pub(super) most_repeats: u64,
+    pub(crate) most_repeats: u64,
 }
 
 /// Drops findings that the user suppressed or that a baseline contains, and prints the others.
-pub(super) struct FindingFilter {
+pub(crate) struct FindingFilter {
     suppressions: Option<Suppressions>,
     baseline: Option<Baseline>,
     all: bool,
@@ -45,9 +45,9 @@ pub(super) struct FindingFilter {
     /// The first error on stdout. The checked program runs on regardless.
     error: Option<io::Error>,
     /// The findings that count.
-    pub(super) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// Those that do not.
-    pub(super) omitted: Omitted,
+    pub(crate) omitted: Omitted,
 }
 
 impl FindingFilter {
@@ -55,7 +55,7 @@ impl FindingFilter {
     ///
     /// # Errors
     /// If a file cannot be read or parsed.
-    pub(super) fn new(choice: &Choice<'_>, prints: bool, style: Style) -> Result<Self, Failure> {
+    pub(crate) fn new(choice: &Choice<'_>, prints: bool, style: Style) -> Result<Self, Failure> {
         let suppressions = choice.suppress.map(|path| parse(path, Suppressions::parse));
         let baseline = choice.baseline.map(|path| parse(path, Baseline::parse));
         Ok(Self {
@@ -75,19 +75,19 @@ impl FindingFilter {
     }
 
     /// Starts to hold back text.
-    pub(super) fn hold(&mut self) {
+    pub(crate) fn hold(&mut self) {
         self.held = Some(String::new());
     }
 
     /// Prints the text held back, and later text immediately.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if let Some(held) = self.held.take().filter(|held| !held.is_empty()) {
             self.print(held.strip_suffix('\n').unwrap_or(&held));
         }
     }
 
     /// Prints a line to stdout, until that fails.
-    pub(super) fn print(&mut self, text: &str) {
+    pub(crate) fn print(&mut self, text: &str) {
         if let Some(held) = &mut self.held {
             held.push_str(text);
             held.push('\n');
@@ -102,7 +102,7 @@ impl FindingFilter {
     }
 
     /// Fails if something could not be printed; a closed pipe is fine.
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         match self.error.take() {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
             _ => Ok(()),
@@ -110,7 +110,7 @@ impl FindingFilter {
     }
 
     /// Keeps and prints the findings that count.
-    pub(super) fn add(&mut self, found: Vec<Finding>) {
+    pub(crate) fn add(&mut self, found: Vec<Finding>) {
         for mut finding in found {
             let was_refused = |finding: &Finding| {
                 let result = finding.call.as_ref().and_then(|call| call.result.as_ref());
@@ -166,7 +166,7 @@ impl FindingFilter {
     }
 
     /// Names a call in flight at the end, whether or not a rule explains it.
-    pub(super) fn add_call_in_flight(&mut self, trace: &Trace, call: &Call<'_>) {
+    pub(crate) fn add_call_in_flight(&mut self, trace: &Trace, call: &Call<'_>) {
         if !self.prints {
             return;
         }

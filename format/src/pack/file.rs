@@ -22,14 +22,18 @@ pub(crate) fn already_exists(target: &Path) -> io::Error {
 }
 
 /// A file written under another name; removed unless it is published.
-pub(crate) struct TemporaryFile {
+#[derive(Debug)]
+pub struct TemporaryFile {
     path: PathBuf,
     pub(crate) file: File,
 }
 
 impl TemporaryFile {
     /// In the folder of the target; readable for its owner only.
-    pub(crate) fn beside(target: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the target names no file, or the folder cannot be written to.
+    pub fn beside(target: &Path) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = target.file_name().ok_or_else(|| {
             let what = format!("{}: not a file name", target.display());
@@ -52,13 +56,21 @@ impl TemporaryFile {
         }
     }
 
+    /// What is written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Replaces the target in one step.
     pub(crate) fn replace(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)
     }
 
     /// Becomes the target, which must not exist.
-    pub(crate) fn publish(self, target: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If it exists, or the file cannot be renamed.
+    pub fn publish(self, target: &Path) -> io::Result<()> {
         // Unlike a rename, a link never replaces a file that has been created meanwhile.
         match fs::hard_link(&self.path, target) {
             Ok(()) => Ok(()),

@@ -11,6 +11,7 @@ mod selection;
 mod summary;
 
 pub use change::{CallChange, CallPart, NewBytes, SnapshotChange};
+pub use file::TemporaryFile;
 pub use reduce::is_payload;
 pub use repair::{RepairSummary, repair};
 pub use rewrite::{pack, pack_calls, pack_with_policies};

@@ -1,0 +1,161 @@
+//! `cutape report`: a trace as one HTML page.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_analyzer::output::Style;
+use cutape_export::rows::Rows;
+use cutape_format::{TemporaryFile, Trace};
+use cutape_report::{Added, Collector, Report};
+use serde_json::Value;
+
+use crate::check::{Choice, FindingFilter};
+use crate::failure::Failure;
+use crate::info::Summary;
+use crate::progress::Progress;
+use crate::symbol_context::SymbolContext;
+use crate::symbols::Resolver;
+use crate::trim::refuse_existing;
+use crate::{input, output, quantity};
+
+/// How many findings of one rule at one place are listed.
+const MOST_REPEATS: u64 = 3;
+
+/// What `report` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The trace.
+    trace: PathBuf,
+    /// Where to write the page. Default: app.html for app.cutape, in this folder.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Show this report of a replay beside the trace: what `cutape replay
+    /// --report FILE` wrote.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    replay: Option<PathBuf>,
+    /// Show these measurements beside the trace: what `cutape bench
+    /// --report FILE` wrote.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    bench: Option<PathBuf>,
+    /// Leave out findings that this file lists, as in `check`.
+    #[arg(long, value_name = "FILE")]
+    suppress: Option<PathBuf>,
+    /// Show findings of every class: also probes, expected errors, teardown.
+    #[arg(long)]
+    all: bool,
+}
+
+const EPILOGUE: &str = "\
+The page is one file that any current browser opens; it needs no network. It
+shows the summary, a timeline of threads and streams, memory over time, launches
+by kernel, findings with the histories of their objects, images, and objects
+that were never destroyed. Press ? in it for its keys and the filter's words.";
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let target = match &arguments.output {
+        Some(path) => path.clone(),
+        None => default_target(&arguments.trace)?,
+    };
+    refuse_existing(&target)?;
+    let replay = arguments.replay.as_deref();
+    let replay = replay.map(|path| read_json(path, "replay", "calls_replayed"));
+    let bench = arguments.bench.as_deref();
+    let bench = bench.map(|path| read_json(path, "bench", "benchmarks"));
+    let trace = input::open_for_walk(&arguments.trace)?;
+    let report = report_of(&trace, &arguments, replay.transpose()?, bench.transpose()?)?;
+    let bytes = write(&report, &target).map_err(|error| Failure::cannot_write(&target, &error))?;
+    eprintln!(
+        "cutape: {}: {}; open it in a browser",
+        output::shown(&target),
+        quantity::bytes(bytes)
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `app.html` for `traces/app.cutape`.
+fn default_target(trace: &Path) -> Result<PathBuf, Failure> {
+    let name = trace.file_name().ok_or_else(|| {
+        Failure::unusable(format!("{}: not a file; name a trace", trace.display()))
+    })?;
+    Ok(Path::new(name).with_extension("html"))
+}
+
+/// The JSON that another verb wrote; `key` is one that its reports have.
+fn read_json(path: &Path, verb: &str, key: &str) -> Result<Value, Failure> {
+    let fail = |why: String| {
+        Failure::unusable(format!(
+            "--{verb} {}: {why}; give what `cutape {verb} --report FILE` wrote",
+            path.display()
+        ))
+    };
+    let bytes = fs::read(path).map_err(|error| fail(error.to_string()))?;
+    let json: Value =
+        serde_json::from_slice(&bytes).map_err(|error| fail(format!("no JSON: {error}")))?;
+    match json.get(key) {
+        Some(_) => Ok(json),
+        None => Err(fail(format!("no report of `cutape {verb}`"))),
+    }
+}
+
+/// Reads the trace: once for the summary, once for rows and findings.
+fn report_of(
+    trace: &Trace,
+    arguments: &Arguments,
+    replay: Option<Value>,
+    bench: Option<Value>,
+) -> Result<Report, Failure> {
+    // Rules read the content of blobs.
+    input::expect_undamaged(trace, &trace.verify_blobs())?;
+    let summary = Summary::of(trace, &mut Progress::new("calls"))?;
+    let choice = Choice {
+        suppress: arguments.suppress.as_deref(),
+        baseline: None,
+        all: arguments.all,
+        expects_errors: false,
+        most_repeats: MOST_REPEATS,
+    };
+    let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;
+    let resolver = Resolver::default();
+    let context = SymbolContext::new(trace, &resolver);
+    let mut collector = Collector::new(trace, |finding| filter.add(vec![finding.clone()]));
+    let walked = Rows::of(trace)
+        .with_findings(&context)
+        .run(&mut collector)?;
+    input::known_functions(trace, walked.unknown_function())?;
+    input::expect_undamaged(trace, &walked.damage(trace))?;
+    let rows = collector.finish();
+    let mut findings = filter.findings;
+    // The worst first; those of one severity stay in order.
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity as u8));
+    let name = trace
+        .path()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let summary = serde_json::to_value(&summary)
+        .map_err(|error| Failure::unusable(format!("{}: {error}", trace.path().display())))?;
+    let added = Added {
+        title: format!("{name} – cutape"),
+        summary,
+        findings,
+        omitted: filter.omitted.text(),
+        replay,
+        bench,
+    };
+    Ok(Report::new(rows, added))
+}
+
+/// Writes the page beside its place first; the bytes that it has.
+fn write(report: &Report, target: &Path) -> std::io::Result<u64> {
+    let temporary = TemporaryFile::beside(target)?;
+    let mut out = BufWriter::new(temporary.file());
+    report.write(&mut out)?;
+    out.flush()?;
+    drop(out);
+    let bytes = temporary.file().metadata()?.len();
+    temporary.publish(target)?;
+    Ok(bytes)
+}

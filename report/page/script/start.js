@@ -1,0 +1,84 @@
+// Starts the page.
+
+function chosenTheme() {
+  try {
+    return localStorage.getItem("cutape-theme");
+  } catch {
+    return null; // A browser may forbid storage to files.
+  }
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  try {
+    localStorage.setItem("cutape-theme", theme);
+  } catch {
+    // The choice then holds until the page is closed.
+  }
+}
+
+function isDark() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function listen(app) {
+  const help = document.querySelector("[data-help]");
+  const switchTheme = () => {
+    setTheme(isDark() ? "light" : "dark");
+    app.themeChanged();
+  };
+  document.querySelector("[data-theme-switch]").addEventListener("click", switchTheme);
+  document.querySelector("[data-help-switch]").addEventListener("click", () => help.showModal());
+  document.querySelector("[data-skip]").addEventListener("click", (event) => {
+    event.preventDefault();
+    app.main.focus();
+  });
+  window
+    .matchMedia("(prefers-color-scheme: dark)")
+    .addEventListener("change", () => app.themeChanged());
+  window.addEventListener("hashchange", () => app.route());
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches?.("input, textarea, select");
+    if (isTyping || help.open || event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    if (event.key === "/") {
+      event.preventDefault();
+      app.search.input.focus();
+      app.search.input.select();
+    } else if (event.key === "?") {
+      help.showModal();
+    } else if (event.key === "t" || event.key === "T") {
+      switchTheme();
+    } else if (/^[1-9]$/.test(event.key) && app.views[Number(event.key) - 1]) {
+      app.go(`#/${app.views[Number(event.key) - 1].key}`);
+    }
+  });
+}
+
+async function start() {
+  const started = performance.now();
+  if (chosenTheme()) {
+    document.documentElement.dataset.theme = chosenTheme();
+  }
+  try {
+    const facts = await readFacts();
+    const app = new App(facts, await readColumns(facts.columns));
+    listen(app);
+    app.route();
+    document.documentElement.dataset.ready = String(Math.round(performance.now() - started));
+  } catch (error) {
+    replaceContent(
+      document.querySelector("[data-main]"),
+      element(
+        "p",
+        { class: "failed-to-load", role: "alert" },
+        `The report cannot be shown: ${error.message}. Use a current Chromium, Firefox or Safari.`,
+      ),
+    );
+    throw error;
+  }
+}
+
+start();

@@ -1,0 +1,354 @@
+// The summary: what `cutape info` says, and where the time in the driver went.
+
+function summaryView(app) {
+  const { summary } = app.facts;
+  return element(
+    "div",
+    { class: "view" },
+    element("h1", {}, programName(summary)),
+    element("p", { class: "about code" }, summary.program.arguments.join(" ")),
+    summaryCards(app),
+    timeByKind(app),
+    element("h2", {}, "Program and machine"),
+    facts(programFacts(summary, app.trace.clock)),
+    element("h2", {}, "Calls by function"),
+    functionTable(app).node,
+    summary.ranges.length > 0 ? rangeTables(app) : null,
+    element("h2", {}, "Copies"),
+    copyTable(summary).node,
+    element("h2", {}, "Threads"),
+    threadTable(summary).node,
+    summary.failed.length > 0 ? callList("Failed calls", summary.failed) : null,
+    summary.in_flight.length > 0 ? callList("Calls that did not return", summary.in_flight) : null,
+    summary.remarks.length > 0
+      ? [
+          element("h2", {}, "Remarks of the recorder"),
+          element(
+            "ul",
+            {},
+            summary.remarks.map((text) => element("li", {}, withCallLinks(text))),
+          ),
+        ]
+      : null,
+  );
+}
+
+function programName({ program, trace }) {
+  return (program.path ?? trace.path).split("/").pop();
+}
+
+function card(label, value, { note = null, href = null, tone = "" } = {}) {
+  return element(
+    href ? "a" : "div",
+    { class: "card", href },
+    element("div", { class: "label" }, label),
+    element("div", { class: `value ${tone}` }, value),
+    note ? element("div", { class: "note" }, note) : null,
+  );
+}
+
+function summaryCards(app) {
+  const { summary } = app.facts;
+  const { calls } = summary;
+  const launches = summary.kernels.reduce((sum, kernel) => sum + kernel.launches, 0);
+  const leaked = summary.never_destroyed.reduce((sum, { count: number }) => sum + number, 0);
+  const copied = summary.copies.host_to_device_bytes + summary.copies.device_to_host_bytes;
+  const { errors, warnings, advice } = app.findings.counts();
+  const worst = errors ? "error" : warnings ? "warning" : "good";
+  const { peak } = app.series;
+  return element(
+    "div",
+    { class: "cards" },
+    card("Findings", app.findings.list.length === 0 ? "none" : count(app.findings.list.length), {
+      note:
+        app.findings.list.length === 0
+          ? "no misuse of the API found"
+          : [
+              [errors, "error"],
+              [warnings, "warning"],
+              [advice, "advice", "advice"],
+            ]
+              .filter(([number]) => number)
+              .map(([number, one, many]) => counted(number, one, many))
+              .join(", "),
+      href: "#/findings",
+      tone: worst,
+    }),
+    card("Calls", count(calls.total), {
+      note: [
+        calls.failed ? `${count(calls.failed)} failed` : "none failed",
+        calls.in_flight ? `${count(calls.in_flight)} in flight` : null,
+      ]
+        .filter(Boolean)
+        .join(", "),
+      href: "#/calls",
+    }),
+    card("Duration", duration(summary.duration_ns), {
+      href: "#/timeline",
+      note: summary.duration_ns === null ? "the clock only counts" : "of the recording",
+    }),
+    card("Launches", count(launches), {
+      note: counted(summary.kernels.length, "kernel"),
+      href: "#/kernels",
+    }),
+    card("Peak memory", bytes(peak.bytes), {
+      href: "#/memory",
+      note: peak.call === null ? "nothing allocated" : `after call ${count(peak.call)}`,
+    }),
+    card("Copied", bytes(copied), { note: "between host and device" }),
+    card("Never destroyed", count(leaked), { note: "objects", href: "#/leaks" }),
+  );
+}
+
+function timeByKind({ trace }) {
+  const times = new Float64Array(KINDS.length);
+  const counts = new Uint32Array(KINDS.length);
+  for (let call = 0; call < trace.calls; call++) {
+    const kind = trace.kindOf(call);
+    times[kind] += trace.duration[call];
+    counts[kind] += 1;
+  }
+  const total = times.reduce((sum, time) => sum + time, 0);
+  const rows = KINDS.map(([key, name], kind) => ({ key, name, kind }))
+    .filter(({ kind }) => counts[kind] > 0)
+    .sort((a, b) => times[b.kind] - times[a.kind]);
+  const describe = ({ name, kind }) =>
+    `${name} ${duration(times[kind], trace.clock)} (${share(times[kind], total)})`;
+  return [
+    element("h2", {}, "Time in the driver"),
+    element(
+      "p",
+      { class: "about" },
+      `Calls took ${duration(total, trace.clock)}, summed over all threads, by what they do:`,
+    ),
+    element(
+      "div",
+      { class: "shares", "aria-hidden": "true" },
+      rows.map((row) =>
+        element("i", {
+          title: describe(row),
+          style: {
+            "flex-grow": String(total ? times[row.kind] / total : 1),
+            "flex-basis": "0",
+            background: `var(--kind-${row.key})`,
+          },
+        }),
+      ),
+    ),
+    element(
+      "ul",
+      { class: "legend" },
+      rows.map((row) => element("li", {}, swatch(`--kind-${row.key}`), describe(row))),
+    ),
+  ];
+}
+
+function programFacts({ program, machine, trace, started_unix_ns: started, digests }, clock) {
+  const end =
+    program.exit_signal !== null
+      ? `signal ${program.exit_signal}`
+      : program.exit_status !== null
+        ? `exit status ${program.exit_status}`
+        : "unknown";
+  const version = machine.driver_version;
+  const driver =
+    version === null
+      ? null
+      : `CUDA ${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;
+  return [
+    ["program", program.path],
+    ["folder", program.directory],
+    ["process", [program.process, program.rank === null ? "" : `, rank ${program.rank}`].join("")],
+    ["ended", end],
+    ["started", started ? new Date(started / 1e6).toISOString().replace("T", " ") : null],
+    ["system", machine.kernel],
+    [
+      "driver",
+      [driver, machine.driver_kind === "null" ? "null driver" : null, machine.driver_path]
+        .filter(Boolean)
+        .join(", "),
+    ],
+    ...machine.devices.map((device) => [
+      "GPU",
+      [
+        device.name,
+        device.compute_capability ? `compute capability ${device.compute_capability}` : null,
+        device.memory_bytes ? bytes(device.memory_bytes) : null,
+      ]
+        .filter(Boolean)
+        .join(", "),
+    ]),
+    ["trace", `${trace.path}, ${bytes(trace.bytes)}, format ${trace.format}`],
+    ["blobs", `${counted(trace.blobs, "blob")}, ${bytes(trace.blob_bytes)}`],
+    ["recorder", trace.recorder_version && `cutape ${trace.recorder_version}`],
+    ["call stacks", trace.stacks],
+    ["clock", clock === "ns" ? null : "a counter: times are numbers of steps"],
+  ];
+}
+
+/** How many calls failed. */
+function failures(number) {
+  return number ? element("span", { class: "failed" }, count(number)) : "–";
+}
+
+function functionTable({ facts: { summary, functions }, trace }) {
+  const kinds = new Map(functions.map(({ name, kind }) => [name, kind]));
+  const longest = Math.max(1, ...summary.functions.map((row) => row.total_ns ?? row.calls));
+  const filterBy = (name) => element("a", { href: `#/calls?function:${name}` }, name);
+  return new SortedTable({
+    caption: "Calls by function",
+    rows: summary.functions,
+    sort: { column: summary.duration_ns === null ? 1 : 4, descending: true },
+    columns: [
+      {
+        title: "Function",
+        class: "name",
+        value: (row) => row.function,
+        cell: (row) => [
+          swatch(`--kind-${kinds.get(row.function) ?? "other"}`),
+          " ",
+          filterBy(row.function),
+        ],
+      },
+      { title: "Calls", right: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
+      {
+        title: "Failed",
+        right: true,
+        value: (row) => row.failed,
+        cell: (row) => failures(row.failed),
+      },
+      {
+        title: "In flight",
+        right: true,
+        value: (row) => row.in_flight,
+        cell: (row) => (row.in_flight ? count(row.in_flight) : "–"),
+      },
+      {
+        title: "Total",
+        right: true,
+        value: (row) => row.total_ns,
+        bar: (row) => (row.total_ns ?? 0) / longest,
+        cell: (row) => duration(row.total_ns, trace.clock),
+      },
+      {
+        title: "Mean",
+        right: true,
+        value: (row) => row.mean_ns,
+        cell: (row) => duration(row.mean_ns),
+      },
+      {
+        title: "Longest",
+        right: true,
+        value: (row) => row.max_ns,
+        cell: (row) => duration(row.max_ns),
+      },
+    ],
+  });
+}
+
+function rangeTables({ facts: { summary } }) {
+  const table = new SortedTable({
+    caption: "Ranges",
+    rows: summary.ranges,
+    columns: [
+      { title: "Range", class: "name", value: (row) => row.range, cell: (row) => row.range },
+      { title: "Domain", value: (row) => row.domain ?? "", cell: (row) => row.domain ?? "–" },
+      { title: "Times", right: true, value: (row) => row.count, cell: (row) => count(row.count) },
+      { title: "Calls", right: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
+      {
+        title: "Launches",
+        right: true,
+        value: (row) => row.launches,
+        cell: (row) => count(row.launches),
+      },
+      {
+        title: "Total",
+        right: true,
+        value: (row) => row.total_ns,
+        cell: (row) => duration(row.total_ns),
+      },
+      {
+        title: "Mean",
+        right: true,
+        value: (row) => row.mean_ns,
+        cell: (row) => duration(row.mean_ns),
+      },
+      {
+        title: "Longest",
+        right: true,
+        value: (row) => row.max_ns,
+        cell: (row) => duration(row.max_ns),
+      },
+    ],
+  });
+  return [element("h2", {}, "Ranges of the program"), table.node];
+}
+
+function copyTable({ copies }) {
+  const directions = [
+    ["host to device", copies.host_to_device_bytes],
+    ["device to host", copies.device_to_host_bytes],
+    ["device to device", copies.device_to_device_bytes],
+    ["host to host", copies.host_to_host_bytes],
+    ["filled (memset)", copies.filled_bytes],
+  ].filter(([, amount]) => amount > 0);
+  const rows = directions.map(([direction, amount]) => ({
+    direction,
+    text: bytes(amount),
+    amount,
+  }));
+  if (copies.unknown_copies > 0) {
+    const text = counted(copies.unknown_copies, "copy", "copies");
+    rows.push({ direction: "of unknown size or direction", text, amount: 0 });
+  }
+  return new SortedTable({
+    caption: "Copies by direction",
+    rows,
+    none: "The program copied nothing.",
+    columns: [
+      { title: "Direction", value: (row) => row.direction, cell: (row) => row.direction },
+      { title: "Bytes", right: true, value: (row) => row.amount, cell: (row) => row.text },
+    ],
+  });
+}
+
+function threadTable({ threads }) {
+  return new SortedTable({
+    caption: "Threads",
+    rows: threads,
+    columns: [
+      { title: "Thread", right: true, value: (row) => row.ordinal, cell: (row) => row.ordinal },
+      {
+        title: "System’s number",
+        right: true,
+        value: (row) => row.number,
+        cell: (row) => row.number || "–",
+      },
+      { title: "Name", class: "text", value: (row) => row.name, cell: (row) => row.name || "–" },
+      {
+        title: "Calls",
+        right: true,
+        value: (row) => row.calls,
+        cell: (row) => element("a", { href: `#/calls?thread:${row.ordinal}` }, count(row.calls)),
+      },
+    ],
+  });
+}
+
+/** Calls with their text, as `info` lists them. */
+function callList(title, calls) {
+  const table = new SortedTable({
+    caption: title,
+    rows: calls,
+    columns: [
+      { title: "Call", right: true, value: (row) => row.call, cell: (row) => callLink(row.call) },
+      { title: "Arguments", class: "name", cell: (row) => row.text },
+      {
+        title: "Result",
+        class: "name",
+        cell: (row) => resultWords(row.result),
+      },
+    ],
+  });
+  return [element("h2", {}, title), table.node];
+}

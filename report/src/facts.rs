@@ -1,0 +1,166 @@
+//! What the page is given beside columns: names, and what other verbs know about the trace.
+
+use std::io::{self, Write};
+
+use cutape_analyzer::Finding;
+use cutape_model::MemoryKind;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::call_kind::CallKind;
+use crate::columns::{Columns, Entry};
+use crate::page::{self, Part};
+
+/// What is not in the rows of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Added {
+    /// The page's title.
+    pub title: String,
+    /// What `cutape info --format json` prints.
+    pub summary: Value,
+    /// The findings to show, in order.
+    pub findings: Vec<Finding>,
+    /// How many are not shown and why; empty if all are.
+    pub omitted: String,
+    /// What `cutape replay --report` wrote.
+    pub replay: Option<Value>,
+    /// What `cutape bench --report` wrote.
+    pub bench: Option<Value>,
+}
+
+/// The rows of a trace.
+#[derive(Debug)]
+pub struct Collected {
+    pub(crate) has_times: bool,
+    pub(crate) end: u64,
+    pub(crate) tables: Tables,
+    pub(crate) columns: Columns,
+}
+
+/// What rows name by number.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Tables {
+    pub(crate) functions: Vec<FunctionFact>,
+    pub(crate) results: Vec<String>,
+    pub(crate) kernels: Vec<KernelFact>,
+    pub(crate) shapes: Vec<Shape>,
+    pub(crate) streams: Vec<StreamFact>,
+    pub(crate) directions: Vec<String>,
+    pub(crate) object_kinds: Vec<ObjectKind>,
+    pub(crate) range_names: Vec<String>,
+    pub(crate) mark_names: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct FunctionFact {
+    pub(crate) name: String,
+    pub(crate) kind: CallKind,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct KernelFact {
+    /// As in its image.
+    pub(crate) name: Option<String>,
+    /// As in its source.
+    pub(crate) shown: String,
+}
+
+/// The shape of a launch; `None` for what the trace lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct Shape {
+    pub(crate) grid: Option<[u64; 3]>,
+    pub(crate) block: Option<[u64; 3]>,
+    pub(crate) shared: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct StreamFact {
+    pub(crate) label: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ObjectKind {
+    pub(crate) key: &'static str,
+    pub(crate) name: &'static str,
+    /// The key of its kind of memory, if it is memory.
+    pub(crate) memory: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct KindOfMemory {
+    key: &'static str,
+    name: &'static str,
+}
+
+/// The data of a page.
+#[derive(Debug)]
+pub struct Report {
+    title: String,
+    facts: Facts,
+    columns: Vec<u8>,
+}
+
+/// The JSON of the page; `page/script/` reads it.
+#[derive(Debug, Serialize)]
+struct Facts {
+    /// `ns`, or `steps` if the trace's clock only counts.
+    clock: &'static str,
+    /// The end of the last call, from the start of the recording.
+    end: u64,
+    summary: Value,
+    #[serde(flatten)]
+    tables: Tables,
+    memory_kinds: Vec<KindOfMemory>,
+    findings: Vec<Finding>,
+    omitted: String,
+    replay: Option<Value>,
+    bench: Option<Value>,
+    columns: Vec<Entry>,
+}
+
+impl Report {
+    /// Joins the rows of a trace with what others know about it.
+    pub fn new(rows: Collected, added: Added) -> Self {
+        let columns = rows.columns;
+        let memory_kinds = MemoryKind::ALL.map(|kind| KindOfMemory {
+            key: kind.key(),
+            name: kind.name(),
+        });
+        let facts = Facts {
+            clock: if rows.has_times { "ns" } else { "steps" },
+            end: rows.end,
+            summary: added.summary,
+            tables: rows.tables,
+            memory_kinds: memory_kinds.into(),
+            findings: added.findings,
+            omitted: added.omitted,
+            replay: added.replay,
+            bench: added.bench,
+            columns: columns.directory,
+        };
+        Self {
+            title: added.title,
+            facts,
+            columns: columns.bytes,
+        }
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let facts = serde_json::to_vec(&self.facts)?;
+        let parts = [
+            Part {
+                id: "facts",
+                bytes: &facts,
+            },
+            Part {
+                id: "columns",
+                bytes: &self.columns,
+            },
+        ];
+        page::write(&self.title, &parts, out)
+    }
+}

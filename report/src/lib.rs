@@ -1,0 +1,27 @@
+//! A trace as one HTML page: summary, timeline, memory over time, kernels, findings.
+//!
+//! [`Collector`] takes the rows of `cutape-export` and keeps them as columns of small numbers.
+//! [`Report`] joins them with the facts that others know (the summary of `cutape info`, findings, a
+//! replay's report) and writes the page. `page/` has the page's sources: plain HTML, CSS and
+//! JavaScript, joined by `page.rs`.
+//!
+//! Invariant: the page needs no network and cannot use any. Names of a trace reach it as data and
+//! are shown as text, never as HTML. Equal inputs give equal pages. No unsafe code.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
+)]
+
+mod call_kind;
+mod collector;
+mod columns;
+mod completion;
+mod dictionary;
+mod facts;
+mod page;
+mod range_rows;
+
+pub use call_kind::CallKind;
+pub use collector::Collector;
+pub use facts::{Added, Collected, Report};
