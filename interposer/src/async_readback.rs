@@ -5,11 +5,15 @@
 //! memory before the next call. Copies of a batch are complete only if their source is accessed
 //! during the call. The bytes of other copies are recorded by the first call that proves them
 //! complete.
+//!
+//! With `--check-sources`, page-locked memory that an asynchronous copy reads is digested behind the
+//! copy's call and again when it is complete: the program must not change it in between.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::HashMap;
 
-use cutape_format::layout::{ReadbackNote, field, note_kind};
+use cutape_driver::digest::digest;
+use cutape_format::layout::{ReadbackNote, SourceChangedNote, field, note_kind};
 use cutape_registry::{FUNCTIONS, Function, Role, Waits};
 
 use crate::file::rows::Rows;
@@ -17,6 +21,7 @@ use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
+use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{
     STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing, is_pageable,
@@ -57,7 +62,7 @@ impl Stream {
     }
 }
 
-/// What a call copies to host memory.
+/// What a call copies to host memory, or from there.
 #[derive(Clone, Copy)]
 struct Copied {
     thread: u32,
@@ -66,6 +71,8 @@ struct Copied {
     parameter: u8,
     field: u8,
     memory: Rows,
+    /// Of a source: the digest of its bytes behind the call.
+    source: Option<u64>,
 }
 
 impl Copied {
@@ -76,7 +83,14 @@ impl Copied {
             parameter,
             field,
             memory,
+            source: None,
         }
+    }
+
+    /// Whether there is something to write when the copy is complete.
+    fn is_noted(&self) -> bool {
+        self.source
+            .is_none_or(|then| Some(then) != digest_of(&self.memory))
     }
 }
 
@@ -101,8 +115,26 @@ struct Readbacks {
 static READBACKS: ProcessLock<Readbacks> = ProcessLock::new();
 /// More are never awaited: a program may learn in other ways that they are complete.
 const MOST_AWAITED: usize = 1 << 16;
+/// Bytes that are digested at a time.
+const DIGESTED_AT_ONCE: usize = 1 << 16;
 /// How many are awaited: while there are none, no lock is taken.
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
+/// Whether sources are awaited, too.
+static CHECKS_SOURCES: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether the sources of copies are read again when these are complete.
+pub(crate) fn configure(checks_sources: bool) {
+    CHECKS_SOURCES.store(checks_sources, Ordering::Relaxed);
+}
+
+/// Whether an asynchronous function with a parameter of this role has something to await.
+pub(crate) fn is_awaited(role: Role) -> bool {
+    match role {
+        Role::HostWrite(_) => true,
+        Role::HostRead(_) => CHECKS_SOURCES.load(Ordering::Relaxed),
+        _ => false,
+    }
+}
 
 /// Whether any readback is awaited.
 #[inline]
@@ -218,10 +250,53 @@ pub(crate) fn add_of_graph(thread: &Thread, frame: &Frame, targets: &[Rows]) {
     }
 }
 
-/// Adds what a call copies to the host, of which the registry's roles say where it is.
+/// Adds the page-locked source of an asynchronous copy that was just enqueued, unless it is
+/// captured.
+fn add_source(thread: &Thread, frame: &Frame, parameter: u8, memory: Rows) {
+    let Some((function, handle)) = function_and_stream(frame) else {
+        return;
+    };
+    if is_capturing(function, handle) || is_pageable(memory.address) {
+        return;
+    }
+    let Some(source) = digest_of(&memory) else {
+        return;
+    };
+    let copied = Copied::by_last_call(thread, parameter, field::POINTEE, memory);
+    let source = Some(source);
+    let stream = Stream::new(thread, function, handle);
+    await_readback(stream, Copied { source, ..copied }, false);
+}
+
+/// A digest of memory in one piece; `None` if it cannot be read.
+fn digest_of(memory: &Rows) -> Option<u64> {
+    let mut buffer = Scratch::new(DIGESTED_AT_ONCE)?;
+    let (mut at, mut left, mut sum) = (memory.address, memory.length(), 0_u64);
+    while left != 0 {
+        let length = left.min(DIGESTED_AT_ONCE as u64);
+        let piece = buffer.bytes().get_mut(..length as usize)?;
+        if !memory::read_all(at, piece) {
+            return None;
+        }
+        sum = sum.rotate_left(1) ^ digest(piece);
+        at = at.wrapping_add(length);
+        left -= length;
+    }
+    Some(sum)
+}
+
+/// Adds what a call copies to the host, of which the registry's roles say where it is; or the
+/// source of its copy.
 pub(crate) fn add_by_roles(thread: &Thread, frame: &mut Frame) {
     let function = frame.description();
     for (position, parameter) in (0..).zip(function.params) {
+        if let Role::HostRead(length) = parameter.role {
+            let memory = Rows::flat(
+                frame.word(position),
+                snapshot::bytes_of(length, function, frame),
+            );
+            return add_source(thread, frame, position, memory);
+        }
         if let Role::HostWrite(length) = parameter.role {
             let address = frame.word(position);
             let memory = || Rows::flat(address, snapshot::bytes_of(length, function, frame));
@@ -269,8 +344,11 @@ pub(crate) fn complete(thread: &Thread, frame: &Frame) {
         let Readbacks {
             awaited, events, ..
         } = &mut *readbacks;
+        // Under the lock: whoever learns from a call of its own that a copy is complete may then
+        // change the source, and that call comes by here first.
         let completed = awaited
             .extract_if(.., |readback| proof.covers(readback, events))
+            .filter(|readback| readback.copied.is_noted())
             .collect();
         if awaited.is_empty() {
             events.clear();
@@ -283,8 +361,18 @@ pub(crate) fn complete(thread: &Thread, frame: &Frame) {
     }
 }
 
-/// Writes what a copy has brought.
+/// Writes what a copy has brought, or that its source was changed.
 fn put_note(thread: &Thread, copied: Copied) {
+    if copied.source.is_some() {
+        let note = SourceChangedNote {
+            thread: copied.thread,
+            number: copied.number,
+            address: copied.memory.address,
+            length: copied.memory.length(),
+        };
+        thread.note(note_kind::SOURCE_CHANGED, |draft| draft.put_encoded(note));
+        return;
+    }
     let note = ReadbackNote {
         thread: copied.thread,
         number: copied.number,

@@ -74,6 +74,7 @@ fn create_trace() -> u8 {
         return PASSING;
     };
     digests::step::configure(settings.digests);
+    async_readback::configure(settings.checks_sources);
     plan::prepare();
     thread::watch_ends();
     functions::forget_notes();

@@ -366,7 +366,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     use When::{
         Accessing, Always, Busy, Captured, Capturing, Devices, Ended, Freed, FreedBusy, Fresh,
         Lent, Libraries, Sourced, Sticky, TensorMaps, Textures, Threads, Unaccessed, Undefined,
-        Wrong,
+        Uploading, Wrong,
     };
     let family = plan.function.family;
     let causes: &[(When, Rule)] = match family {
@@ -526,6 +526,11 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Cause(race::uninitialised),
         ),
         rule(plan.copies, Sourced, Cause(race::overwritten)),
+        rule(
+            plan.function.waits != Waits::No,
+            Uploading,
+            Cause(race::changed_at_wait),
+        ),
         rule(plan.frees_memory, Busy, Cause(race::freed_while_pending)),
         rule(
             family == Family::Memory(MemoryOp::AllocateAsync),

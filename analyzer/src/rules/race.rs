@@ -1,6 +1,7 @@
 //! Work in two streams on the same memory that nothing orders, and memory that is read before it
 //! was written.
 
+use cutape_format::Note;
 use cutape_model::{Access, AccessEffect, AccessKind, ObjectId};
 use cutape_registry::{Kind, rules};
 
@@ -10,6 +11,9 @@ use crate::finding::Severity;
 /// What a finding says of work that it only assumes to use the memory.
 const ASSUMPTION: &str = "cutape assumes that the kernel uses the memory that its parameter points \
                           at.";
+
+const OVERWRITTEN: &str =
+    "source of an asynchronous copy overwritten before the copy is known to be complete";
 
 const RACE: &str = "two streams use the same memory without an order between them";
 
@@ -307,6 +311,37 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
     Some(draft)
 }
 
+/// Page-locked memory that had changed when a call proved the copies from it complete.
+pub(super) fn changed_at_wait(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    for note in check.call.notes() {
+        let Note::SourceChanged(note) = note else {
+            continue;
+        };
+        let Some(source) = check.state.changed_source(note.address, note.length) else {
+            continue;
+        };
+        let message = format!(
+            "When {} has waited for the copy, {} has other bytes than behind {}, which copies from \
+             it. The CPU has overwritten them, perhaps before they were read. Assumed: no call of \
+             another thread proved the copy complete while this one waited.",
+            at(check.site),
+            check.label(source.object),
+            at(source.site),
+        );
+        drafts.push(
+            Draft::new(rules::MEMORY_RACE_HOST_ACCESS, OVERWRITTEN, message)
+                .about(source.object)
+                .culprit(source.site.caller)
+                .chain(vec![
+                    check.label(source.object),
+                    format!("read by {}", at(source.site)),
+                    "overwritten by the CPU".to_owned(),
+                    format!("known to be complete from {} on", at(check.site)),
+                ]),
+        );
+    }
+}
+
 /// Page-locked memory that the CPU wrote while an earlier copy from it may not have run.
 pub(super) fn overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let found = check
@@ -323,10 +358,8 @@ pub(super) fn overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         check.label(object),
         at(source.site),
     );
-    let title =
-        "source of an asynchronous copy overwritten before the copy is known to be complete";
     drafts.push(
-        Draft::new(rules::MEMORY_RACE_HOST_ACCESS, title, message)
+        Draft::new(rules::MEMORY_RACE_HOST_ACCESS, OVERWRITTEN, message)
             .about(object)
             .culprit(check.site.caller)
             .chain(vec![

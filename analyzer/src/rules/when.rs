@@ -64,8 +64,10 @@ pub(crate) enum When {
     Accessing,
     /// The call accesses memory, and nothing has written some.
     Fresh,
-    /// Copies from page-locked memory may still run.
+    /// The call accesses memory, and copies from page-locked memory may still run.
     Sourced,
+    /// Such copies may still run.
+    Uploading,
     /// Work on memory may still run.
     Busy,
     /// Work may still use memory that was freed in the order of a stream.
@@ -124,6 +126,7 @@ impl Gates {
             || passes(When::PassesAttributes)
             || passes(When::KernelUses)
             || passes(When::LaunchEvents)
+            || passes(When::Uploading)
             || passes(When::Busy)
             || passes(When::FreedBusy)
     }
@@ -163,6 +166,7 @@ impl When {
             Self::Sourced => {
                 !state.ordering.sources.is_empty() && !state.ordering.current.is_empty()
             }
+            Self::Uploading => !state.ordering.sources.is_empty(),
             Self::Busy => !state.ordering.accesses.is_empty(),
             Self::FreedBusy => !state.ordering.freed.is_empty(),
             Self::Devices => state.devices.len() > 1,

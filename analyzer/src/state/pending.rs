@@ -82,7 +82,7 @@ impl Content {
 /// The source of an asynchronous copy that may still run.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(super) object: ObjectId,
+    pub(crate) object: ObjectId,
     pub(super) address: u64,
     pub(super) length: u64,
     pub(super) content: Content,

@@ -59,6 +59,10 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) host_memory: HostMemory,
+    /// Read the page-locked source of each asynchronous copy again when the
+    /// copy is complete, for `check` to find what the CPU overwrote before.
+    #[arg(long, verbatim_doc_comment)]
+    pub(crate) check_sources: bool,
     /// Which calls have a call stack: functions, files and lines, also of
     /// Python. --stacks alone means some.
     #[arg(

@@ -88,6 +88,9 @@ pub(crate) fn start(
     if let Some(digests) = recording.digests {
         command.env("CUTAPE_DIGESTS", word(digests));
     }
+    if recording.check_sources {
+        command.env("CUTAPE_CHECK_SOURCES", "on");
+    }
     if recording.no_driver_log {
         command.env("CUTAPE_DRIVER_LOG", "off");
     }

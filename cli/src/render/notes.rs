@@ -113,6 +113,10 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
         Note::DigestSkipped(note) => {
             format!("no digest: {}", digest_skip_reason(note.reason))
         }
+        Note::SourceChanged(note) => format!(
+            "the CPU has changed {:#x} ({} bytes) since call {} of thread {}, which copies from it",
+            note.address, note.length, note.number, note.thread
+        ),
         Note::DriverMessage(note, text) => {
             format!(
                 "the driver's log: {}: {}",
@@ -226,6 +230,13 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
         Note::DigestSkipped(note) => json!({
             "kind": "digest_skipped",
             "reason": digest_skip_reason(note.reason),
+        }),
+        Note::SourceChanged(note) => json!({
+            "kind": "source_changed",
+            "thread": note.thread,
+            "number": note.number,
+            "address": note.address,
+            "length": note.length,
         }),
         Note::DriverMessage(note, text) => json!({
             "kind": "driver_message",

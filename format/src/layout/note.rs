@@ -52,6 +52,8 @@ pub mod note_kind {
     pub const MARKER: u16 = 21;
     /// [`super::DriverMessageNote`], then its text.
     pub const DRIVER_MESSAGE: u16 = 22;
+    /// [`super::SourceChangedNote`].
+    pub const SOURCE_CHANGED: u16 = 24;
 }
 
 /// Identifies the thread; in its first call.
@@ -238,14 +240,28 @@ pub struct DigestSkippedNote {
     pub reason: u8,
 }
 
-/// Digests of another thread do not count: they were taken in a call that was entered after this
-/// one, and before this one was given to the driver.
+/// Digests of another thread do not count: they were taken before this call was given to the driver,
+/// and a replay makes this call first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DigestVoidNote {
     /// Number of the first.
     pub first: u64,
     /// How many.
     pub count: u64,
+}
+
+/// Page-locked memory that an asynchronous copy reads has changed between the copy's call and this
+/// one, which proves the copy complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SourceChangedNote {
+    /// Thread of the copy.
+    pub thread: u32,
+    /// Number of the copy in its thread, from 0.
+    pub number: u64,
+    /// Start of the memory.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
 }
 
 /// What the driver's error log said while the call was in progress.

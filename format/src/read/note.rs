@@ -3,8 +3,8 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
-    HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, ThreadNote, ZeroedNote,
-    note_kind,
+    HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, SourceChangedNote,
+    ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -19,6 +19,8 @@ pub enum Note<'a> {
     Origin(OriginNote, String),
     /// Bytes of an earlier asynchronous copy, proved complete by this call.
     Readback(ReadbackNote, Snapshot<'a>),
+    /// The CPU has changed what an earlier copy reads, which this call proves complete.
+    SourceChanged(SourceChangedNote),
     /// Content of host memory that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
     /// Host memory that the device can read and whose changes are not recorded.
@@ -94,6 +96,7 @@ impl<'a> Note<'a> {
             note_kind::DIGEST_VALUES => Note::DigestValues(pairs(bytes)?),
             note_kind::DIGEST_SKIPPED => Note::DigestSkipped(head(bytes)?.0),
             note_kind::DIGEST_VOID => Note::DigestVoid(head(bytes)?.0),
+            note_kind::SOURCE_CHANGED => Note::SourceChanged(head(bytes)?.0),
             note_kind::DRIVER_MESSAGE => {
                 let (head, rest) = head(bytes)?;
                 Note::DriverMessage(head, text(rest))

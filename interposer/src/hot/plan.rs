@@ -9,6 +9,7 @@ use cutape_registry::{
     Width, attributes, id,
 };
 
+use crate::async_readback;
 use crate::digests::step::{DigestStep, step_of};
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 
@@ -169,8 +170,9 @@ pub(crate) struct Plan {
     /// The registry's roles ask for snapshots in the enter record, in the leave record.
     pub(crate) snapshots_before: bool,
     pub(crate) snapshots_after: bool,
-    /// Host memory is written when the stream gets there, which may be after the call has returned.
-    pub(crate) writes_later: bool,
+    /// Host memory is written, or its bytes are awaited, when the stream gets there, which may be
+    /// after the call has returned.
+    pub(crate) awaits_copy: bool,
     /// A success proves earlier work complete.
     pub(crate) waits: bool,
     /// Recording it makes system calls or allocates, so that `errno` has to be kept.
@@ -206,7 +208,7 @@ const EMPTY: Plan = Plan {
     operands: 0,
     snapshots_before: false,
     snapshots_after: false,
-    writes_later: false,
+    awaits_copy: false,
     waits: false,
     may_change_errno: false,
     pair: [NO_OUTPUT; 2],
@@ -279,7 +281,7 @@ pub(crate) fn make(function: &Function) -> Plan {
     // An event's hook runs only while something is awaited: see `waits_or_marks`.
     let has_hook = hooks.have(PUT_POST | FINISH) || hooks.have(POST) && !is_event_record;
     let traces_function = plan.function.is_some() && !is_launch;
-    if !has_hook && !plan.writes_later && !traces_function {
+    if !has_hook && !plan.awaits_copy && !traces_function {
         set_leave_form(&mut plan, function);
     }
     set_digests(&mut plan, step_of(function));
@@ -338,7 +340,7 @@ fn add_roles(plan: &mut Plan, function: &Function) {
         let role = parameter.role;
         plan.snapshots_before |= is_read(role);
         plan.snapshots_after |= is_written(role);
-        plan.writes_later |= function.stream.is_some() && matches!(role, Role::HostWrite(_));
+        plan.awaits_copy |= function.stream.is_some() && async_readback::is_awaited(role);
         plan.may_change_errno |= needs_care(role);
         let is_operand = matches!(
             role,

@@ -145,7 +145,7 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         }
         // A launch traces its function before the call; a new function is noted by `finish_call`.
         Family::Launch(_) | Family::Function(FunctionOp::OfKernel { .. }) => {}
-        _ if plan.writes_later => async_readback::add_by_roles(thread, frame),
+        _ if plan.awaits_copy => async_readback::add_by_roles(thread, frame),
         _ => {
             if let Some(at) = plan.function {
                 origin::used(thread, frame.word(at));

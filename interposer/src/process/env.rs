@@ -16,6 +16,8 @@ pub(crate) const DRIVER: &CStr = c"CUTAPE_DRIVER";
 pub(crate) const PAYLOADS: &CStr = c"CUTAPE_PAYLOADS";
 /// The same of the bytes that come back.
 pub(crate) const OUTPUTS: &CStr = c"CUTAPE_OUTPUTS";
+/// Whether the sources of asynchronous copies are read again when the copies are complete: `on`.
+pub(crate) const CHECK_SOURCES: &CStr = c"CUTAPE_CHECK_SOURCES";
 /// What is recorded of host memory that the device reads: `reachable`, `all`, `off`.
 pub(crate) const HOST_MEMORY: &CStr = c"CUTAPE_HOST_MEMORY";
 /// Which calls have call stacks: `off`, `some`, `all`.

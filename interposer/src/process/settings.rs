@@ -105,6 +105,7 @@ pub(crate) struct Settings {
     pub(crate) host_memory: HostMemory,
     pub(crate) stacks: Stacks,
     pub(crate) digests: Digests,
+    pub(crate) checks_sources: bool,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
 }
@@ -136,6 +137,7 @@ impl Settings {
                 Some(b"launch") => Digests::Launch,
                 _ => Digests::Off,
             },
+            checks_sources: variable(env::CHECK_SOURCES).as_deref() == Some(c"on"),
             driver_log: variable(env::DRIVER_LOG).as_deref() != Some(c"off"),
             measures_cost: variable(env::COST).is_some(),
         }

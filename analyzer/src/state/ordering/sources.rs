@@ -40,9 +40,7 @@ impl State {
         context: &dyn TraceContext,
     ) -> Option<(&Source, ObjectId)> {
         let (access, content) = source_of(self, plan, call)?;
-        // The device may have written it.
-        let known = self.ordering.accesses.of(access.object);
-        if known.iter().any(|other| other.effect != AccessEffect::Read) {
+        if self.may_be_written(access.object) {
             return None;
         }
         let mut sources = self.ordering.sources.iter();
@@ -54,6 +52,23 @@ impl State {
                 && source.content.differs(&content, context)
         })?;
         Some((source, access.object))
+    }
+
+    /// The first copy from that memory which the host does not know to be complete, if only the CPU
+    /// can have changed its bytes.
+    pub(crate) fn changed_source(&self, address: u64, length: u64) -> Option<&Source> {
+        let mut sources = self.ordering.sources.iter();
+        let source = sources.find(|source| {
+            (source.address, source.length) == (address, length)
+                && !self.order.is_done(source.stream.0, source.stream.1)
+        })?;
+        (!self.may_be_written(source.object)).then_some(source)
+    }
+
+    /// Whether the device may have written host memory.
+    fn may_be_written(&self, object: ObjectId) -> bool {
+        let known = self.ordering.accesses.of(object);
+        known.iter().any(|other| other.effect != AccessEffect::Read)
     }
 
     /// A copy was enqueued: remembers its page-locked source.
