@@ -6,7 +6,7 @@ use cutape_format::layout::{
     DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ENTER_HEAD_LENGTH,
     EnterHead, FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
     LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, MarkerNote, OriginNote, PythonCodeNote, ReadbackNote,
-    SNAPSHOT_HEAD_LENGTH, SnapshotHead, TextHead, ThreadNote, ZeroedNote,
+    SNAPSHOT_HEAD_LENGTH, SnapshotHead, SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -72,6 +72,7 @@ twins! {
     digest_note: DigestNote { first: u64, context: u64, is_before: u8, reach: u8 } Some(18);
     digest_void_note: DigestVoidNote { first: u64, count: u64 } Some(16);
     digest_skipped_note: DigestSkippedNote { reason: u8 } Some(1);
+    source_changed_note: SourceChangedNote { thread: u32, number: u64, address: u64, length: u64 } Some(28);
     driver_message_note: DriverMessageNote { level: u32 } Some(4);
     marker_note: MarkerNote {
         ticks: u64, thread: u32, number: u32, id: u64, payload: u64, category: u32, color: u32,
