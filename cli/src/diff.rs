@@ -38,6 +38,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     #[arg(value_parser = kinds(), hide_possible_values = true)]
     ignore: Vec<Kind>,
+    /// Leave out what also differs between A and this further recording of A's program.
+    ///
+    /// Two runs of one program may differ: in padding of structs that are kernel
+    /// parameters, in results of kernels with atomics, in how often a call is
+    /// repeated. May be given several times.
+    #[arg(long, value_name = "A2", verbatim_doc_comment)]
+    noise: Vec<PathBuf>,
     /// Compare how long calls took on the host, by function and kernel.
     ///
     /// A change is reported only outside of the noise: both traces have 20 such
@@ -101,14 +108,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let file = file.transpose()?;
     let paths = [arguments.a.as_path(), arguments.b.as_path()];
     let (a, b) = (open(paths[0])?, open(paths[1])?);
+    let noise = arguments.noise.iter().map(|path| open(path));
+    let noise = noise.collect::<Result<Vec<Trace>, Failure>>()?;
     let options = Options {
+        noise: &noise,
         ignored: arguments.ignore,
         all: arguments.all,
         most: if arguments.all { MOST_OF_ALL } else { MOST },
         times: arguments.times,
     };
     let found = cutape_diff::compare(&a, &b, &options)?;
-    for (trace, walked) in [&a, &b].into_iter().zip(&found.walked) {
+    for (trace, walked) in [&a, &b].into_iter().chain(&noise).zip(&found.walked) {
         check_sound(trace, walked)?;
     }
     let report = &found.report;

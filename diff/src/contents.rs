@@ -10,12 +10,16 @@ use crate::part::Payload;
 
 /// More bytes of a payload are not kept for a description.
 const KEPT_BYTES: usize = 1 << 16;
+/// In longer payloads, addresses are bytes like others.
+const MOST_WITH_ADDRESSES: u64 = 1 << 20;
 
 /// The bytes of a trace; each blob is read once.
 pub(crate) struct Contents<'t> {
     trace: &'t Trace,
     /// The start of the hash of each blob.
     hashes: FxHashMap<u64, [u8; 16]>,
+    /// Whether a word of a blob can be an address.
+    may_have_addresses: FxHashMap<u64, bool>,
     /// The hash of the code of each blob.
     codes: FxHashMap<u64, u64>,
     /// Only lengths count: one of the traces does not have the bytes.
@@ -27,6 +31,7 @@ impl<'t> Contents<'t> {
         Self {
             trace,
             hashes: FxHashMap::default(),
+            may_have_addresses: FxHashMap::default(),
             codes: FxHashMap::default(),
             lengths_only,
         }
@@ -70,6 +75,36 @@ impl<'t> Contents<'t> {
         }
     }
 
+    /// The bytes that a call copied, if one of their words can be an address.
+    pub(crate) fn with_addresses(&mut self, from: &Snapshot<'_>) -> Option<Vec<u8>> {
+        let key = match from.bytes {
+            Bytes::Blob(blob) => Some(blob.position),
+            _ => None,
+        };
+        let length = from.bytes.length().unwrap_or(0);
+        let known = key.and_then(|key| self.may_have_addresses.get(&key));
+        if self.lengths_only || length > MOST_WITH_ADDRESSES || known == Some(&false) {
+            return None;
+        }
+        let bytes = self.trace.resolve(from.bytes).ok()?;
+        let mut words = bytes.as_chunks::<8>().0.iter();
+        let may = words.any(|word| may_be_address(u64::from_le_bytes(*word)));
+        if let Some(key) = key {
+            self.may_have_addresses.insert(key, may);
+        }
+        may.then(|| bytes.into_owned())
+    }
+
+    /// A payload of bytes in which addresses are replaced.
+    pub(crate) fn replaced(bytes: &[u8], with_bytes: bool) -> Payload<'static> {
+        let kept = || bytes.get(..KEPT_BYTES).unwrap_or(bytes).to_vec();
+        Payload {
+            length: bytes.len() as u64,
+            hash: Some(start_of_hash(bytes)),
+            bytes: with_bytes.then(|| Cow::Owned(kept())),
+        }
+    }
+
     /// The code of an image, as a hash, and the image.
     pub(crate) fn code(
         &mut self,
@@ -105,6 +140,11 @@ impl<'t> Contents<'t> {
         };
         (code, payload)
     }
+}
+
+/// Whether a word can be an address: of 47 bits, and not a small number.
+pub(crate) fn may_be_address(word: u64) -> bool {
+    word >> 47 == 0 && word >> 32 != 0
 }
 
 fn start_of_hash(bytes: &[u8]) -> [u8; 16] {

@@ -6,6 +6,7 @@ use cutape_format::{Call, Error, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::counterparts::Place;
+use crate::masks::Masks;
 use crate::part::{Facet, Label, Part, Sink, WORD};
 use crate::reader::Reader;
 
@@ -15,6 +16,16 @@ pub(crate) struct Item {
     pub(crate) facet: Facet,
     pub(crate) label: Label,
     pub(crate) value: Value,
+}
+
+impl Item {
+    /// The kernel's name, if it is that.
+    pub(crate) fn kernel(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(name) if self.facet == Facet::Kernel => Some(name),
+            _ => None,
+        }
+    }
 }
 
 /// A value, with what a description needs of it.
@@ -46,7 +57,7 @@ pub(crate) struct Described {
 /// `wants_late` it also looks for what later calls show of them.
 pub(crate) fn describe(
     trace: &Trace,
-    lengths_only: bool,
+    (lengths_only, masks): (bool, &Masks),
     mut wanted: FxHashMap<Place, Described>,
     last: u64,
     wants_late: bool,
@@ -56,7 +67,7 @@ pub(crate) fn describe(
         if call.index > last && !wants_late {
             return Err(Stop::Complete);
         }
-        observe(&mut reader, call, &mut wanted, wants_late);
+        observe(&mut reader, call, &mut wanted, (wants_late, masks));
         Ok(())
     });
     match walked {
@@ -82,10 +93,11 @@ fn observe(
     reader: &mut Reader<'_>,
     call: &Call<'_>,
     wanted: &mut FxHashMap<Place, Described>,
-    wants_late: bool,
+    (wants_late, masks): (bool, &Masks),
 ) {
     let place = (call.thread, u32::try_from(call.number).unwrap_or(u32::MAX));
     let mut sink = Items {
+        masks,
         is_wanted: wanted.contains_key(&place),
         wants_late,
         items: Vec::new(),
@@ -115,20 +127,24 @@ fn observe(
 }
 
 /// Keeps the parts of a call.
-struct Items {
+struct Items<'m> {
+    masks: &'m Masks,
     is_wanted: bool,
     wants_late: bool,
     items: Vec<Item>,
     late: Vec<((u32, u64), Item)>,
 }
 
-impl Sink for Items {
+impl Sink for Items<'_> {
     fn wants_bytes(&self) -> bool {
         self.is_wanted || self.wants_late
     }
 
     fn part(&mut self, facet: Facet, label: Label, part: Part<'_>) {
-        if self.is_wanted {
+        let kernel = self.items.iter().find_map(Item::kernel);
+        if self.is_wanted
+            && let Some(part) = self.masks.apply(kernel, &label, part)
+        {
             let value = value(part);
             self.items.push(Item {
                 facet,

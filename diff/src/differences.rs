@@ -19,6 +19,11 @@ impl Kinds {
         Self(kinds.iter().fold(0, |set, &kind| set | 1 << kind as u16))
     }
 
+    /// The kinds of both sets.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     pub(crate) fn insert(&mut self, kind: Kind) {
         self.0 |= 1 << kind as u16;
     }
@@ -71,12 +76,13 @@ pub(crate) struct Raw {
     pub(crate) group: u64,
 }
 
-/// All differences, in the order of A.
+/// All differences, in the order of A. `ignored` is asked about each and says which of its kinds do
+/// not count.
 pub(crate) fn differences(
     a: &Sequence,
     b: &Sequence,
     counterparts: &mut Counterparts,
-    ignored: Kinds,
+    ignored: &mut dyn FnMut(&Raw) -> Kinds,
 ) -> (Vec<Raw>, u64) {
     let mut raws: Vec<Raw> = Vec::new();
     let mut moved = 0;
@@ -107,6 +113,7 @@ pub(crate) fn differences(
             Step::OnlyB(other, place) => Some(only(1, (b, a), place, other, &leaks)),
         };
         let Some(mut raw) = raw else { continue };
+        let ignored = ignored(&raw);
         raw.kinds = raw.kinds.without(ignored);
         // A leak that does not count is still a call of one trace.
         if raw.kinds.is_empty() && raw.leaks > 0 {
@@ -120,6 +127,7 @@ pub(crate) fn differences(
             Calls::Leak(side, place, _) if raw.leaks > 0 => Some((side, place)),
             Calls::Leak(..) | Calls::Both(..) | Calls::Thread(..) | Calls::Order(_) => None,
         };
+        let row = row.filter(|_| !raw.kinds.is_empty());
         if let (Some((side, place)), Some((last_side, last_place))) = (row, last)
             && (side, place.0) == (last_side, last_place.0)
             && place.1 == next_of(if side == 0 { a } else { b }, last_place)
@@ -142,10 +150,11 @@ pub(crate) fn differences(
             last = None;
         }
     }
+    let mut others = Vec::new();
     // Pairs that differ only in the objects that they use.
     for (of_a, of_b) in unequal {
-        if is_equal(a, b, of_a, of_b) && !ignored.contains(Kind::Object) {
-            raws.extend(pair(a, b, (of_a, of_b), true));
+        if is_equal(a, b, of_a, of_b) {
+            others.extend(pair(a, b, (of_a, of_b), true));
         }
     }
     let threads = |side: usize, sequence: &Sequence, only: &[u32]| {
@@ -168,22 +177,24 @@ pub(crate) fn differences(
         });
         raws.collect::<Vec<_>>()
     };
-    if !ignored.contains(Kind::Thread) {
-        raws.extend(threads(0, a, &counterparts.only_in_a));
-        raws.extend(threads(1, b, &counterparts.only_in_b));
+    others.extend(threads(0, a, &counterparts.only_in_a));
+    others.extend(threads(1, b, &counterparts.only_in_b));
+    for one in reordered(a, b, counterparts) {
+        let index = entry(a, one.first.0).map_or(0, |entry| entry.index);
+        let index_b = entry(b, one.first.1).map_or(0, |entry| entry.index);
+        others.push(Raw {
+            position: (index, index_b),
+            kinds: Kinds::of(&[Kind::Order]),
+            calls: Calls::Order(one),
+            count: 1,
+            leaks: 0,
+            group: hash((one.object, "reordered")),
+        });
     }
-    if !ignored.contains(Kind::Order) {
-        for one in reordered(a, b, counterparts) {
-            let index = entry(a, one.first.0).map_or(0, |entry| entry.index);
-            let index_b = entry(b, one.first.1).map_or(0, |entry| entry.index);
-            raws.push(Raw {
-                position: (index, index_b),
-                kinds: Kinds::of(&[Kind::Order]),
-                calls: Calls::Order(one),
-                count: 1,
-                leaks: 0,
-                group: hash((one.object, "reordered")),
-            });
+    for mut raw in others {
+        raw.kinds = raw.kinds.without(ignored(&raw));
+        if !raw.kinds.is_empty() {
+            raws.push(raw);
         }
     }
     raws.sort_by_key(|raw| raw.position);

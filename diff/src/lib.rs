@@ -28,6 +28,8 @@ mod describe;
 mod differences;
 mod hash;
 mod list;
+mod masks;
+mod noise;
 mod objects;
 mod order;
 mod part;
@@ -53,11 +55,15 @@ pub use times::FEWEST_CALLS;
 
 use counterparts::{Counterparts, Hint};
 use differences::{Kinds, Raw};
+use masks::Masks;
 use sequence::Sequence;
 
 /// What to compare, and how much to list.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct Options<'t> {
+    /// Further recordings of A's program: what differs between A and them is noise, and does not
+    /// count.
+    pub noise: &'t [Trace],
     /// Kinds of difference that do not count.
     pub ignored: Vec<Kind>,
     /// List every difference, not one of each sort.
@@ -73,41 +79,59 @@ pub struct Options {
 pub struct Comparison {
     /// The differences.
     pub report: Report,
-    /// Of A and B.
-    pub walked: [WalkSummary; 2],
+    /// Of A, B and the recordings that show noise.
+    pub walked: Vec<WalkSummary>,
 }
 
 /// Compares two traces.
 ///
 /// # Errors
 /// If a trace cannot be read.
-pub fn compare(a: &Trace, b: &Trace, options: &Options) -> Result<Comparison, Error> {
-    let lengths_only = settings::lacks_payloads(a) || settings::lacks_payloads(b);
-    let read = |trace| Sequence::read(trace, lengths_only, options.times);
-    let (in_a, in_b) = thread::scope(|scope| {
-        let of_b = scope.spawn(|| read(b));
-        let of_a = read(a);
-        // A panic in the other thread is a bug and goes on in this one.
-        let of_b = of_b
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (of_a, of_b)
-    });
-    let (mut in_a, mut in_b) = (in_a?, in_b?);
-    let walked = [&mut in_a, &mut in_b].map(|side| std::mem::take(&mut side.summary));
+pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison, Error> {
+    let traces: Vec<&Trace> = [a, b].into_iter().chain(options.noise).collect();
+    let lengths_only = traces.iter().any(|trace| settings::lacks_payloads(trace));
+    let mut masks = Masks::default();
+    let mut read = read_all(&traces, lengths_only, options.times, &masks)?;
+    if let [in_a, _, others @ ..] = &read[..]
+        && !others.is_empty()
+    {
+        let others: Vec<_> = options.noise.iter().zip(others).collect();
+        masks = noise::masks((a, in_a), &others, lengths_only)?;
+        if !masks.is_empty() {
+            read = read_all(&traces, lengths_only, options.times, &masks)?;
+        }
+    }
+    let walked = read.iter_mut();
+    let walked = walked
+        .map(|side| std::mem::take(&mut side.summary))
+        .collect();
+    let mut read = read.into_iter();
+    let (in_a, in_b) = (read.next(), read.next());
+    let (in_a, in_b) = (in_a.unwrap_or_default(), in_b.unwrap_or_default());
+    let others: Vec<Sequence> = read.collect();
+    let noise = noise::noise(&in_a, &others);
+    drop(others);
     let ignored = Kinds::of(&options.ignored);
     let differences = |hint| {
         let mut counterparts = Counterparts::find(&in_a, &in_b, hint);
-        let found = differences::differences(&in_a, &in_b, &mut counterparts, ignored);
-        (counterparts, found)
+        let mut is_noise = 0;
+        let mut without = |raw: &Raw| {
+            let noise = noise.of(raw, &in_a, &in_b);
+            let counted = raw.kinds.without(ignored);
+            let is_all = counted.without(noise).is_empty();
+            is_noise += u64::from(!counted.is_empty() && is_all);
+            ignored.and(noise)
+        };
+        let found = differences::differences(&in_a, &in_b, &mut counterparts, &mut without);
+        (counterparts, found, is_noise)
     };
     let of = |raws: &[Raw]| raws.iter().map(|raw| raw.count).sum::<u64>();
-    let (mut counterparts, (mut raws, mut moved)) = differences(Hint::None);
+    let (mut counterparts, (mut raws, mut moved), mut is_noise) = differences(Hint::None);
     if !raws.is_empty() {
         // The shorter explanation is the better one.
         let other = differences(Hint::Uses);
         if of(&other.1.0) < of(&raws) {
-            (counterparts, (raws, moved)) = other;
+            (counterparts, (raws, moved), is_noise) = other;
         }
     }
     let mut counts = BTreeMap::new();
@@ -124,7 +148,7 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options) -> Result<Comparison, Er
     let listed = list::list(&raws, options.all, options.most);
     let omitted = listed.omitted;
     let sides = (in_a, in_b);
-    let described = list::describe_all((a, b), lengths_only, &listed.raws)?;
+    let described = list::describe_all((a, b), (lengths_only, &masks), &listed.raws)?;
     let differences: Vec<Difference> = listed
         .raws
         .iter()
@@ -162,9 +186,34 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options) -> Result<Comparison, Er
         left_out,
         moved,
         lengths_only,
+        noise: (!options.noise.is_empty()).then_some(is_noise),
         times,
     };
     Ok(Comparison { report, walked })
+}
+
+/// Reads traces, each in a thread of its own.
+fn read_all(
+    traces: &[&Trace],
+    lengths_only: bool,
+    with_times: bool,
+    masks: &Masks,
+) -> Result<Vec<Sequence>, Error> {
+    thread::scope(|scope| {
+        let read = |trace| Sequence::read(trace, lengths_only, with_times, masks);
+        let readers: Vec<_> = traces
+            .iter()
+            .map(|&trace| scope.spawn(move || read(trace)))
+            .collect();
+        let readers = readers.into_iter();
+        // A panic in another thread is a bug and goes on in this one.
+        readers
+            .map(|reader| {
+                let read = reader.join();
+                read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    })
 }
 
 /// The calls that are not compared.

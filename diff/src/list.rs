@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::counterparts::Place;
 use crate::describe::{Described, describe};
 use crate::differences::{Calls, Raw};
+use crate::masks::Masks;
 use crate::report::Kind;
 
 /// Differences to list, in the order of A.
@@ -48,7 +49,7 @@ pub(crate) type AllDescribed = [FxHashMap<Place, Described>; 2];
 /// Reads the calls of differences again.
 pub(crate) fn describe_all(
     (a, b): (&Trace, &Trace),
-    lengths_only: bool,
+    (lengths_only, masks): (bool, &Masks),
     raws: &[Raw],
 ) -> Result<AllDescribed, Error> {
     let mut wanted = AllDescribed::default();
@@ -84,7 +85,7 @@ pub(crate) fn describe_all(
     let [of_a, of_b] = wanted;
     let read = |trace, wanted: FxHashMap<Place, Described>, last| match wanted.is_empty() {
         true => Ok(wanted),
-        false => describe(trace, lengths_only, wanted, last, wants_late),
+        false => describe(trace, (lengths_only, masks), wanted, last, wants_late),
     };
     let [last_a, last_b] = last;
     std::thread::scope(|scope| {

@@ -12,9 +12,9 @@ use cutape_registry::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::contents::Contents;
+use crate::contents::{Contents, may_be_address};
 use crate::objects::Numbers;
-use crate::part::{Facet, KERNEL_PARAMETERS, Label, Part, Sink, WORD};
+use crate::part::{Facet, KERNEL_PARAMETERS, Label, Part, Payload, Sink, WORD};
 use crate::plan::{Behind, ParamPlan, Plan, Query};
 
 /// Where Linux puts the memory of a program: its heap, its stacks and what it maps (assumed of
@@ -300,7 +300,7 @@ impl<'t> Reader<'t> {
             match note {
                 Note::Layout(handle, pairs) => _ = self.layouts.insert(handle, pairs.into()),
                 Note::Readback(note, snapshot) => {
-                    let payload = self.contents.payload(&snapshot, sink.wants_bytes());
+                    let (payload, _) = self.with_places(&snapshot, sink.wants_bytes());
                     let label = Label::of("bytes that were copied to the host");
                     sink.late((note.thread, note.number), label, Part::Payload(payload));
                 }
@@ -587,8 +587,42 @@ impl<'t> Reader<'t> {
     }
 
     fn payload(&mut self, facet: Facet, label: Label, from: &Snapshot<'_>, sink: &mut dyn Sink) {
-        let payload = self.contents.payload(from, sink.wants_bytes());
+        let (payload, places) = self.with_places(from, sink.wants_bytes());
         sink.part(facet, label, Part::Payload(payload));
+        for (byte, place) in places {
+            let label = Label {
+                byte: Some(byte),
+                ..label
+            };
+            sink.part(facet, label, place);
+        }
+    }
+
+    /// Bytes that a call copied, with offsets in objects in place of addresses, and the addresses
+    /// by their place in the bytes.
+    fn with_places(
+        &mut self,
+        from: &Snapshot<'_>,
+        with_bytes: bool,
+    ) -> (Payload<'static>, Vec<(u32, Part<'static>)>) {
+        let mut bytes = self.contents.with_addresses(from).unwrap_or_default();
+        let mut places = Vec::new();
+        for (at, word) in (0..).zip(bytes.as_chunks_mut::<8>().0) {
+            let address = u64::from_le_bytes(*word);
+            if may_be_address(address)
+                && let Some(place) = self.place(address)
+            {
+                if let Part::Place { offset, .. } = place {
+                    *word = offset.to_le_bytes();
+                }
+                places.push((at * 8, place));
+            }
+        }
+        let payload = match places.is_empty() {
+            true => self.contents.payload(from, with_bytes),
+            false => Contents::replaced(&bytes, with_bytes),
+        };
+        (payload, places)
     }
 
     fn code(&mut self, label: Label, from: &Snapshot<'_>, sink: &mut dyn Sink) {

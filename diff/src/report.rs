@@ -211,6 +211,8 @@ pub struct Report {
     pub moved: u64,
     /// Payloads are compared by their length: one trace does not have their bytes.
     pub lengths_only: bool,
+    /// With recordings that show noise: how many differences do not count because of them.
+    pub noise: Option<u64>,
     /// If they were asked for; the longest first.
     pub times: Vec<Times>,
 }

@@ -7,6 +7,7 @@ use cutape_format::{Call, Error, Trace, WalkSummary};
 use rustc_hash::FxHashMap;
 
 use crate::hash::{add, half, hash};
+use crate::masks::Masks;
 use crate::objects::ObjectFacts;
 use crate::part::{FACETS, Facet, Label, Part, Sink};
 use crate::plan::Query;
@@ -111,11 +112,16 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     /// Reads all calls of a trace.
-    pub(crate) fn read(trace: &Trace, lengths_only: bool, with_times: bool) -> Result<Self, Error> {
+    pub(crate) fn read(
+        trace: &Trace,
+        lengths_only: bool,
+        with_times: bool,
+        masks: &Masks,
+    ) -> Result<Self, Error> {
         let mut sequence = Self::default();
         let mut reader = Reader::new(trace, lengths_only);
         let summary = trace.walk().run(|call| {
-            sequence.add(&mut reader, call, with_times);
+            sequence.add(&mut reader, call, with_times, masks);
             Ok::<(), Error>(())
         })?;
         sequence.summary = summary;
@@ -130,13 +136,13 @@ impl Sequence {
         Ok(sequence)
     }
 
-    fn add(&mut self, reader: &mut Reader<'_>, call: &Call<'_>, with_times: bool) {
+    fn add(&mut self, reader: &mut Reader<'_>, call: &Call<'_>, with_times: bool, masks: &Masks) {
         let place = call.thread as usize;
         if self.threads.len() <= place {
             self.threads.resize_with(place + 1, ThreadCalls::default);
         }
         self.calls += 1;
-        let mut sink = Hashes::default();
+        let mut sink = Hashes::new(masks);
         let observed = reader.observe(call, &mut sink);
         let name = hash(&observed.plan.name);
         let entry = Entry {
@@ -248,15 +254,25 @@ impl Sequence {
 }
 
 /// Hashes the parts of a call.
-#[derive(Default)]
-struct Hashes {
+struct Hashes<'m> {
+    masks: &'m Masks,
     facets: [Option<DefaultHasher>; FACETS],
     refs: Vec<u32>,
     late: Vec<((u32, u64), u32)>,
     kernel: Option<Box<str>>,
 }
 
-impl Hashes {
+impl<'m> Hashes<'m> {
+    fn new(masks: &'m Masks) -> Self {
+        Self {
+            masks,
+            facets: [const { None }; FACETS],
+            refs: Vec::new(),
+            late: Vec::new(),
+            kernel: None,
+        }
+    }
+
     fn finish(&self) -> [u32; FACETS] {
         self.facets
             .each_ref()
@@ -264,8 +280,11 @@ impl Hashes {
     }
 }
 
-impl Sink for Hashes {
+impl Sink for Hashes<'_> {
     fn part(&mut self, facet: Facet, label: Label, part: Part<'_>) {
+        let Some(part) = self.masks.apply(self.kernel.as_deref(), &label, part) else {
+            return;
+        };
         if let Some(hasher) = self.facets.get_mut(facet as usize) {
             add(hasher.get_or_insert_default(), &label, &part);
         }

@@ -110,13 +110,14 @@ fn trace(base: u64, calls: &str) -> Trace {
     trace
 }
 
-fn report(a: &str, b: &str, options: &Options) -> Report {
+fn report(a: &str, b: &str, options: &Options<'_>) -> Report {
     let a = trace(0x7f00_0000_0000, a);
     let b = trace(0x7e12_3450_0000, b);
     compare(&a, &b, options).unwrap().report
 }
 
-const OPTIONS: Options = Options {
+const OPTIONS: Options<'static> = Options {
+    noise: &[],
     ignored: Vec::new(),
     all: false,
     most: 20,
@@ -164,6 +165,25 @@ fn differences() {
             "0 alloc m 64; 0 to m 8 6",
             &[Kind::Data],
             "srcHost from byte 0 of 8: 05",
+        ),
+        // Addresses among copied bytes.
+        (
+            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+            &[],
+            "",
+        ),
+        (
+            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+24",
+            &[Kind::Data],
+            "srcHost at byte 0 memory#2 + 16 → memory#2 + 24",
+        ),
+        (
+            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+            "0 alloc m 64; 0 alloc n 64; 0 to m 8 m+16",
+            &[Kind::Object],
+            "srcHost at byte 0 memory#2 + 16 → memory#1 + 16",
         ),
         (
             "0 stream s; 0 wait s 0; 0 wait s 0",

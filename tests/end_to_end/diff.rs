@@ -12,6 +12,8 @@ cutape_tests::suite![
     two_recordings_of_a_correct_program_are_equal,
     each_change_is_in_the_first_line,
     results_of_the_driver_that_differ_are_in_the_first_line,
+    noise_of_two_recordings_is_left_out,
+    the_first_launch_whose_digest_differs_is_named,
     other_payload_policies,
     every_format,
     bad_input,
@@ -198,6 +200,119 @@ fn results_of_the_driver_that_differ_are_in_the_first_line(folder: &Path) {
     }
 }
 
+fn noise_of_two_recordings_is_left_out(folder: &Path) {
+    let program = changed(folder, "padded", &["PADDED"]);
+    let other = changed(folder, "changed", &["PADDED_CHANGED"]);
+    // The padding has a byte that two recordings share in one of 256 cases.
+    let recordings: Vec<_> = ["a", "a2", "a3", "a4"]
+        .map(|name| recorded(folder, name, &program, ""))
+        .into();
+    let b = recorded(folder, "b", &other, "");
+    let [a, noise @ ..] = &recordings[..] else {
+        unreachable!()
+    };
+    let plain = diff([a, &noise[0]], &[]);
+    plain.assert_code(1);
+    let line = first_line(&plain);
+    assert!(
+        line.contains("cuLaunchKernel by_struct: ") && line.contains("0 at byte 24"),
+        "{}",
+        plain.describe()
+    );
+    let options: Vec<&str> = noise[1..]
+        .iter()
+        .flat_map(|path| ["--noise", path.to_str().unwrap()])
+        .collect();
+    let same = diff([a, &noise[0]], &options);
+    same.assert_code(0);
+    assert!(
+        first_line(&same).starts_with("no differences: "),
+        "{}",
+        same.describe()
+    );
+    let changed = diff([a, &b], &options);
+    changed.assert_code(1);
+    // The word of b, whose padding does not count.
+    let needle = "cuLaunchKernel by_struct: kernel parameter 0 at byte 8";
+    assert!(
+        first_line(&changed).contains(needle) && !changed.stdout.contains("byte 24"),
+        "{}",
+        changed.describe()
+    );
+    // Calls, results and bytes that differ between A and its other recording do not count either.
+    let base = changed_recording(folder, "MORE_CALLS");
+    let more = recorded(folder, "more", &base, "");
+    for setting in ["cuStreamSynchronize@2=700", "fill"] {
+        let program = changed_recording(folder, "COMMENTED");
+        let (name, value) = match setting {
+            "fill" => ("CUTAPE_NULL_NONDETERMINISTIC", setting),
+            _ => ("CUTAPE_NULL_FAIL", setting),
+        };
+        let sides = ["one", "two", "three"].map(|side| {
+            let trace = folder.join(format!("{side}.cutape"));
+            let _ = fs::remove_file(&trace);
+            run(record(&trace, &[], &[&program]).env(name, value));
+            trace
+        });
+        let [one, two, three] = &sides;
+        let options = ["--noise", three.to_str().unwrap()];
+        diff([one, two], &options).assert_code(0);
+        let output = diff([one, &more], &options);
+        output.assert_code(1);
+        let json = diff([one, two], &[&options[..], &["--format", "json"]].concat());
+        let json: Value = serde_json::from_str(&json.stdout).unwrap();
+        let is_varying = setting == "fill";
+        assert_eq!(json["noise"].as_u64() > Some(0), is_varying, "{json:#}");
+        if is_varying {
+            let line = first_line(&output);
+            assert!(
+                line.contains("cuEventCreate: in B only"),
+                "{}",
+                output.describe()
+            );
+        }
+    }
+}
+
+fn changed_recording(folder: &Path, name: &str) -> String {
+    changed(folder, name, &[name])
+}
+
+fn the_first_launch_whose_digest_differs_is_named(folder: &Path) {
+    let program = changed(folder, "program", &[]);
+    let recorded = |name: &str, kernel: &str| {
+        let trace = folder.join(format!("{name}.cutape"));
+        let mut command = record(&trace, &["--digests=launch"], &[&program]);
+        if !kernel.is_empty() {
+            command.env("CUTAPE_NULL_NONDETERMINISTIC", kernel);
+        }
+        run(&mut command).assert_code(0);
+        trace
+    };
+    let (a, same, other) = (
+        recorded("a", ""),
+        recorded("same", ""),
+        recorded("other", "fill@2"),
+    );
+    diff([&a, &same], &[]).assert_code(0);
+    let output = diff([&a, &other], &[]);
+    output.assert_code(1);
+    let open = Trace::open(&a).unwrap();
+    let mut launches = open.calls().filter(|call| {
+        let name = call.signature.name.as_str();
+        name == "cuLaunchKernel"
+    });
+    // The kernels fill and nothing in turns.
+    let second = launches.nth(2).unwrap().index;
+    let needle =
+        format!("call {second} of A, {second} of B: cuLaunchKernel fill: digest of device memory");
+    assert!(
+        first_line(&output).contains(&needle),
+        "{}",
+        output.describe()
+    );
+}
+
 fn other_payload_policies(folder: &Path) {
     let program = changed(folder, "program", &[]);
     let other = changed(folder, "other", &["CHANGED_DATA"]);
@@ -304,4 +419,9 @@ fn bad_input(folder: &Path) {
     output.assert_code(2);
     assert_eq!(fs::read(&good).unwrap(), bytes);
     diff([&good, &good], &["--ignore", "weather"]).assert_code(2);
+    for bad in [&text, &cut, &missing] {
+        let output = diff([&good, &good], &["--noise", bad.to_str().unwrap()]);
+        output.assert_code(2);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.describe());
+    }
 }

@@ -32,6 +32,7 @@ pub(super) fn json(paths: [&Path; 2], report: &Report) -> Value {
         "left_out": report.left_out.iter().map(left_out).collect::<Vec<_>>(),
         "made_by_another_thread": report.moved,
         "payloads_by_length_only": report.lengths_only,
+        "noise": report.noise,
         "times": report.times.iter().map(times).collect::<Vec<_>>(),
     })
 }

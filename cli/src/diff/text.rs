@@ -52,6 +52,13 @@ fn write_all(paths: [&Path; 2], report: &Report, all: bool, out: &mut String) ->
             writeln!(out, "and {} more{hint}", grouped(report.omitted))?;
         }
     }
+    if let Some(noise) = report.noise {
+        let differences = count(noise, "difference");
+        writeln!(
+            out,
+            "{differences} left out, where A differs from its other recordings (--noise) too"
+        )?;
+    }
     write_left_out(report, all, out)?;
     if !report.times.is_empty() {
         write_times(&report.times, out)?;

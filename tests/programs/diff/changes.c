@@ -9,6 +9,8 @@
  *   REORDERED          two threads take turns in the other order at a stream that they share
  *   RESTARTED          the threads start in the other order, and do the same in the same order
  *   COMMENTED          comments and line numbers in the PTX text
+ *   PADDED             a kernel takes a struct whose padding differs from run to run
+ *   PADDED_CHANGED     as PADDED, and a member of the struct differs, too
  * An argument is how often the launches are repeated. */
 #include "program.h"
 
@@ -50,6 +52,40 @@ static const char fill_text[] = PTX_HEAD FILE_LINE
     " bra again;\n"
     "finished:\n ret;\n}\n"
     ".visible .entry nothing()\n{\n ret;\n}\n";
+
+#if defined PADDED || defined PADDED_CHANGED
+#define HAS_PADDING
+#include <time.h>
+
+/* The parameter of by_struct; its padding is taken from the clock. */
+struct arguments {
+    CUdeviceptr out;
+    uint32_t a;
+    uint16_t b;
+    uint8_t c, first_padding;
+    int64_t d;
+    float e;
+    uint32_t second_padding;
+};
+
+static void launch_padded(CUdeviceptr out)
+{
+    CUmodule module = load_ptx(PTX_BY_STRUCT);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint32_t varying = (uint32_t)now.tv_nsec * 2654435761u;
+    struct arguments arguments = {.out = out, .a = 70000, .b = 60000, .c = 200, .d = 123,
+                                  .e = 2.5f, .first_padding = (uint8_t)(varying >> 24),
+                                  .second_padding = varying};
+#ifdef PADDED_CHANGED
+    arguments.b = 7;
+#endif
+    void *parameters[] = {&arguments};
+    launch(function_of(module, "by_struct"), 1, 1, NULL, parameters);
+    CHECK(cuCtxSynchronize());
+    CHECK(cuModuleUnload(module));
+}
+#endif
 
 static CUfunction fill, nothing;
 static CUstream shared;
@@ -132,6 +168,9 @@ int main(int argc, char **argv)
         CHECK(cuMemcpyDtoHAsync(out, memory, sizeof out, shared));
         CHECK(cuStreamSynchronize(shared));
     }
+#ifdef HAS_PADDING
+    launch_padded(memory);
+#endif
 #ifdef MORE_CALLS
     CUevent event = NULL;
     CHECK(cuEventCreate(&event, CU_EVENT_DEFAULT));
