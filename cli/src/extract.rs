@@ -5,7 +5,6 @@
 //! are the same for all launches (`program/`). `folder` puts the result in place when it is whole.
 
 mod description;
-mod folder;
 mod image_files;
 mod images;
 mod programs;
@@ -18,7 +17,7 @@ use std::process::ExitCode;
 use crate::call_set::{self, CallSet};
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
-use folder::Folder;
+use crate::output_folder::{self, Folder};
 use selection::Number;
 
 /// Contents of memory are bounded by this, unless the user says otherwise.
@@ -101,7 +100,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    folder::hold_signals();
+    output_folder::hold_signals();
     let trace = crate::input::open(&arguments.trace)?;
     let output = arguments.guarded.report()?;
     if arguments.images {

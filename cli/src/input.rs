@@ -1,9 +1,9 @@
 //! Opens the trace that a verb reads.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cutape_format::{Damage, Trace};
 
@@ -25,6 +25,27 @@ pub(crate) fn open_for_walk(path: &Path) -> Result<Trace, Failure> {
 /// Like [`open_for_walk`], in constant time for a packed trace.
 pub(crate) fn open_indexed(path: &Path) -> Result<Trace, Failure> {
     open_with(path, Trace::open_indexed)
+}
+
+/// The traces of a folder, by name.
+pub(crate) fn traces_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let cannot = |error: io::Error| Failure::unusable(format!("{}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let file = entry.map_err(cannot)?.path();
+        if file.extension().is_some_and(|ending| ending == "cutape") {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        return Err(Failure::unusable(format!(
+            "{}: not a regular file but a folder without traces (*.cutape); give a trace, or a \
+             folder that contains traces",
+            folder.display()
+        )));
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn open_with(

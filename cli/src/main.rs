@@ -17,6 +17,7 @@ mod diff;
 mod doctor;
 mod dump;
 mod explain;
+mod export;
 mod extract;
 mod failure;
 mod guarded;
@@ -28,6 +29,7 @@ mod mark;
 mod minimize;
 mod observation;
 mod output;
+mod output_folder;
 mod pack;
 mod payloads;
 mod progress;
@@ -107,6 +109,8 @@ enum Verb {
     Mark(mark::Arguments),
     /// Write images, or launches as programs that check themselves.
     Extract(extract::Arguments),
+    /// Write what a trace shows for Perfetto, DuckDB, Spark and others.
+    Export(export::Arguments),
     /// Check this machine and this installation.
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
@@ -170,6 +174,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Report(arguments) => report::run(arguments),
         Verb::Extract(arguments) => extract::run(arguments),
+        Verb::Export(arguments) => export::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),

@@ -13,4 +13,9 @@
 )]
 
 pub mod demangle;
+mod error;
 pub mod rows;
+pub mod tables;
+pub mod timeline;
+
+pub use error::Error;

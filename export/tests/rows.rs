@@ -1,14 +1,13 @@
 //! The rows of small traces.
 
+mod program;
+
 use cutape_export::rows::{
     CallRow, CopyRow, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow, ObjectRow,
     RangeRow, Rows, Sink, TraceRow, WaitRow,
 };
-use cutape_format::layout::{MarkerNote, marker_action, marker_source};
-use cutape_format::{Error, NewCall, NewSnapshot, Trace, TraceBuilder};
-
-const PTX: &[u8] =
-    b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0";
+use cutape_format::{Error, NewCall, NewSnapshot, TraceBuilder};
+use program::{PTX, call, launch, open, program};
 
 /// A line for each row.
 #[derive(Default)]
@@ -21,10 +20,7 @@ impl Lines {
     }
 
     fn of(builder: &TraceBuilder, name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("rows-{name}-{}", std::process::id()));
-        builder.write(&path).unwrap();
-        let trace = Trace::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let trace = open(builder, name);
         let mut lines = Self::default();
         Rows::of(&trace)
             .with_findings(&trace)
@@ -134,78 +130,6 @@ impl Sink for Lines {
             row.related_calls()
         ))
     }
-}
-
-/// A successful call that wrote `out` behind its first parameter.
-fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {
-    with_bytes(builder, name, arguments, &[], out);
-}
-
-/// The same with bytes behind other parameters.
-fn with_bytes(
-    builder: &mut TraceBuilder,
-    name: &str,
-    arguments: &[u64],
-    bytes: &[(u8, &[u8])],
-    out: Option<u64>,
-) {
-    let snapshots = bytes
-        .iter()
-        .map(|(at, bytes)| NewSnapshot::pointee(*at, bytes));
-    let snapshots: Vec<_> = snapshots.collect();
-    let word = out.unwrap_or(0).to_le_bytes();
-    let written = [NewSnapshot::pointee(0, &word)];
-    builder
-        .call(NewCall {
-            name,
-            arguments,
-            snapshots: &snapshots,
-            ..NewCall::default()
-        })
-        .leave(0, 0, if out.is_some() { &written } else { &[] });
-}
-
-fn marker(builder: &mut TraceBuilder, action: u8, text: &str) {
-    let note = MarkerNote {
-        number: 4242,
-        action,
-        source: marker_source::NVTX,
-        ..MarkerNote::default()
-    };
-    builder.marker(note, "", text);
-}
-
-/// `cuLaunchKernel` of blocks of 32 threads.
-fn launch(builder: &mut TraceBuilder, function: u64, stream: u64) {
-    let arguments = [function, 4, 1, 1, 32, 1, 1, 0, stream, 0, 0];
-    call(builder, "cuLaunchKernel", &arguments, None);
-}
-
-fn program() -> TraceBuilder {
-    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-    let trace = &mut builder;
-    marker(trace, marker_action::PUSH, "train");
-    marker(trace, marker_action::PUSH, "step");
-    call(trace, "cuCtxCreate_v2", &[1, 0, 0], Some(0xc));
-    with_bytes(trace, "cuModuleLoadData", &[1, 2], &[(1, PTX)], Some(0xa));
-    let name = b"_Z4saxpPf\0";
-    with_bytes(
-        trace,
-        "cuModuleGetFunction",
-        &[1, 0xa, 2],
-        &[(2, name)],
-        Some(0xf),
-    );
-    call(trace, "cuMemAlloc_v2", &[1, 100], Some(0x1000));
-    call(trace, "cuMemcpyHtoD_v2", &[0x1000, 2, 60], None);
-    call(trace, "cuStreamCreate", &[1, 1], Some(0x55));
-    launch(trace, 0xf, 0x55);
-    marker(trace, marker_action::POP, "");
-    call(trace, "cuStreamBeginCapture_v2", &[0x55, 0], None);
-    launch(trace, 0xf, 0x55);
-    call(trace, "cuMemsetD8Async", &[0x1000, 0, 40, 0x55], None);
-    call(trace, "cuStreamSynchronize", &[0x55], None);
-    builder
 }
 
 #[test]

@@ -27,6 +27,7 @@ benchmarks | check -q -p cutape-benches --benches
 gum: clippy | clippy -q -p cutape-interposer --features gum -- -D warnings | ? libclang | DOCS_RS=1
 gum: stub | xtask gum-test | ? libclang cc nm
 gum: Frida | xtask gum-test --frida | ? libclang cc nm python3 frida
+engines | xtask engines | ? python3 java node
 tests | test --workspace --no-fail-fast | cc nm";
 
 /// Runs all steps; stops at the first that fails.

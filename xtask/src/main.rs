@@ -12,6 +12,7 @@ mod circles;
 mod codegen;
 mod coverage;
 mod demo;
+mod engines;
 mod families;
 mod files;
 mod frida;
@@ -74,7 +75,10 @@ usage: cargo xtask TASK
                     benches/instructions.txt (needs valgrind); --update: rewrite that file
   circles [PACKAGE...]
                     look for modules that import each other in a circle (needs cargo-modules)
-  tools             install cargo-modules and cargo-deny
+  engines [FOLDER...]
+                    export traces and read them with DuckDB, Spark and Perfetto's trace processor
+                    (needs python3, java and node; installs Python packages)
+  tools             install cargo-modules, cargo-deny and the packages of `engines`
   ci                run all checks and tests";
 
 fn main() -> ExitCode {
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
         ["circles", packages @ ..] => circles::run(&root(), packages),
+        ["engines", folders @ ..] => engines::check(&root(), folders),
         ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),

@@ -1,10 +1,11 @@
-//! `tools`: the cargo plug-ins that `ci` needs, installed in a fixed version.
+//! `tools`: the cargo plug-ins and Python packages that `ci` needs, installed in fixed versions.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::Failure;
-use crate::step::{cargo, output, run};
+use crate::engines;
+use crate::step::{cargo, is_installed, output, run};
 
 /// Plug-in and version: the last one that builds with the Rust version of `rust-toolchain.toml`.
 const TOOLS: [(&str, &str); 2] = [("cargo-modules", "0.27.0"), ("cargo-deny", "0.20.2")];
@@ -54,6 +55,12 @@ pub(crate) fn install(root: &Path) -> Result<(), Failure> {
             }
         }
         run(install.arg(format!("{name}@{version}")))?;
+    }
+    if engines::PROGRAMS
+        .iter()
+        .all(|program| is_installed(program))
+    {
+        engines::python(root)?;
     }
     Ok(())
 }

@@ -10,10 +10,10 @@ use cutape_format::Trace;
 use cutape_image::{CodeKind, Entry, ImageKind};
 use serde::Serialize;
 
-use crate::extract::folder::Folder;
 use crate::extract::image_files::{RecordedImage, RecordedImages, ending};
 use crate::failure::Failure;
 use crate::output::without_middle;
+use crate::output_folder::Folder;
 use crate::quantity;
 use cutape_export::demangle::demangle;
 

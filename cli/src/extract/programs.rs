@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use crate::extract::Arguments;
 use crate::extract::description::{Files, describe};
-use crate::extract::folder::Folder;
 use crate::extract::image_files::{RecordedImages, ending, variables};
 use crate::extract::readme;
 use crate::extract::selection::{Launch, Number};
 use crate::failure::Failure;
+use crate::output_folder::Folder;
 use crate::{library, observation, quantity};
 use cutape_export::demangle::demangle;
 

@@ -1,7 +1,6 @@
 //! `cutape info FOLDER`: lists the processes of a recording, and compares its ranks.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -66,22 +65,7 @@ impl Folder {
         let text = align.unwrap_or(ranks::COLLECTIVES);
         let wrong = |why| Failure::unusable(format!("--align: {why}"));
         CallSet::parse(text).map_err(wrong)?;
-        let cannot = |error: io::Error| Failure::unusable(format!("{}: {error}", path.display()));
-        let mut files = Vec::new();
-        for entry in fs::read_dir(path).map_err(cannot)? {
-            let file = entry.map_err(cannot)?.path();
-            if file.extension().is_some_and(|ending| ending == "cutape") {
-                files.push(file);
-            }
-        }
-        if files.is_empty() {
-            return Err(Failure::unusable(format!(
-                "{}: not a regular file but a folder without traces (*.cutape); give a trace, or a \
-                 folder that contains traces",
-                path.display()
-            )));
-        }
-        files.sort();
+        let files = crate::input::traces_of(path)?;
         let mut folder = Self {
             path: path.display().to_string(),
             traces: Vec::new(),

@@ -9,7 +9,7 @@ use cutape_format::{Call, Trace};
 use cutape_model::TraceState;
 use cutape_registry::Kind;
 
-use super::row::ObjectRef;
+use super::reference::ObjectRef;
 
 /// Decodes a call.
 pub(super) trait DecodeArguments {

@@ -7,7 +7,8 @@ use cutape_image::ImageKind;
 use cutape_model::ObjectId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::row::{CallRef, ImageRow};
+use super::reference::CallRef;
+use super::row::ImageRow;
 
 /// How many hexadecimal digits of a hash are kept: those of the hashes in traces.
 const DIGITS: usize = 32;

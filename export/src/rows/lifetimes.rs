@@ -6,7 +6,8 @@ use cutape_registry::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::images::Images;
-use super::row::{CallRef, Ending, MemoryRow, ObjectRef, ObjectRow};
+use super::reference::{CallRef, ObjectRef};
+use super::row::{Ending, MemoryRow, ObjectRow};
 use super::sink::Sink;
 
 /// The objects whose rows are still to come.

@@ -25,13 +25,15 @@ mod arguments;
 mod images;
 mod lifetimes;
 mod pass;
+mod reference;
 mod row;
 mod sink;
 mod work;
 
 pub use pass::Rows;
+pub use reference::{CallRef, ObjectRef, StreamRef};
 pub use row::{
-    Awaited, CallRef, CallRow, CopyRow, Ending, FindingRow, GraphLaunchRow, ImageRow, LaunchRow,
-    MemoryRow, ObjectRef, ObjectRow, RangeRow, StreamRef, TraceRow, WaitRow, origin_key,
+    Awaited, CallRow, CopyRow, Ending, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
+    ObjectRow, RangeRow, TraceRow, WaitRow, origin_key,
 };
 pub use sink::Sink;

@@ -13,7 +13,8 @@ use cutape_registry::{Family, Kind, LinkOp};
 use super::arguments::{Decoder, Plans};
 use super::images::Images;
 use super::lifetimes::Lifetimes;
-use super::row::{CallRef, CallRow, FindingRow, ImageRow, RangeRow, TraceRow};
+use super::reference::CallRef;
+use super::row::{CallRow, FindingRow, ImageRow, RangeRow, TraceRow};
 use super::sink::Sink;
 use super::work::{Submission, WorkRows, is_work};
 
@@ -48,6 +49,18 @@ impl<'t> Rows<'t> {
     /// Those of the sink; [`cutape_format::Error::Damaged`] at a chunk that cannot be read, after
     /// the rows before it.
     pub fn run<S: Sink>(self, sink: &mut S) -> Result<WalkSummary, S::Error> {
+        self.run_with(sink, &mut || {})
+    }
+
+    /// The same; `each` is called after each call.
+    ///
+    /// # Errors
+    /// As [`Rows::run`].
+    pub fn run_with<S: Sink>(
+        self,
+        sink: &mut S,
+        each: &mut dyn FnMut(),
+    ) -> Result<WalkSummary, S::Error> {
         sink.trace(&TraceRow::of(self.trace))?;
         self.ranges(sink)?;
         let mut pass = Pass::new(self.trace);
@@ -61,6 +74,7 @@ impl<'t> Rows<'t> {
                     sink.finding(&FindingRow { finding, call })?;
                 }
             }
+            each();
             Ok::<_, S::Error>(())
         })?;
         let objects = (&pass.state.state, &pass.images);
@@ -101,6 +115,7 @@ impl<'t> Rows<'t> {
                 thread: range.thread,
                 is_mark: false,
                 is_open: range.end.is_none(),
+                is_pushed: marker.action == MarkerAction::Push,
                 begin_ns: clock.since_start(range.begin),
                 end_ns: range.end.and_then(|end| clock.since_start(end)),
                 payload: marker.payload,
@@ -117,6 +132,7 @@ impl<'t> Rows<'t> {
                 thread: mark.thread,
                 is_mark: true,
                 is_open: false,
+                is_pushed: false,
                 begin_ns: clock.since_start(mark.ticks),
                 end_ns: None,
                 payload: mark.payload,
@@ -251,6 +267,7 @@ impl<'t> Pass<'t> {
             section: plan.map(|plan| plan.effects.function.section),
             result_name: name,
             failed: result.is_some_and(|result| result != 0),
+            has_work: plan.is_some_and(|plan| plan.is_work),
             caller: call.caller,
             stack: call.stack(),
             record: call,

@@ -1,14 +1,12 @@
 //! The rows: a struct for each kind, with its columns.
 
-use std::fmt;
-
 use cutape_analyzer::Finding;
 use cutape_analyzer::decode::Decoded;
 use cutape_format::{Call, Payload, Thread};
 use cutape_model::{MemoryKind, Origin, Side};
-use cutape_registry::Kind;
 
 use super::arguments::DecodeArguments;
+use super::reference::{CallRef, ObjectRef, StreamRef};
 
 /// The trace: its process, program and machine. Comes first.
 #[derive(Clone, Debug)]
@@ -52,39 +50,6 @@ impl TraceRow {
     }
 }
 
-/// What every row about a call has of it. Times are nanoseconds from the start of the recording;
-/// `None` if the trace's clock only counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallRef {
-    /// Call index.
-    pub index: u64,
-    /// Thread ordinal.
-    pub thread: u32,
-    /// When the program entered it.
-    pub enter_ns: Option<u64>,
-    /// When the driver had returned; also `None` for a call in flight.
-    pub leave_ns: Option<u64>,
-    /// What it returned; `None` for a call in flight.
-    pub result: Option<i32>,
-}
-
-impl CallRef {
-    /// How long the call took on the host.
-    pub fn duration_ns(&self) -> Option<u64> {
-        Some(self.leave_ns?.saturating_sub(self.enter_ns?))
-    }
-
-    /// When it ended, or began if it is in flight.
-    pub fn end_ns(&self) -> Option<u64> {
-        self.leave_ns.or(self.enter_ns)
-    }
-
-    /// Whether it returned `CUDA_SUCCESS`.
-    pub fn succeeded(&self) -> bool {
-        self.result == Some(0)
-    }
-}
-
 /// A call.
 #[derive(Clone, Copy)]
 pub struct CallRow<'a> {
@@ -99,6 +64,8 @@ pub struct CallRow<'a> {
     pub result_name: Option<&'a str>,
     /// It returned a `CUresult` other than `CUDA_SUCCESS`.
     pub failed: bool,
+    /// Rows about its launches, copies or waits follow.
+    pub has_work: bool,
     /// The address in the program that it returns to.
     pub caller: u64,
     /// The id of its call stack.
@@ -113,49 +80,6 @@ impl<'a> CallRow<'a> {
     /// that many elements. Handles have labels such as `module#2`.
     pub fn arguments(&self, elements: usize) -> Decoded<'a> {
         self.decoder.decode(self.record, elements)
-    }
-}
-
-/// Names an object: its kind, and its number among the objects of that kind, from 1. Unique in a
-/// trace, unlike handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectRef {
-    /// The kind.
-    pub kind: Kind,
-    /// Which one.
-    pub generation: u32,
-}
-
-impl fmt::Display for ObjectRef {
-    /// `module#2`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}#{}", self.kind.key(), self.generation)
-    }
-}
-
-/// The stream that a call names, or whose work it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamRef {
-    /// Unique in the trace, also for default streams, of which each context has one and each thread
-    /// may have one in a context.
-    pub number: u32,
-    /// The handle as the call has it: 0, 1 and 2 are default streams.
-    pub handle: u64,
-    /// The stream's object; `None` for a default stream, and if its creation was not seen.
-    pub object: Option<ObjectRef>,
-    /// The thread whose own default stream it is.
-    pub of_thread: Option<u32>,
-}
-
-impl fmt::Display for StreamRef {
-    /// `stream#2`, `default stream`, `default stream of thread 3`, or the handle.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.object, self.of_thread) {
-            (Some(object), _) => object.fmt(f),
-            (None, Some(thread)) => write!(f, "default stream of thread {thread}"),
-            (None, None) if self.handle <= 1 => f.write_str("default stream"),
-            (None, None) => write!(f, "stream {:#x}", self.handle),
-        }
     }
 }
 
@@ -412,6 +336,9 @@ pub struct RangeRow<'a> {
     pub is_mark: bool,
     /// It is a range that did not end.
     pub is_open: bool,
+    /// It lies inside the pushed range around it on its thread and in its domain. Other ranges may
+    /// overlap.
+    pub is_pushed: bool,
     /// When it began.
     pub begin_ns: Option<u64>,
     /// When it ended; `None` for a mark and for a range that did not end.

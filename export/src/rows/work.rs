@@ -10,9 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::images::Images;
 use super::lifetimes::object_ref;
-use super::row::{
-    Awaited, CallRef, CopyRow, GraphLaunchRow, LaunchRow, ObjectRef, StreamRef, WaitRow,
-};
+use super::reference::{CallRef, ObjectRef, StreamRef};
+use super::row::{Awaited, CopyRow, GraphLaunchRow, LaunchRow, WaitRow};
 use super::sink::Sink;
 use crate::demangle::demangle;
 

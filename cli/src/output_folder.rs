@@ -1,4 +1,4 @@
-//! A folder that is written beside its place and renamed when it is whole.
+//! A folder, or files, written beside their place and renamed when they are whole.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ const TRIES: u32 = 50;
 
 /// A folder in progress. It is removed if it is not finished, also when a signal ends cutape.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     target: PathBuf,
     partial: PathBuf,
     is_finished: bool,
@@ -21,16 +21,26 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Begins a folder; nothing may be at its place.
-    pub(super) fn create(target: &Path) -> Result<Self, Failure> {
+    pub(crate) fn create(target: &Path) -> Result<Self, Failure> {
+        Self::begin(target, "folder")
+    }
+
+    /// Begins a file, which is written into a folder until [`Folder::finish_files`]; nothing may be
+    /// at its place.
+    pub(crate) fn for_file(target: &Path) -> Result<Self, Failure> {
+        Self::begin(target, "file")
+    }
+
+    fn begin(target: &Path, what: &str) -> Result<Self, Failure> {
         let cannot = |why: &dyn std::fmt::Display| {
             let target = target.display();
-            Failure::unusable(format!("cannot write {target}: {why}; name another folder"))
+            Failure::unusable(format!("cannot write {target}: {why}; name another {what}"))
         };
         if target.symlink_metadata().is_ok() {
             return Err(cannot(&"it exists"));
         }
         let Some(name) = target.file_name() else {
-            return Err(cannot(&"this is not the name of a folder"));
+            return Err(cannot(&format_args!("this is not the name of a {what}")));
         };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -46,22 +56,22 @@ impl Folder {
     }
 
     /// Where a file of the folder is until the folder is finished.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.partial.join(name)
     }
 
     /// Makes a folder in it.
-    pub(super) fn make_folder(&self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn make_folder(&self, name: &str) -> Result<(), Failure> {
         fs::create_dir(self.path(name)).map_err(|error| self.cannot_write(name, &error))
     }
 
     /// Writes a file.
-    pub(super) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
         fs::write(self.path(name), bytes).map_err(|error| self.cannot_write(name, &error))
     }
 
     /// Writes a file that can be run.
-    pub(super) fn write_script(&self, name: &str, text: &str) -> Result<(), Failure> {
+    pub(crate) fn write_script(&self, name: &str, text: &str) -> Result<(), Failure> {
         use std::os::unix::fs::PermissionsExt;
         self.write(name, text)?;
         let mode = fs::Permissions::from_mode(0o755);
@@ -73,8 +83,25 @@ impl Folder {
         Failure::unusable(format!("cannot write {}: {error}", path.display()))
     }
 
+    /// Puts the files of the folder in the place of the target, the first one last.
+    pub(crate) fn finish_files(self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+        let names = files.iter().filter_map(|file| file.file_name());
+        let targets = names.map(|name| self.target.with_file_name(name));
+        let targets: Vec<PathBuf> = targets.collect();
+        let cannot = |target: &Path, why: &dyn std::fmt::Display| {
+            Failure::unusable(format!("cannot write {}: {why}", target.display()))
+        };
+        if let Some(target) = targets.iter().find(|path| path.symlink_metadata().is_ok()) {
+            return Err(cannot(target, &"it exists; name another file"));
+        }
+        for (file, target) in files.iter().zip(&targets).rev() {
+            fs::rename(file, target).map_err(|error| cannot(target, &error))?;
+        }
+        Ok(targets)
+    }
+
     /// Puts the folder in its place.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         fs::rename(&self.partial, &self.target).map_err(|error| {
             Failure::unusable(format!("cannot write {}: {error}", self.target.display()))
         })?;
@@ -107,7 +134,7 @@ fn ending_signals() -> libc::sigset_t {
 }
 
 /// Leaves signals that end a program to [`Folder`]'s thread. Called before other threads start.
-pub(super) fn hold_signals() {
+pub(crate) fn hold_signals() {
     let set = ending_signals();
     // SAFETY: the set is valid; the mask of this thread is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
@@ -135,6 +162,34 @@ fn remove_on_signals(partial: PathBuf) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_appear_whole_or_not_at_all() {
+        let place = std::env::temp_dir().join(format!("cutape-files-{}", std::process::id()));
+        fs::create_dir(&place).unwrap();
+        let target = place.join("out");
+        let begin = || {
+            let folder = Folder::for_file(&target).unwrap();
+            folder.write("out", "first").unwrap();
+            folder.write("out.2", "second").unwrap();
+            let files = ["out", "out.2"].map(|name| folder.path(name));
+            (folder, files)
+        };
+        fs::write(place.join("out.2"), "another").unwrap();
+        let (folder, files) = begin();
+        let failure = folder.finish_files(&files).unwrap_err();
+        assert!(failure.message.contains("it exists"), "{}", failure.message);
+        assert!(!target.exists());
+        fs::remove_file(place.join("out.2")).unwrap();
+        let (folder, files) = begin();
+        folder.finish_files(&files).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+        assert_eq!(fs::read(place.join("out.2")).unwrap(), b"second");
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 2);
+        let failure = Folder::for_file(&target).unwrap_err();
+        assert!(failure.message.contains("it exists; name another file"));
+        fs::remove_dir_all(&place).unwrap();
+    }
 
     #[test]
     fn a_folder_appears_whole_or_not_at_all() {

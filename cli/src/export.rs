@@ -1,0 +1,173 @@
+//! `cutape export`: writes what a trace shows for other programs.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cutape_export::Error;
+use cutape_export::rows::{Rows, Sink};
+use cutape_export::tables::{JsonLines, ParquetFolder, TableSink};
+use cutape_export::timeline::{ChromeTrace, LARGEST_FILE, Perfetto, TimelineSink};
+use cutape_format::Trace;
+
+use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, shown};
+use crate::output_folder::{self, Folder};
+use crate::progress::Progress;
+use crate::quantity::count;
+use crate::symbol_context::SymbolContext;
+use crate::symbols::Resolver;
+
+/// What `export` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The trace, or a folder of traces to export as one data set.
+    #[arg(value_name = "TRACE|FOLDER")]
+    trace: PathBuf,
+    /// What to write.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: ExportFormat,
+    /// The file to write, or with `parquet` the folder. Nothing may be there.
+    #[arg(short, long, value_name = "PATH")]
+    output: PathBuf,
+    /// Also write the decoded arguments of every call (parquet, jsonl).
+    #[arg(long)]
+    arguments: bool,
+}
+
+const EPILOGUE: &str = "\
+Times are those of the host: a trace does not show when the GPU ran something.
+docs/export.md describes tables, columns and tracks; export/queries has SQL for
+DuckDB and Spark.";
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ExportFormat {
+    /// A timeline for https://ui.perfetto.dev and trace_processor.
+    Perfetto,
+    /// Tables for DuckDB, Spark, pandas: a folder, partitioned by process and rank.
+    Parquet,
+    /// The same tables as lines of JSON.
+    Jsonl,
+    /// A timeline in the JSON of chrome://tracing.
+    Chrome,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let format = arguments.format;
+    let is_table = matches!(format, ExportFormat::Parquet | ExportFormat::Jsonl);
+    if arguments.arguments && !is_table {
+        return Err(Failure::unusable(
+            "--arguments: a timeline has no arguments; use it with --format parquet or jsonl",
+        ));
+    }
+    output_folder::hold_signals();
+    let traces = match arguments.trace.is_dir() {
+        true => input::traces_of(&arguments.trace)?,
+        false => vec![arguments.trace],
+    };
+    let target = &arguments.output;
+    let folder = match format {
+        ExportFormat::Parquet => Folder::create(target)?,
+        _ => Folder::for_file(target)?,
+    };
+    let name = target.file_name().unwrap_or_default();
+    let path = folder.path(&name.to_string_lossy());
+    let cannot = |error: io::Error| Failure::cannot_write(target, &error);
+    let file = || Ok::<_, Failure>(BufWriter::new(File::create_new(&path).map_err(cannot)?));
+    let export = Export {
+        traces: &traces,
+        target,
+    };
+    let (calls, files) = match format {
+        ExportFormat::Parquet => {
+            let writer = ParquetFolder::new(&folder.path(""));
+            let mut sink = TableSink::new(writer, arguments.arguments);
+            let calls = export.write(&mut sink)?;
+            sink.into_inner().finish().map_err(cannot)?;
+            (calls, None)
+        }
+        ExportFormat::Jsonl => {
+            let writer = JsonLines::new(file()?).map_err(cannot)?;
+            let mut sink = TableSink::new(writer, arguments.arguments);
+            let calls = export.write(&mut sink)?;
+            sink.into_inner().finish().map_err(cannot)?;
+            (calls, Some(vec![path.clone()]))
+        }
+        ExportFormat::Perfetto => {
+            let writer = Perfetto::create(&path, LARGEST_FILE).map_err(cannot)?;
+            let mut sink = TimelineSink::new(writer);
+            let calls = export.write(&mut sink)?;
+            let files = sink.into_inner().finish().map_err(cannot)?;
+            (calls, Some(files))
+        }
+        ExportFormat::Chrome => {
+            let writer = ChromeTrace::new(file()?).map_err(cannot)?;
+            let mut sink = TimelineSink::new(writer);
+            let calls = export.write(&mut sink)?;
+            sink.into_inner().finish().map_err(cannot)?;
+            (calls, Some(vec![path.clone()]))
+        }
+    };
+    let written = match files {
+        Some(files) => folder.finish_files(&files)?,
+        None => {
+            folder.finish()?;
+            vec![target.clone()]
+        }
+    };
+    let what = format!(
+        "{} of {}",
+        count(calls, "call"),
+        count(traces.len() as u64, "trace")
+    );
+    let names: Vec<String> = written.iter().map(|path| shown(path).to_string()).collect();
+    output::print(&format!("{}: {what}\n", names.join(", ")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The traces to export, and where to.
+struct Export<'a> {
+    traces: &'a [PathBuf],
+    target: &'a Path,
+}
+
+impl Export<'_> {
+    /// Writes the rows of all traces; returns the number of calls.
+    fn write<S: Sink<Error = Error>>(&self, sink: &mut S) -> Result<u64, Failure> {
+        let mut progress = Progress::new("calls");
+        let mut calls = 0;
+        for path in self.traces {
+            let trace = input::open_for_walk(path)?;
+            let each = &mut || {
+                calls += 1;
+                progress.step();
+            };
+            self.write_trace(&trace, sink, each)?;
+        }
+        Ok(calls)
+    }
+
+    fn write_trace<S: Sink<Error = Error>>(
+        &self,
+        trace: &Trace,
+        sink: &mut S,
+        each: &mut dyn FnMut(),
+    ) -> Result<(), Failure> {
+        let resolver = Resolver::default();
+        let context = SymbolContext::new(trace, &resolver);
+        let rows = Rows::of(trace).with_findings(&context);
+        let walked = rows.run_with(sink, each);
+        let walked = walked.map_err(|error| self.failed(error))?;
+        input::known_functions(trace, walked.unknown_function())
+    }
+
+    fn failed(&self, error: Error) -> Failure {
+        match error {
+            Error::Trace(error) => error.into(),
+            Error::Write(error) => Failure::cannot_write(self.target, &error),
+        }
+    }
+}

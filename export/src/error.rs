@@ -1,0 +1,14 @@
+//! Why an export failed.
+
+use std::io;
+
+/// The trace cannot be read, or the output not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] cutape_format::Error),
+    /// The output.
+    #[error("{0}")]
+    Write(io::Error),
+}

@@ -1,0 +1,249 @@
+//! Parquet: a folder for each table, a file in it for each trace, named as Hive partitions.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type as ParquetType;
+
+use super::schema::{Column, SCHEMA_VERSION, TABLES, Table, Type};
+use super::sink::{Cell, TableWriter};
+use crate::rows::TraceRow;
+
+/// Records of a row group: what a table holds in memory.
+const GROUP: usize = 1 << 16;
+/// How Hive names a partition without a value; DuckDB and Spark read it as null.
+const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Writes the tables of traces below a folder: `TABLE/process=PID/rank=R/part-0.parquet`.
+pub struct ParquetFolder {
+    folder: PathBuf,
+    properties: WriterPropertiesPtr,
+    tables: Vec<Option<OpenTable>>,
+    partition: String,
+    part: u32,
+}
+
+/// The file of a table that is being written.
+struct OpenTable {
+    writer: SerializedFileWriter<BufWriter<File>>,
+    columns: Vec<Values>,
+    records: usize,
+}
+
+/// The values of a column that are not written yet, and for each record whether it has one.
+#[derive(Debug)]
+struct Values {
+    present: Vec<i16>,
+    values: Typed,
+}
+
+#[derive(Debug)]
+enum Typed {
+    Integer(Vec<i64>),
+    Boolean(Vec<bool>),
+    Text(Vec<ByteArray>),
+}
+
+impl ParquetFolder {
+    /// Writes below an existing folder.
+    pub fn new(folder: &Path) -> Self {
+        let version = KeyValue::new("cutape.schema".to_owned(), SCHEMA_VERSION.to_owned());
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(format!("cutape {}", env!("CARGO_PKG_VERSION")))
+            .set_key_value_metadata(Some(vec![version]))
+            .build();
+        Self {
+            folder: folder.to_owned(),
+            properties: Arc::new(properties),
+            tables: Vec::new(),
+            partition: String::new(),
+            part: 0,
+        }
+    }
+
+    /// Completes the files.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.close()
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        for table in self.tables.drain(..).flatten() {
+            table.close()?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, table: &Table, part: u32) -> PathBuf {
+        let folder = self.folder.join(table.name).join(&self.partition);
+        folder.join(format!("part-{part}.parquet"))
+    }
+
+    fn open(&self, table: &Table) -> io::Result<OpenTable> {
+        let path = self.path(table, self.part);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let file = BufWriter::new(File::create_new(path)?);
+        let fields = table.columns().map(field);
+        let fields = fields.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let schema = ParquetType::group_type_builder(table.name).with_fields(fields);
+        let schema = Arc::new(schema.build().map_err(failed)?);
+        let properties = Arc::clone(&self.properties);
+        Ok(OpenTable {
+            writer: SerializedFileWriter::new(file, schema, properties).map_err(failed)?,
+            columns: table.columns().map(Values::of).collect(),
+            records: 0,
+        })
+    }
+}
+
+fn failed(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
+    }
+}
+
+fn field(column: &Column) -> Result<Arc<ParquetType>, ParquetError> {
+    let physical = match column.kind {
+        Type::Integer => Physical::INT64,
+        Type::Boolean => Physical::BOOLEAN,
+        Type::Text => Physical::BYTE_ARRAY,
+    };
+    let mut field = ParquetType::primitive_type_builder(column.name, physical)
+        .with_repetition(Repetition::OPTIONAL);
+    if column.kind == Type::Text {
+        field = field
+            .with_logical_type(Some(LogicalType::String))
+            .with_converted_type(ConvertedType::UTF8);
+    }
+    field.build().map(Arc::new)
+}
+
+impl TableWriter for ParquetFolder {
+    fn begin(&mut self, trace: &TraceRow) -> io::Result<()> {
+        self.close()?;
+        let rank = trace.any_rank();
+        let rank = rank.map_or_else(|| NO_VALUE.to_owned(), |rank| rank.to_string());
+        self.partition = format!("process={}/rank={rank}", trace.process);
+        // Processes of two machines may have the same number.
+        let is_taken = |part: &u32| TABLES.iter().any(|table| self.path(table, *part).exists());
+        self.part = (0..).find(|part| !is_taken(part)).unwrap_or(u32::MAX);
+        // A table without records has a file too, so that its columns are known.
+        for table in TABLES {
+            let open = self.open(table)?;
+            self.tables.push(Some(open));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()> {
+        match self.tables.get_mut(table) {
+            Some(Some(open)) => open.record(cells),
+            _ => Err(io::Error::other("a record before its trace")),
+        }
+    }
+}
+
+impl OpenTable {
+    fn record(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        for (values, cell) in self.columns.iter_mut().zip(cells) {
+            values.push(*cell);
+        }
+        self.records += 1;
+        if self.records == GROUP {
+            self.write_group()?;
+        }
+        Ok(())
+    }
+
+    fn write_group(&mut self) -> io::Result<()> {
+        let mut group = self.writer.next_row_group().map_err(failed)?;
+        for values in &mut self.columns {
+            let Some(mut column) = group.next_column().map_err(failed)? else {
+                return Err(io::Error::other("a column too many"));
+            };
+            let present = Some(&*values.present);
+            match &values.values {
+                Typed::Integer(values) => column
+                    .typed::<Int64Type>()
+                    .write_batch(values, present, None),
+                Typed::Boolean(values) => column
+                    .typed::<BoolType>()
+                    .write_batch(values, present, None),
+                Typed::Text(values) => column
+                    .typed::<ByteArrayType>()
+                    .write_batch(values, present, None),
+            }
+            .map_err(failed)?;
+            column.close().map_err(failed)?;
+            values.clear();
+        }
+        self.records = 0;
+        group.close().map(drop).map_err(failed)
+    }
+
+    fn close(mut self) -> io::Result<()> {
+        if self.records > 0 {
+            self.write_group()?;
+        }
+        self.writer.close().map(drop).map_err(failed)
+    }
+}
+
+impl Values {
+    fn of(column: &Column) -> Self {
+        Self {
+            present: Vec::new(),
+            values: match column.kind {
+                Type::Integer => Typed::Integer(Vec::new()),
+                Type::Boolean => Typed::Boolean(Vec::new()),
+                Type::Text => Typed::Text(Vec::new()),
+            },
+        }
+    }
+
+    /// A value of another type than the column's counts as none.
+    fn push(&mut self, cell: Cell<'_>) {
+        let is_present = match (&mut self.values, cell) {
+            (Typed::Integer(values), Cell::Integer(number)) => {
+                values.push(number);
+                true
+            }
+            (Typed::Boolean(values), Cell::Boolean(flag)) => {
+                values.push(flag);
+                true
+            }
+            (Typed::Text(values), Cell::Text(text)) => {
+                values.push(ByteArray::from(text));
+                true
+            }
+            _ => false,
+        };
+        self.present.push(i16::from(is_present));
+    }
+
+    fn clear(&mut self) {
+        self.present.clear();
+        match &mut self.values {
+            Typed::Integer(values) => values.clear(),
+            Typed::Boolean(values) => values.clear(),
+            Typed::Text(values) => values.clear(),
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The tables and their columns: the only place that names them.
+
+/// The version of the tables, `MAJOR.MINOR`. The minor one grows when tables or columns are added,
+/// the major one when one is removed or changes its meaning.
+pub const SCHEMA_VERSION: &str = "1.0";
+
+/// The type of a column. Every column may be null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A signed number of 64 bits.
+    Integer,
+    /// True or false.
+    Boolean,
+    /// UTF-8.
+    Text,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Type,
+    /// What it says, with the unit.
+    pub meaning: &'static str,
+}
+
+/// A table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// What a row is.
+    pub row: &'static str,
+    /// Its columns, in groups that tables share.
+    pub groups: &'static [&'static [Column]],
+}
+
+impl Table {
+    /// All columns, in the order of the cells of a row.
+    pub fn columns(&self) -> impl Iterator<Item = &'static Column> + use<> {
+        self.groups.iter().copied().flatten()
+    }
+}
+
+const fn integer(name: &'static str, meaning: &'static str) -> Column {
+    Column {
+        name,
+        kind: Type::Integer,
+        meaning,
+    }
+}
+
+const fn boolean(name: &'static str, meaning: &'static str) -> Column {
+    Column {
+        name,
+        kind: Type::Boolean,
+        meaning,
+    }
+}
+
+const fn text(name: &'static str, meaning: &'static str) -> Column {
+    Column {
+        name,
+        kind: Type::Text,
+        meaning,
+    }
+}
+
+/// The file that a row is from.
+const TRACE: &[Column] = &[text("trace", "the trace's file name without `.cutape`")];
+
+/// The call that a row is about.
+const CALL: &[Column] = &[
+    integer(
+        "call",
+        "call index: the position in the order of entry, from 0",
+    ),
+    integer("thread", "ordinal of the thread, from 0"),
+    integer(
+        "enter_ns",
+        "when the program entered the call, ns from the start of the recording",
+    ),
+    integer(
+        "leave_ns",
+        "when the driver had returned, ns; null for a call in flight",
+    ),
+    integer(
+        "duration_ns",
+        "host time of the call, ns: enqueueing, not the time on the GPU",
+    ),
+    integer(
+        "result",
+        "what the call returned, 0 is CUDA_SUCCESS; null for a call in flight",
+    ),
+];
+
+/// The stream of work.
+const STREAM: &[Column] = &[
+    integer(
+        "stream",
+        "number of the stream in the trace, also of default streams",
+    ),
+    text(
+        "stream_name",
+        "`stream#2`, `default stream`, `default stream of thread 3`, or the handle",
+    ),
+    boolean(
+        "captured",
+        "the stream captured: the work became a node of a graph and did not run",
+    ),
+];
+
+/// By [`Table`]: the numbers that [`super::TableSink`] uses.
+pub(super) mod number {
+    pub(crate) const TRACES: usize = 0;
+    pub(crate) const CALLS: usize = 1;
+    pub(crate) const LAUNCHES: usize = 2;
+    pub(crate) const GRAPH_LAUNCHES: usize = 3;
+    pub(crate) const COPIES: usize = 4;
+    pub(crate) const WAITS: usize = 5;
+    pub(crate) const OBJECTS: usize = 6;
+    pub(crate) const MEMORY: usize = 7;
+    pub(crate) const IMAGES: usize = 8;
+    pub(crate) const RANGES: usize = 9;
+    pub(crate) const FINDINGS: usize = 10;
+}
+
+/// All tables.
+pub const TABLES: &[Table] = &[
+    Table {
+        name: "traces",
+        row: "a trace: a process, its program and machine",
+        groups: &[
+            TRACE,
+            &[
+                integer("parent", "number of the parent process"),
+                integer("local_rank", "rank among the processes of the machine"),
+                text("program", "path of the program"),
+                text("arguments", "its arguments with its name, a JSON array"),
+                integer("started_unix_ns", "start of the recording, ns since 1970"),
+                text("recorder_version", "version of cutape that recorded"),
+                integer(
+                    "driver_version",
+                    "as `cuDriverGetVersion` returns it, e.g. 13000",
+                ),
+                text("driver_kind", "`null` for the null driver"),
+                text("devices", "names of the devices, a JSON array"),
+                integer("exit_status", "exit status of the program"),
+                integer("exit_signal", "signal that ended the program"),
+            ],
+        ],
+    },
+    Table {
+        name: "calls",
+        row: "a call of a driver function",
+        groups: &[
+            TRACE,
+            CALL,
+            &[
+                text("function", "exported name, e.g. `cuMemAlloc_v2`"),
+                text("section", "section of the CUDA driver API manual"),
+                text("result_name", "name of the result, e.g. `CUDA_SUCCESS`"),
+                boolean(
+                    "failed",
+                    "the call returned a CUresult other than CUDA_SUCCESS",
+                ),
+                integer("caller", "address in the program that the call returns to"),
+                integer("stack", "id of the call stack"),
+                text(
+                    "arguments",
+                    "decoded arguments, a JSON object; null without --arguments",
+                ),
+            ],
+        ],
+    },
+    Table {
+        name: "launches",
+        row: "a kernel that a call launches",
+        groups: &[
+            TRACE,
+            CALL,
+            &[
+                text("kernel", "name of the kernel in its image"),
+                text("kernel_source", "name as in the source (demangled)"),
+                text("function", "its object, e.g. `function#3`"),
+                text("module", "module or library that it is in, e.g. `module#1`"),
+                text("image", "hash of the image that the module was loaded from"),
+                integer("grid_x", "blocks in x"),
+                integer("grid_y", "blocks in y"),
+                integer("grid_z", "blocks in z"),
+                integer("block_x", "threads of a block in x"),
+                integer("block_y", "threads of a block in y"),
+                integer("block_z", "threads of a block in z"),
+                integer("threads", "threads of the whole grid"),
+                integer("shared_bytes", "dynamic shared memory of a block, bytes"),
+            ],
+            STREAM,
+        ],
+    },
+    Table {
+        name: "graph_launches",
+        row: "a launch of an executable graph",
+        groups: &[
+            TRACE,
+            CALL,
+            &[
+                text("graph", "executable graph, e.g. `executable-graph#1`"),
+                integer(
+                    "nodes",
+                    "nodes that are switched on; null if not all are known",
+                ),
+                integer(
+                    "kernels",
+                    "nodes that are kernels; null if not all are known",
+                ),
+                integer("stream", "number of the stream in the trace"),
+                text("stream_name", "as in `launches`"),
+            ],
+        ],
+    },
+    Table {
+        name: "copies",
+        row: "a copy or a memset; a call that copies a batch has several",
+        groups: &[
+            TRACE,
+            CALL,
+            &[
+                text(
+                    "direction",
+                    "`host-to-device`, `device-to-host`, `device-to-device`, `host-to-host`, \
+                     `memset`, `unknown`; managed memory counts as the host's",
+                ),
+                text("source", "`host`, `device`, `array`; null for a memset"),
+                text("target", "`host`, `device`, `array`"),
+                integer("bytes", "bytes to copy or fill; null if the trace lacks it"),
+                boolean("peer", "the call names the contexts of both operands"),
+                boolean(
+                    "async",
+                    "the call has a stream, and may return before the copy is done",
+                ),
+            ],
+            STREAM,
+        ],
+    },
+    Table {
+        name: "waits",
+        row: "a wait of the host, or of a stream for an event",
+        groups: &[
+            TRACE,
+            CALL,
+            &[
+                text(
+                    "waits_for",
+                    "`context`, `stream`, `event`, `event-in-stream`",
+                ),
+                integer(
+                    "stream",
+                    "number of the stream that is waited for, or that waits",
+                ),
+                text("stream_name", "as in `launches`"),
+                text("event", "the event, e.g. `event#5`"),
+            ],
+        ],
+    },
+    Table {
+        name: "objects",
+        row: "an object, from its creation to its end",
+        groups: &[
+            TRACE,
+            &[
+                text(
+                    "object",
+                    "kind and number, e.g. `module#2`: unique in a trace",
+                ),
+                text("kind", "kind of the object, e.g. `module`"),
+                integer("handle", "the driver's value for it; of memory the address"),
+                text("origin", "`created`, `found` in its parent, `first-seen`"),
+                integer(
+                    "created_call",
+                    "index of the call that created it or first returned it",
+                ),
+                text("created_by", "function of that call"),
+                integer("created_ns", "when that call had returned, ns"),
+                integer(
+                    "ended_call",
+                    "index of the call that ended it; null if it lives",
+                ),
+                integer("ended_ns", "when that call was entered, ns"),
+                text(
+                    "ending",
+                    "`destroyed`, `with-owner`, `handle-reused`, `alive`",
+                ),
+                boolean("leaked", "the program created it and never destroyed it"),
+                text("parent", "object that it belongs to"),
+                text("context", "context that it lives in"),
+                integer("bytes", "size of what occupies addresses, bytes"),
+                text(
+                    "memory",
+                    "`device`, `pool`, `managed`, `physical`, `pinned-host`",
+                ),
+                text("name", "name of a function or variable in its image"),
+                text("image", "of a module or library: hash of its image"),
+            ],
+        ],
+    },
+    Table {
+        name: "memory",
+        row: "a change of the memory that the program has allocated",
+        groups: &[
+            TRACE,
+            &[
+                integer("call", "index of the call that caused it"),
+                integer("thread", "ordinal of the thread, from 0"),
+                integer("ns", "when it counts, ns from the start of the recording"),
+                text(
+                    "memory",
+                    "`device`, `pool`, `managed`, `physical`, `pinned-host`",
+                ),
+                text("object", "the block, e.g. `memory#7`"),
+                integer("change_bytes", "bytes; negative for a free"),
+                integer(
+                    "live_bytes",
+                    "bytes of this kind that are allocated after it",
+                ),
+                integer(
+                    "live_blocks",
+                    "blocks of this kind that are allocated after it",
+                ),
+            ],
+        ],
+    },
+    Table {
+        name: "images",
+        row: "a device code image",
+        groups: &[
+            TRACE,
+            &[
+                text(
+                    "image",
+                    "start of the blake3 hash of its bytes: equal in all traces",
+                ),
+                text("kind", "`cubin`, `fatbin`, `PTX`, ..."),
+                integer("bytes", "its length, bytes"),
+                integer("call", "index of the first call that uses it"),
+            ],
+        ],
+    },
+    Table {
+        name: "ranges",
+        row: "a range of the program, or a mark",
+        groups: &[
+            TRACE,
+            &[
+                text("name", "its text"),
+                text(
+                    "path",
+                    "names of the ranges around it and its own: `train/step`",
+                ),
+                text("domain", "NVTX domain; null for the default one"),
+                integer(
+                    "thread",
+                    "ordinal of the thread that began it; null if not known",
+                ),
+                boolean("mark", "it is a moment"),
+                boolean("open", "it is a range that did not end"),
+                integer(
+                    "begin_ns",
+                    "when it began, ns from the start of the recording",
+                ),
+                integer("end_ns", "when it ended, ns"),
+            ],
+        ],
+    },
+    Table {
+        name: "findings",
+        row: "a finding of `cutape check`, of every class",
+        groups: &[
+            TRACE,
+            &[
+                text("rule", "id of the rule"),
+                text("severity", "`error`, `warning`, `advice`"),
+                text("class", "`misuse`, `probe`, `expected-error`, `teardown`"),
+                integer(
+                    "call",
+                    "index of the call; null for what is missing at the end",
+                ),
+                integer("thread", "ordinal of the thread of the call"),
+                integer("enter_ns", "when the call was entered, ns"),
+                text("function", "function of the call"),
+                text("title", "what is wrong, in a line"),
+                text("message", "what happened, and why it is wrong"),
+                text(
+                    "related_calls",
+                    "indices of other calls that it is about, a JSON array",
+                ),
+            ],
+        ],
+    },
+];

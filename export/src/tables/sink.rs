@@ -1,0 +1,377 @@
+//! Turns rows into cells, in the order of the columns.
+
+use std::io;
+
+use cutape_model::Side;
+use serde_json::{Map, Value};
+
+use super::schema::{TABLES, number};
+use crate::Error;
+use crate::rows::{
+    CallRef, CallRow, CopyRow, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
+    ObjectRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow, origin_key,
+};
+
+/// How many elements of arrays and bytes of blocks the column of arguments has.
+const ELEMENTS: usize = 64;
+
+/// A value of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell<'a> {
+    /// Not known, or not there.
+    Null,
+    /// A number; of an unsigned one the same 64 bits.
+    Integer(i64),
+    /// True or false.
+    Boolean(bool),
+    /// A text.
+    Text(&'a str),
+}
+
+impl From<u64> for Cell<'_> {
+    fn from(number: u64) -> Self {
+        Self::Integer(number.cast_signed())
+    }
+}
+
+impl From<u32> for Cell<'_> {
+    fn from(number: u32) -> Self {
+        Self::Integer(number.into())
+    }
+}
+
+impl From<i32> for Cell<'_> {
+    fn from(number: i32) -> Self {
+        Self::Integer(number.into())
+    }
+}
+
+impl From<i64> for Cell<'_> {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<bool> for Cell<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Boolean(flag)
+    }
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Cell<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// Takes the records of tables.
+pub trait TableWriter {
+    /// The records that follow are of this trace.
+    ///
+    /// # Errors
+    /// If writing fails.
+    fn begin(&mut self, trace: &TraceRow) -> io::Result<()>;
+
+    /// A record of the table of that number in [`super::TABLES`].
+    ///
+    /// # Errors
+    /// If writing fails.
+    fn record(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()>;
+}
+
+/// Writes rows as records of tables.
+#[derive(Debug)]
+pub struct TableSink<W> {
+    writer: W,
+    arguments: bool,
+    /// The trace's name without `.cutape`.
+    trace: String,
+}
+
+impl<W: TableWriter> TableSink<W> {
+    /// A sink into that writer; `arguments` says whether to decode the arguments of calls.
+    pub fn new(writer: W, arguments: bool) -> Self {
+        Self {
+            writer,
+            arguments,
+            trace: String::new(),
+        }
+    }
+
+    /// The writer.
+    pub fn into_inner(self) -> W {
+        self.writer
+    }
+
+    fn record(&mut self, table: usize, groups: &[&[Cell<'_>]]) -> Result<(), Error> {
+        let mut cells = Vec::with_capacity(32);
+        cells.push(Cell::Text(&self.trace));
+        groups
+            .iter()
+            .for_each(|group| cells.extend_from_slice(group));
+        let columns = TABLES.get(table).map(|table| table.columns().count());
+        debug_assert_eq!(Some(cells.len()), columns, "a cell for each column");
+        self.writer.record(table, &cells).map_err(Error::Write)
+    }
+}
+
+fn call_cells(call: &CallRef) -> [Cell<'static>; 6] {
+    [
+        call.index.into(),
+        call.thread.into(),
+        call.enter_ns.into(),
+        call.leave_ns.into(),
+        call.duration_ns().into(),
+        call.result.into(),
+    ]
+}
+
+/// Number and name of a stream.
+fn stream_texts(stream: Option<StreamRef>) -> (Option<u32>, Option<String>) {
+    let number = stream.map(|stream| stream.number);
+    (number, stream.map(|stream| stream.to_string()))
+}
+
+fn side(side: Option<Side>) -> Cell<'static> {
+    Cell::from(side.map(|side| match side {
+        Side::Host => "host",
+        Side::Device => "device",
+        Side::Array => "array",
+    }))
+}
+
+fn text<T: ToString>(value: Option<T>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+fn json<T: Into<Value>>(values: impl IntoIterator<Item = T>) -> String {
+    Value::Array(values.into_iter().map(Into::into).collect()).to_string()
+}
+
+/// The arguments by name, and what the call wrote behind pointers as `out`.
+fn arguments(row: &CallRow<'_>) -> String {
+    let decoded = row.arguments(ELEMENTS);
+    let mut object = Map::new();
+    for argument in &decoded.arguments {
+        let mut value = argument.value.argument_json();
+        if let Some(pointee) = &argument.pointee {
+            value.insert("pointee".into(), pointee.json());
+        }
+        for (name, piece) in &argument.pieces {
+            value.insert((*name).into(), piece.json());
+        }
+        object.insert(argument.name.into(), value.into());
+    }
+    let mut out = Map::new();
+    for output in &decoded.outputs {
+        let name = match output.piece {
+            Some(piece) => format!("{}.{piece}", output.name),
+            None => output.name.to_owned(),
+        };
+        out.insert(name, output.value.json());
+    }
+    if !out.is_empty() {
+        object.insert("out".into(), out.into());
+    }
+    Value::Object(object).to_string()
+}
+
+impl<W: TableWriter> Sink for TableSink<W> {
+    type Error = Error;
+
+    fn trace(&mut self, row: &TraceRow) -> Result<(), Error> {
+        let name = &row.trace;
+        self.trace = name.strip_suffix(".cutape").unwrap_or(name).to_owned();
+        self.writer.begin(row).map_err(Error::Write)?;
+        let (arguments, devices) = (json(row.arguments.clone()), json(row.devices.clone()));
+        let cells: [Cell<'_>; 11] = [
+            row.parent.into(),
+            row.local_rank.into(),
+            row.program.as_ref().into(),
+            (&arguments).into(),
+            row.started_unix_ns.into(),
+            row.recorder_version.as_ref().into(),
+            row.driver_version.into(),
+            row.driver_kind.as_ref().into(),
+            (&devices).into(),
+            row.exit_status.into(),
+            row.exit_signal.into(),
+        ];
+        self.record(number::TRACES, &[&cells])
+    }
+
+    fn range(&mut self, row: &RangeRow<'_>) -> Result<(), Error> {
+        let cells: [Cell<'_>; 8] = [
+            row.name.into(),
+            row.path.into(),
+            row.domain.into(),
+            row.thread.into(),
+            row.is_mark.into(),
+            row.is_open.into(),
+            row.begin_ns.into(),
+            row.end_ns.into(),
+        ];
+        self.record(number::RANGES, &[&cells])
+    }
+
+    fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
+        let arguments = self.arguments.then(|| arguments(row));
+        let cells: [Cell<'_>; 7] = [
+            row.function.into(),
+            row.section.into(),
+            row.result_name.into(),
+            row.failed.into(),
+            row.caller.into(),
+            row.stack.into(),
+            arguments.as_ref().into(),
+        ];
+        self.record(number::CALLS, &[&call_cells(&row.call), &cells])
+    }
+
+    fn image(&mut self, row: &ImageRow) -> Result<(), Error> {
+        let cells: [Cell<'_>; 4] = [
+            (&row.hash).into(),
+            row.kind.into(),
+            row.bytes.into(),
+            row.call.index.into(),
+        ];
+        self.record(number::IMAGES, &[&cells])
+    }
+
+    fn launch(&mut self, row: &LaunchRow<'_>) -> Result<(), Error> {
+        let [function, module] = [row.function, row.module].map(text);
+        let (stream, stream_name) = stream_texts(row.stream);
+        let part = |sizes: Option<[u64; 3]>, at: fn([u64; 3]) -> u64| Cell::from(sizes.map(at));
+        let cells: [Cell<'_>; 16] = [
+            row.kernel.into(),
+            row.demangled.into(),
+            function.as_ref().into(),
+            module.as_ref().into(),
+            row.image.into(),
+            part(row.grid, |[x, _, _]| x),
+            part(row.grid, |[_, y, _]| y),
+            part(row.grid, |[_, _, z]| z),
+            part(row.block, |[x, _, _]| x),
+            part(row.block, |[_, y, _]| y),
+            part(row.block, |[_, _, z]| z),
+            row.threads().into(),
+            row.shared_bytes.into(),
+            stream.into(),
+            stream_name.as_ref().into(),
+            row.is_captured.into(),
+        ];
+        self.record(number::LAUNCHES, &[&call_cells(&row.call), &cells])
+    }
+
+    fn graph_launch(&mut self, row: &GraphLaunchRow) -> Result<(), Error> {
+        let graph = text(row.graph);
+        let (stream, stream_name) = stream_texts(row.stream);
+        let cells: [Cell<'_>; 5] = [
+            graph.as_ref().into(),
+            row.nodes.into(),
+            row.kernels.into(),
+            stream.into(),
+            stream_name.as_ref().into(),
+        ];
+        self.record(number::GRAPH_LAUNCHES, &[&call_cells(&row.call), &cells])
+    }
+
+    fn copy(&mut self, row: &CopyRow) -> Result<(), Error> {
+        let (stream, stream_name) = stream_texts(row.stream);
+        let cells: [Cell<'_>; 9] = [
+            row.kind().into(),
+            side(row.from),
+            side(row.to),
+            row.bytes.into(),
+            row.is_peer.into(),
+            row.is_async.into(),
+            stream.into(),
+            stream_name.as_ref().into(),
+            row.is_captured.into(),
+        ];
+        self.record(number::COPIES, &[&call_cells(&row.call), &cells])
+    }
+
+    fn wait(&mut self, row: &WaitRow) -> Result<(), Error> {
+        let event = text(row.event);
+        let (stream, stream_name) = stream_texts(row.stream);
+        let cells: [Cell<'_>; 4] = [
+            row.awaited.key().into(),
+            stream.into(),
+            stream_name.as_ref().into(),
+            event.as_ref().into(),
+        ];
+        self.record(number::WAITS, &[&call_cells(&row.call), &cells])
+    }
+
+    fn memory(&mut self, row: &MemoryRow) -> Result<(), Error> {
+        let object = row.object.to_string();
+        let cells: [Cell<'_>; 8] = [
+            row.call.index.into(),
+            row.call.thread.into(),
+            row.ns.into(),
+            row.kind.key().into(),
+            (&object).into(),
+            row.change.into(),
+            row.live_bytes.into(),
+            row.live_blocks.into(),
+        ];
+        self.record(number::MEMORY, &[&cells])
+    }
+
+    fn object(&mut self, row: &ObjectRow<'_>) -> Result<(), Error> {
+        let object = row.object.to_string();
+        let [parent, context] = [row.parent, row.context].map(text);
+        let cells: [Cell<'_>; 17] = [
+            (&object).into(),
+            row.object.kind.key().into(),
+            row.handle.into(),
+            origin_key(row.origin).into(),
+            row.created_call.into(),
+            Some(row.created_by).filter(|name| !name.is_empty()).into(),
+            row.created_ns.into(),
+            row.ended_call.into(),
+            row.ended_ns.into(),
+            row.ending.key().into(),
+            row.is_leaked().into(),
+            parent.as_ref().into(),
+            context.as_ref().into(),
+            row.bytes.into(),
+            row.memory.map(|memory| memory.key()).into(),
+            row.name.into(),
+            row.image.into(),
+        ];
+        self.record(number::OBJECTS, &[&cells])
+    }
+
+    fn finding(&mut self, row: &FindingRow<'_>) -> Result<(), Error> {
+        let finding = row.finding;
+        let call = finding.call.as_ref();
+        let related = json(row.related_calls());
+        let cells: [Cell<'_>; 10] = [
+            finding.rule.into(),
+            finding.severity.word().into(),
+            finding.class.word().into(),
+            call.map(|call| call.index).into(),
+            call.map(|call| call.thread).into(),
+            row.call.and_then(|call| call.enter_ns).into(),
+            call.map(|call| &call.function).into(),
+            (&finding.title).into(),
+            (&finding.message).into(),
+            (&related).into(),
+        ];
+        self.record(number::FINDINGS, &[&cells])
+    }
+}

@@ -1,0 +1,57 @@
+//! The page of the tables: `UPDATE_GOLDEN=1 cargo test -p cutape-export --test schema` writes it.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::fs;
+
+use cutape_export::tables::{SCHEMA_VERSION, TABLES, Type};
+
+const BEGIN: &str = "<!-- The tables below are written by a test of cutape-export. -->\n";
+
+fn tables() -> String {
+    let mut page = format!("\nVersion {SCHEMA_VERSION}.\n");
+    for table in TABLES {
+        let _ = write!(
+            page,
+            "\n### `{}`\n\nA row: {}.\n\n| column | type | meaning |\n|---|---|---|\n",
+            table.name, table.row
+        );
+        for column in table.columns() {
+            let kind = match column.kind {
+                Type::Integer => "integer",
+                Type::Boolean => "boolean",
+                Type::Text => "text",
+            };
+            let _ = writeln!(page, "| `{}` | {kind} | {} |", column.name, column.meaning);
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_lists_every_column() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/export.md");
+    let page = fs::read_to_string(path).unwrap();
+    let (before, found) = page.split_once(BEGIN).unwrap();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(path, format!("{before}{BEGIN}{}", tables())).unwrap();
+        return;
+    }
+    assert!(
+        found == tables(),
+        "{path} is stale; run with UPDATE_GOLDEN=1"
+    );
+}
+
+#[test]
+fn columns_have_one_name_and_a_meaning() {
+    let mut tables = HashSet::new();
+    for table in TABLES {
+        assert!(tables.insert(table.name), "{}", table.name);
+        let mut names = HashSet::from(["table", "process", "rank"]);
+        for column in table.columns() {
+            assert!(names.insert(column.name), "{} {}", table.name, column.name);
+            assert!(!column.meaning.contains('|'), "{}", column.name);
+        }
+    }
+}

