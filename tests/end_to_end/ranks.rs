@@ -7,6 +7,7 @@ use serde_json::Value;
 
 cutape_tests::suite![
     the_late_rank_is_named,
+    collectives_in_graphs_count_when_the_graph_is_launched,
     a_rank_that_ended_is_named,
     ranks_are_compared_at_other_calls,
     processes_without_ranks_are_listed,
@@ -51,6 +52,7 @@ fn the_late_rank_is_named(folder: &Path) {
     );
     assert_eq!(collective["counts"], serde_json::json!([20, 20, 20, 20]));
     assert_eq!(collective["compared"], 20);
+    assert_eq!(collective["in_graphs"], serde_json::json!([0, 0, 0, 0]));
     // It sleeps for 3 ms before each.
     assert!(
         collective["median_skew_ns"].as_u64().unwrap() >= 2_000_000,
@@ -66,6 +68,22 @@ fn the_late_rank_is_named(folder: &Path) {
     );
     assert!(text.contains("4 ranks: the ranks share a clock"), "{text}");
     assert!(text.contains("\nbehind: rank 2 was last at "), "{text}");
+}
+
+fn collectives_in_graphs_count_when_the_graph_is_launched(folder: &Path) {
+    recorded(folder, &["20", "2", "0", "graph"]);
+    let (text, json) = info(folder, &[]);
+    let ranks = &json["ranks"];
+    let collective = &ranks["collectives"][0];
+    // Two nodes of each of 20 launches; the captured launches themselves do not run.
+    assert_eq!(collective["counts"], serde_json::json!([40, 40, 40, 40]));
+    assert_eq!(collective["in_graphs"], collective["counts"]);
+    assert!(
+        collective["median_skew_ns"].as_u64().unwrap() >= 2_000_000,
+        "{collective}"
+    );
+    assert_eq!(ranks["behind"]["rank"], 2);
+    assert!(text.contains("40 (40 in graphs)"), "{text}");
 }
 
 fn a_rank_that_ended_is_named(folder: &Path) {

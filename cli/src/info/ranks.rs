@@ -13,7 +13,8 @@ use crate::output::printable;
 use crate::quantity::{count, grouped, time, time_or_unknown};
 use cutape_export::demangle::demangle;
 use cutape_format::TraceClock;
-use cutape_model::{Scope, TraceState};
+use cutape_model::{Effects, Scope, TraceState, Work, function_of};
+use cutape_registry::{Family, GraphOp};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -30,6 +31,8 @@ pub(crate) const COLLECTIVES: &str = "kernel:nccl*";
 pub(super) struct RankedCalls {
     /// Of the calls that are compared, by kernel or function: index and ticks.
     calls: BTreeMap<String, Vec<(u64, u64)>>,
+    /// How many of them are kernel nodes of launched graphs.
+    in_graphs: BTreeMap<String, u64>,
     /// By name: how long each took, in ticks.
     ranges: BTreeMap<String, Vec<u64>>,
     last: Option<LastCall>,
@@ -37,6 +40,11 @@ pub(super) struct RankedCalls {
 }
 
 impl RankedCalls {
+    fn add(&mut self, name: String, call: &Call<'_>) {
+        let calls = self.calls.entry(name).or_default();
+        calls.push((call.index, call.ticks));
+    }
+
     /// Whether the process made none of the calls that are compared.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -71,21 +79,22 @@ impl<'s> RankBuilder<'s> {
     pub(super) fn new(set: &'s CallSet) -> Self {
         Self {
             set,
-            state: TraceState::new(Scope::Kernels),
+            state: TraceState::new(Scope::Work),
             found: RankedCalls::default(),
         }
     }
 
     pub(super) fn add(&mut self, call: &Call<'_>) {
         self.state.observe(call);
-        let kernel = self.state.launched_kernel(call);
-        if self.set.contains(call, kernel) {
-            let name = kernel.unwrap_or(&call.signature.name);
-            let place = (call.index, call.ticks);
-            match self.found.calls.get_mut(name) {
-                Some(calls) => calls.push(place),
-                None => _ = self.found.calls.insert(name.to_owned(), vec![place]),
+        let kernel = self.state.launched_kernel(call).map(str::to_owned);
+        if self.set.contains(call, kernel.as_deref()) {
+            // What a stream captures runs when the graph is launched.
+            if kernel.is_none() || !self.is_captured(call) {
+                let name = kernel.unwrap_or_else(|| call.signature.name.clone());
+                self.found.add(name, call);
             }
+        } else {
+            self.add_graph(call);
         }
         let last = self.found.last.get_or_insert_with(|| LastCall {
             call: 0,
@@ -96,6 +105,38 @@ impl<'s> RankBuilder<'s> {
         last.in_flight = call.leave.is_none();
         if last.function != call.signature.name {
             last.function.clone_from(&call.signature.name);
+        }
+    }
+
+    fn is_captured(&mut self, call: &Call<'_>) -> bool {
+        let state = &mut self.state.state;
+        let function = function_of(call.signature).filter(|_| !state.captures.is_empty());
+        let stream = function
+            .and_then(|function| state.call_stream(&Effects::of(function), call))
+            .filter(|&stream| state.captures.of(stream).is_some());
+        stream.is_some()
+    }
+
+    /// The kernel nodes of a launched graph, each a launch at the moment of the call.
+    fn add_graph(&mut self, call: &Call<'_>) {
+        let family = function_of(call.signature).map(|function| function.family);
+        if family != Some(Family::Graph(GraphOp::Launch)) || self.is_captured(call) {
+            return;
+        }
+        let Some(exec) = self.state.state.graphs.exec(call.argument(0)) else {
+            return;
+        };
+        let kernels = exec
+            .active()
+            .into_iter()
+            .filter_map(|(_, work)| match work {
+                Work::Kernel(kernel) => self.state.kernel_name(kernel.function),
+                _ => None,
+            });
+        let wanted = kernels.filter(|kernel| self.set.contains(call, Some(kernel)));
+        for kernel in wanted.map(str::to_owned).collect::<Vec<_>>() {
+            *self.found.in_graphs.entry(kernel.clone()).or_default() += 1;
+            self.found.add(kernel, call);
         }
     }
 
@@ -153,6 +194,8 @@ pub(crate) struct Collective {
     pub(crate) kernel: String,
     /// How many each rank has, in the order of the ranks.
     pub(crate) counts: Vec<u64>,
+    /// How many of them are kernel nodes of launched graphs, in the order of the ranks.
+    pub(crate) in_graphs: Vec<u64>,
     /// How many were compared: what all ranks have.
     pub(crate) compared: u64,
     /// From the first rank to the last, at each: the one in the middle, and the longest.
@@ -206,7 +249,14 @@ impl Ranks {
                     .iter()
                     .map(|rank| rank.calls.get(name).unwrap_or(&none))
                     .collect();
-                collective(name, &ranks, &calls, &moment)
+                let in_graphs = all.iter().map(|rank| {
+                    let count = rank.in_graphs.get(name);
+                    count.copied().unwrap_or(0)
+                });
+                Collective {
+                    in_graphs: in_graphs.collect(),
+                    ..collective(name, &ranks, &calls, &moment)
+                }
             })
             .collect();
         let ranges = ranges(&ranks, &all);
@@ -294,6 +344,7 @@ fn collective(
     Collective {
         kernel: name.to_owned(),
         counts,
+        in_graphs: Vec::new(),
         compared,
         median_skew_ns: skews.get(skews.len() / 2).copied(),
         max_skew_ns: skews.last().copied(),
@@ -403,10 +454,14 @@ pub(super) fn write(ranks: &Ranks, columns: usize, out: &mut dyn Write) -> io::R
             let counts = &found.counts;
             let least = counts.iter().min().copied().unwrap_or(0);
             let most = counts.iter().max().copied().unwrap_or(0);
-            let launches = match least == most {
+            let mut launches = match least == most {
                 true => grouped(most),
                 false => format!("{} to {}", grouped(least), grouped(most)),
             };
+            let in_graphs = found.in_graphs.iter().max().copied().unwrap_or(0);
+            if in_graphs > 0 {
+                launches += &format!(" ({} in graphs)", grouped(in_graphs));
+            }
             let usual = found
                 .last
                 .iter()
@@ -525,6 +580,7 @@ mod tests {
         let calls = calls.iter().zip(10..).map(|(ticks, index)| (index, *ticks));
         RankedCalls {
             calls: BTreeMap::from([("ncclAllReduce".to_owned(), calls.collect())]),
+            in_graphs: BTreeMap::new(),
             ranges: BTreeMap::from([("step".to_owned(), vec![2_000, 4_000])]),
             last: Some(LastCall {
                 call: 99,

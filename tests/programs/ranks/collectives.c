@@ -1,6 +1,8 @@
 /* Four ranks that meet at collectives: each step one of work and one launch of a kernel with the name
  * of one of NCCL. The arguments are the number of steps, the rank that comes late, and the step at
- * which that rank ends (0: it does not). The ranks are forked before the first call of the driver. */
+ * which that rank ends (0: it does not); with a fourth one the kernel is captured into a graph with a
+ * second one of its kind, and the graph is launched. The ranks are forked before the first call of
+ * the driver. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -15,13 +17,31 @@ static const char *const kernels =
     ".visible .entry ncclDevKernel_AllReduce_Sum_f32_RING_LL() { ret; }\n"
     ".visible .entry work() { ret; }\n";
 
-static int run(int rank, int steps, int late, int last, pthread_barrier_t *barrier)
+/* A graph of two launches, captured. */
+static CUgraphExec captured(CUfunction kernel)
+{
+    CUstream stream = NULL;
+    CUgraph graph = NULL;
+    CUgraphExec executable = NULL;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    launch(kernel, 1, 32, stream, NULL);
+    launch(kernel, 1, 32, stream, NULL);
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphInstantiate(&executable, graph, 0));
+    CHECK(cuGraphDestroy(graph));
+    CHECK(cuStreamDestroy(stream));
+    return executable;
+}
+
+static int run(int rank, int steps, int late, int last, int in_graph, pthread_barrier_t *barrier)
 {
     nvtx_attach();
     begin();
     CUmodule module = load_ptx(kernels);
     CUfunction work = function_of(module, "work");
     CUfunction reduce = function_of(module, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    CUgraphExec executable = in_graph ? captured(reduce) : NULL;
     for (int step = 0; step < steps; step++) {
         nvtx_push("step");
         launch(work, 1, 32, NULL, NULL);
@@ -30,13 +50,18 @@ static int run(int rank, int steps, int late, int last, pthread_barrier_t *barri
                 return 0;
             usleep(3000);
         }
-        launch(reduce, 1, 32, NULL, NULL);
+        if (in_graph)
+            CHECK(cuGraphLaunch(executable, NULL));
+        else
+            launch(reduce, 1, 32, NULL, NULL);
         /* Without a device nothing waits for the others. */
         if (last == 0)
             pthread_barrier_wait(barrier);
         nvtx_pop();
     }
     CHECK(cuCtxSynchronize());
+    if (in_graph)
+        CHECK(cuGraphExecDestroy(executable));
     CHECK(cuModuleUnload(module));
     end();
     return 0;
@@ -44,7 +69,7 @@ static int run(int rank, int steps, int late, int last, pthread_barrier_t *barri
 
 int main(int count, char **arguments)
 {
-    EXPECT(count == 4);
+    EXPECT(count == 4 || count == 5);
     pthread_barrier_t *barrier = mmap(NULL, sizeof *barrier, PROT_READ | PROT_WRITE,
                                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT(barrier != MAP_FAILED);
@@ -60,7 +85,8 @@ int main(int count, char **arguments)
             char number[16];
             snprintf(number, sizeof number, "%d", rank);
             EXPECT(setenv("RANK", number, 1) == 0 && setenv("WORLD_SIZE", "4", 1) == 0);
-            _exit(run(rank, atoi(arguments[1]), atoi(arguments[2]), atoi(arguments[3]), barrier));
+            _exit(run(rank, atoi(arguments[1]), atoi(arguments[2]), atoi(arguments[3]),
+                      count == 5, barrier));
         }
     }
     for (int rank = 0; rank < RANKS; rank++) {
