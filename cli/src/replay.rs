@@ -2,6 +2,7 @@
 
 mod host_files;
 mod names;
+mod npy;
 mod pending;
 mod text;
 
@@ -102,8 +103,10 @@ pub(crate) struct Arguments {
     /// ones: 'call 57 srcHost=FILE', or a name of --io. Can be given several
     /// times.
     ///
-    /// FILE has as many bytes as the copy reads. What then differs in bytes from
-    /// the device is reported as changed-input and does not count.
+    /// FILE has as many bytes as the copy reads, or is a .npy file of numpy with as
+    /// many bytes of elements. x.npy:float32[128,64] also checks type and shape.
+    /// What then differs in bytes from the device is reported as changed-input and
+    /// does not count.
     #[arg(
         long,
         value_name = "INPUT=FILE",
@@ -113,6 +116,9 @@ pub(crate) struct Arguments {
     set: Vec<String>,
     /// Save the bytes that a copy brings to host memory: 'call 912 dstHost=FILE',
     /// or a name of --io. FILE must not exist. Can be given several times.
+    ///
+    /// A FILE that ends in .npy gets numpy's header, with the type and shape of
+    /// --io, or of y.npy:float32[128,64]; otherwise it is an array of uint8.
     #[arg(
         long,
         value_name = "OUTPUT=FILE",

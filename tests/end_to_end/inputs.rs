@@ -16,6 +16,7 @@ cutape_tests::suite![
     what_is_not_reached_is_not_written,
     copies_of_rows,
     missing_payloads_can_be_given,
+    files_of_numpy_have_types_and_shapes,
 ];
 
 fn recorded(folder: &Path, program: &str, options: &[&str]) -> PathBuf {
@@ -282,6 +283,138 @@ fn copies_of_rows(folder: &Path) {
         "{}",
         output.stdout
     );
+}
+
+/// A file of numpy, version 1.
+fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let length = (text.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\0", &length[..], text.as_bytes(), elements].concat()
+}
+
+fn files_of_numpy_have_types_and_shapes(folder: &Path) {
+    let trace = recorded(folder, "clean/copies_linear", &[]);
+    let open = Trace::open(&trace).unwrap();
+    let first = calls(&open, "cuMemcpyHtoD_v2")[0].index;
+    let back = calls(&open, "cuMemcpyDtoH_v2")[0].index;
+    let length = calls(&open, "cuMemcpyDtoH_v2")[0].argument(2);
+    assert_eq!(length % 4, 0);
+    let given = folder.join("in.npy");
+    fs::write(&given, npy("<f4", "(50, 50)", &bytes(3, 10_000))).unwrap();
+    // Text of the header, and the elements.
+    let saved = |name: &str| {
+        let file = fs::read(folder.join(name)).unwrap();
+        assert!(file.starts_with(b"\x93NUMPY\x01\0"), "{name}");
+        let end = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
+        assert_eq!(end % 64, 0);
+        let text = String::from_utf8(file[10..end].to_vec()).unwrap();
+        (text.trim_end().to_owned(), file[end..].to_vec())
+    };
+    let rows = length / 4;
+    for (suffix, expected) in [
+        (
+            "",
+            format!("'|u1', 'fortran_order': False, 'shape': ({length},), }}"),
+        ),
+        (
+            ":float32",
+            format!("'<f4', 'fortran_order': False, 'shape': ({rows},), }}"),
+        ),
+        (
+            ":int16[2,RRR]",
+            format!("'<i2', 'fortran_order': False, 'shape': (2, {rows}), }}"),
+        ),
+    ] {
+        let suffix = suffix.replace("RRR", &rows.to_string());
+        let name = "out.npy";
+        let _ = fs::remove_file(folder.join(name));
+        let set = place(first, "srcHost", &given) + ":float32[50,50]";
+        let save = place(back, "dstHost", &folder.join(name)) + &suffix;
+        run(replay(&trace).args(["--set", &set, "--save", &save])).assert(0);
+        let (text, elements) = saved(name);
+        assert_eq!(text, format!("{{'descr': {expected}"), "{suffix}");
+        assert_eq!(
+            elements[1000..4000],
+            bytes(3, 10_000)[500..3500],
+            "{suffix}"
+        );
+    }
+    // Python reads it, if numpy is there.
+    let code = format!(
+        "import numpy as n; a = n.load({:?}); assert a.shape == (2, {rows}) and a.dtype == 'int16'",
+        folder.join("out.npy")
+    );
+    let has_numpy = run(std::process::Command::new("python3").args(["-c", "import numpy"]));
+    if has_numpy.code() == Some(0) {
+        run(std::process::Command::new("python3").args(["-c", &code])).assert(0);
+    }
+    let file = |name: &str, content: Vec<u8>| {
+        let path = folder.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let new = folder.join("new.npy");
+    for (option, value, why) in [
+        (
+            "--set",
+            place(first, "srcHost", &given) + ":int32",
+            "in.npy: its type is float32, not int32",
+        ),
+        (
+            "--set",
+            place(first, "srcHost", &given) + ":float32[2500]",
+            "in.npy: its shape is [50, 50], not [2500]",
+        ),
+        (
+            "--set",
+            place(first, "srcHost", &given) + ":single",
+            "no type \"single\"",
+        ),
+        (
+            "--set",
+            place(
+                first,
+                "srcHost",
+                &file("short.npy", npy("<f4", "(3,)", &[0; 12])),
+            ),
+            "short.npy has 12: float32 of shape [3]",
+        ),
+        (
+            "--set",
+            place(
+                first,
+                "srcHost",
+                &file("cut.npy", npy("<f4", "(2500,)", &[0; 12])),
+            ),
+            "float32 of shape [2500] does not have 12 bytes",
+        ),
+        (
+            "--set",
+            place(first, "srcHost", &file("plain.npy", bytes(1, 10_000))),
+            "plain.npy: it is not a file of numpy",
+        ),
+        (
+            "--set",
+            place(first, "srcHost", &folder.join("missing.npy")),
+            "No such file",
+        ),
+        (
+            "--save",
+            place(back, "dstHost", &new) + ":float32[7]",
+            "f32 of shape [7] has 28",
+        ),
+        (
+            "--save",
+            place(back, "dstHost", &folder.join("out.npy")) + ":int16",
+            "exists; remove it",
+        ),
+    ] {
+        let output = run(replay(&trace).args([option, &value]));
+        output.assert_code(2);
+        assert!(output.stderr.contains(why), "{value}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    }
+    assert!(!new.exists());
 }
 
 fn missing_payloads_can_be_given(folder: &Path) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use cutape_registry::{CopyOp, Family, Function, Role};
 use cutape_replay::{GivenInput, Outputs, Report};
 
 use super::names::{Direction, Names, Place};
+use super::npy::{Format, Header};
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,6 +23,8 @@ use crate::output;
 struct HostFile {
     call: u64,
     path: PathBuf,
+    /// It is one of numpy.
+    npy: Option<Format>,
 }
 
 /// The files of `--set` and `--save`.
@@ -47,8 +50,8 @@ impl HostFiles {
         ] {
             for text in texts {
                 let wrong = |why: String| Failure::unusable(format!("{option} '{text}': {why}"));
-                let (place, path) = parse(text).map_err(wrong)?;
-                let place = match place {
+                let (place, path, format) = parse(text).map_err(wrong)?;
+                let mut place = match place {
                     Ok(place) => place,
                     Err(name) => {
                         let names = match &names {
@@ -58,6 +61,9 @@ impl HostFiles {
                         names.place(name, direction).map_err(wrong)?
                     }
                 };
+                if let Some(format) = &format {
+                    place.set_format(format);
+                }
                 let call = place.call(trace).map_err(wrong)?;
                 let found = trace.calls().find(|found| found.index == call);
                 let found = found.ok_or_else(|| {
@@ -72,10 +78,11 @@ impl HostFiles {
                 if list.iter().any(|known| known.call == call) {
                     return Err(wrong(format!("call {call} is named twice")));
                 }
+                let npy = is_npy(&path).then(|| place.format());
                 if direction == Direction::Input {
-                    check_file(&path, call, bytes).map_err(wrong)?;
+                    check_file(&path, npy.as_ref(), (call, bytes)).map_err(wrong)?;
                 }
-                list.push(HostFile { call, path });
+                list.push(HostFile { call, path, npy });
             }
         }
         Ok(files)
@@ -108,9 +115,13 @@ impl HostFiles {
     /// The bytes of the inputs, by call.
     pub(super) fn inputs(&self) -> Result<Vec<GivenInput>, Failure> {
         let read = |file: &HostFile| {
-            let bytes = fs::read(&file.path)
-                .map_err(|error| Failure::unusable(format!("{}: {error}", file.path.display())))?;
-            Ok((file.call, Arc::from(bytes)))
+            let wrong = |why: String| Failure::unusable(format!("{}: {why}", file.path.display()));
+            let bytes = fs::read(&file.path).map_err(|error| wrong(error.to_string()))?;
+            let start = match file.npy {
+                Some(_) => Header::parse(&bytes).map_err(wrong)?.length,
+                None => 0,
+            };
+            Ok((file.call, Arc::from(bytes.get(start..).unwrap_or_default())))
         };
         self.inputs.iter().map(read).collect()
     }
@@ -122,13 +133,13 @@ impl HostFiles {
             return None;
         }
         let files = self.outputs.iter();
-        let files: BTreeMap<u64, PathBuf> = files
-            .map(|file| (file.call, partial(&file.path, parent)))
+        let files: BTreeMap<u64, (PathBuf, Option<Format>)> = files
+            .map(|file| (file.call, (partial(&file.path, parent), file.npy.clone())))
             .collect();
         Some(Outputs {
             calls: files.keys().copied().collect(),
             take: Arc::new(move |call, bytes| match files.get(&call) {
-                Some(path) => fs::write(path, bytes).map_err(|error| error.to_string()),
+                Some((path, npy)) => save(path, npy.as_ref(), bytes),
                 None => Ok(()),
             }),
         })
@@ -145,7 +156,7 @@ impl HostFiles {
     pub(super) fn publish(&self, report: &Report) -> Result<(), Failure> {
         let own = std::process::id();
         let mut problems = Vec::new();
-        for HostFile { call, path } in &self.outputs {
+        for HostFile { call, path, .. } in &self.outputs {
             let part = partial(path, own);
             let saved = report.saved.iter().rfind(|saved| saved.call == *call);
             let problem = match saved.map(|saved| &saved.error) {
@@ -161,7 +172,7 @@ impl HostFiles {
                 )
             }));
         }
-        for HostFile { call, path } in &self.inputs {
+        for HostFile { call, path, .. } in &self.inputs {
             let used = report.replaced.iter().rfind(|used| used.call == *call);
             let problem = match used.map(|used| &used.error) {
                 Some(None) => None,
@@ -199,8 +210,26 @@ fn partial(path: &Path, parent: u32) -> PathBuf {
     path.with_file_name(format!(".{name}.{parent}.partial"))
 }
 
-/// Parses `call 57 srcHost=FILE`, or `NAME=FILE`: the place or the name, and the file.
-fn parse(text: &str) -> Result<(Result<Place, &str>, PathBuf), String> {
+/// Writes what a copy has brought.
+fn save(path: &Path, npy: Option<&Format>, bytes: &[u8]) -> Result<(), String> {
+    let header = npy.map(|format| format.header(bytes.len() as u64));
+    let header = header.transpose()?.unwrap_or_default();
+    let written = fs::File::create(path).and_then(|mut file| {
+        file.write_all(&header)?;
+        file.write_all(bytes)
+    });
+    written.map_err(|error| error.to_string())
+}
+
+fn is_npy(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "npy")
+}
+
+/// What a value of `--set` or `--save` says: the place or its name, the file, and its format.
+type Parsed<'t> = (Result<Place, &'t str>, PathBuf, Option<Format>);
+
+/// Parses `call 57 srcHost=FILE`, or `NAME=FILE`; behind a `.npy` file there may be its format.
+fn parse(text: &str) -> Result<Parsed<'_>, String> {
     const FORM: &str = "write 'call 57 srcHost=FILE', or NAME=FILE with a name of --io";
     let (left, file) = text.split_once('=').ok_or(FORM)?;
     if file.is_empty() {
@@ -217,7 +246,14 @@ fn parse(text: &str) -> Result<(Result<Place, &str>, PathBuf), String> {
         [name] => Err(name),
         _ => return Err(FORM.to_owned()),
     };
-    Ok((place, PathBuf::from(file)))
+    let (file, format) = match file.rsplit_once(".npy:") {
+        Some((name, format)) => {
+            let format = Format::parse(format)?;
+            (PathBuf::from(format!("{name}.npy")), Some(format))
+        }
+        None => (PathBuf::from(file), None),
+    };
+    Ok((place, file, format))
 }
 
 /// How many bytes of host memory a call reads or writes through a parameter; `None` if only its
@@ -290,16 +326,42 @@ fn host_parameter(function: &Function, direction: Direction) -> Option<(&str, us
 }
 
 /// Checks the file of an input.
-fn check_file(path: &Path, call: u64, bytes: Option<u64>) -> Result<(), String> {
+fn check_file(
+    path: &Path,
+    npy: Option<&Format>,
+    (call, bytes): (u64, Option<u64>),
+) -> Result<(), String> {
     let shown = output::shown(path);
     let metadata = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
     if !metadata.is_file() {
         return Err(format!("{shown}: not a regular file"));
     }
+    let Some(format) = npy else {
+        return match bytes {
+            Some(bytes) if metadata.len() != bytes => Err(format!(
+                "call {call} reads {bytes} bytes, {shown} has {}",
+                metadata.len()
+            )),
+            _ => Ok(()),
+        };
+    };
+    let wrong = |why: String| format!("{shown}: {why}");
+    let content = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let header = Header::parse(&content).map_err(wrong)?;
+    header.check(format).map_err(wrong)?;
+    let elements = (content.len() - header.length) as u64;
+    if header.bytes() != Some(elements) {
+        return Err(wrong(format!(
+            "{} of shape {:?} does not have {elements} bytes",
+            header.name(),
+            header.shape
+        )));
+    }
     match bytes {
-        Some(bytes) if metadata.len() != bytes => Err(format!(
-            "call {call} reads {bytes} bytes, {shown} has {}",
-            metadata.len()
+        Some(bytes) if elements != bytes => Err(format!(
+            "call {call} reads {bytes} bytes, {shown} has {elements}: {} of shape {:?}",
+            header.name(),
+            header.shape
         )),
         _ => Ok(()),
     }
@@ -322,13 +384,25 @@ mod tests {
             ("call 57 srcHost more=x", None),
             ("=x", None),
         ] {
-            let found = parse(text).ok();
+            let found = parse(text).ok().map(|(place, file, format)| {
+                assert_eq!(format, None, "{text}");
+                (place, file)
+            });
             let expected = expected.map(|(place, file): (Result<(u64, &str), &str>, &str)| {
                 let place = place.map(|(call, parameter)| Place::of_call(call, parameter));
                 (place, PathBuf::from(file))
             });
             assert_eq!(found, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn formats_of_numpy() {
+        let (_, file, format) = parse("x=a:b/y.npy:f32[2,3]").unwrap();
+        assert_eq!(file, PathBuf::from("a:b/y.npy"));
+        assert_eq!(format.unwrap().shape, Some(vec![2, 3]));
+        assert_eq!(parse("x=y.bin:f32").unwrap().1, PathBuf::from("y.bin:f32"));
+        assert!(parse("x=y.npy:float").is_err());
     }
 
     #[test]

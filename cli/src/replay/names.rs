@@ -8,29 +8,10 @@ use cutape_analyzer::glob::matches;
 use cutape_format::Trace;
 use serde::Deserialize;
 
+use super::npy::{self, ELEMENTS, Format};
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::output;
-
-/// The types of elements, and their bytes.
-const TYPES: [(&str, u64); 16] = [
-    ("bool", 1),
-    ("u8", 1),
-    ("i8", 1),
-    ("f8", 1),
-    ("u16", 2),
-    ("i16", 2),
-    ("f16", 2),
-    ("bf16", 2),
-    ("u32", 4),
-    ("i32", 4),
-    ("f32", 4),
-    ("u64", 8),
-    ("i64", 8),
-    ("f64", 8),
-    ("c64", 8),
-    ("c128", 16),
-];
 
 /// Whether host memory is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,9 +128,9 @@ impl Place {
             _ => {}
         }
         if let Some(element) = &self.element
-            && !TYPES.iter().any(|(name, _)| name == element)
+            && npy::element(element).is_none()
         {
-            let names = TYPES.map(|(name, _)| name).join(", ");
+            let names = ELEMENTS.map(|element| element.name).join(", ");
             return Err(format!("no type {element:?}; the types are {names}"));
         }
         match (&self.element, &self.shape) {
@@ -189,13 +170,26 @@ impl Place {
         }
     }
 
+    /// Type and shape, as the file gives them.
+    pub(super) fn format(&self) -> Format {
+        Format {
+            element: self.element.as_deref().and_then(npy::element),
+            shape: self.shape.clone(),
+        }
+    }
+
+    /// Takes type and shape that the user says with a file.
+    pub(super) fn set_format(&mut self, format: &Format) {
+        self.element = format.element.map(|element| element.name.to_owned());
+        self.shape.clone_from(&format.shape);
+    }
+
     /// Checks type and shape against the bytes that the call copies.
     pub(super) fn check_length(&self, bytes: Option<u64>) -> Result<(), String> {
         let (Some(element), Some(bytes)) = (&self.element, bytes) else {
             return Ok(());
         };
-        let known = TYPES.iter().find(|(name, _)| name == element);
-        let size = known.map_or(1, |(_, size)| *size);
+        let size = npy::element(element).map_or(1, |element| element.bytes);
         let Some(shape) = &self.shape else {
             return match bytes.is_multiple_of(size) {
                 true => Ok(()),
