@@ -191,6 +191,14 @@ fn a_call_in_flight_is_held_back_until_it_is_over() {
     let mut cursor = Cursor::new();
     // Thread 0's call is the earlier one, and has not returned.
     assert!(cursor.next_before(&trace, u64::MAX).is_none());
+    let mut entered = Cursor::new();
+    for argument in [1, 2] {
+        assert!(entered.clone().next_entered(&trace, 0).is_none());
+        let call = entered.next_entered(&trace, u64::MAX).unwrap();
+        assert_eq!(call.argument(0), argument);
+        assert_eq!(call.leave.is_none(), argument == 1);
+    }
+    assert!(entered.next_entered(&trace, u64::MAX).is_none());
     builder.leave(0, 5, &[]);
     // The recorder writes into the same file: one record more.
     let bytes = builder.bytes();

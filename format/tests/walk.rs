@@ -31,6 +31,23 @@ fn line(call: &cutape_format::Call<'_>) -> String {
     )
 }
 
+/// The calls of a range, without the earlier ones that introduce handles.
+fn walked_alone(trace: &Trace, range: std::ops::Range<u64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    trace
+        .walk()
+        .calls(range.clone())
+        .without_earlier()
+        .run(|call| {
+            if range.contains(&call.index) {
+                lines.push(line(call));
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    lines
+}
+
 fn walked(trace: &Trace, range: std::ops::Range<u64>) -> (Vec<String>, u64) {
     let (mut lines, mut before) = (Vec::new(), 0);
     trace
@@ -122,12 +139,16 @@ fn a_walk_from_anywhere_gives_the_same_calls() {
         let total = all.len() as u64;
         let whole = Trace::open(&packed).unwrap();
         let indexed = Trace::open_indexed(&packed).unwrap();
+        assert_eq!(raw.counted_calls(), None);
+        assert_eq!(indexed.counted_calls(), Some(total));
         for trace in [&raw, &whole, &indexed] {
             assert_eq!(walked(trace, 0..u64::MAX), (all.clone(), 0), "{name}");
             for from in (0..total + 2).step_by(1 + all.len() / 40) {
                 let wanted: Vec<String> = all.iter().skip(from as usize).take(5).cloned().collect();
                 let (found, before) = walked(trace, from..from + 5);
                 assert_eq!(found, wanted, "{name} from {from}");
+                let alone = walked_alone(trace, from..from + 5);
+                assert_eq!(alone, wanted, "{name} alone from {from}");
                 assert!(before <= from.min(total), "{name} from {from}");
             }
         }

@@ -51,17 +51,30 @@ impl Cursor {
 
     /// The next call of a complete trace.
     pub fn next<'t>(&mut self, trace: &'t Trace) -> Option<Call<'t>> {
-        self.advance(trace, None)
+        self.advance(trace, None, false)
     }
 
     /// The next call of a growing trace, if it has returned and was entered before `horizon` (in
     /// ticks), before which no thread can still add a call. A call in flight holds back those
     /// behind it.
     pub fn next_before<'t>(&mut self, trace: &'t Trace, horizon: u64) -> Option<Call<'t>> {
-        self.advance(trace, Some(horizon))
+        self.advance(trace, Some(horizon), true)
     }
 
-    fn advance<'t>(&mut self, trace: &'t Trace, horizon: Option<u64>) -> Option<Call<'t>> {
+    /// The next call of a growing trace that was entered before `horizon`, whether or not it has
+    /// returned.
+    pub fn next_entered<'t>(&mut self, trace: &'t Trace, horizon: u64) -> Option<Call<'t>> {
+        self.advance(trace, Some(horizon), false)
+    }
+
+    /// The next call that was entered before `horizon`; none while one in flight is next and
+    /// `holds_back`.
+    fn advance<'t>(
+        &mut self,
+        trace: &'t Trace,
+        horizon: Option<u64>,
+        holds_back: bool,
+    ) -> Option<Call<'t>> {
         self.queue_threads(trace);
         let &Reverse((ticks, thread)) = self.queue.peek()?;
         if horizon.is_some_and(|horizon| ticks >= horizon) {
@@ -70,7 +83,7 @@ impl Cursor {
         let state = self.threads.get_mut(thread as usize)?;
         let entered = seek_enter(trace, &trace, thread, &mut state.position)?;
         let mut assembled = assemble(trace, &trace, thread, state.calls, entered);
-        if horizon.is_some() && !assembled.is_over {
+        if holds_back && !assembled.is_over {
             return None;
         }
         self.queue.pop();

@@ -28,6 +28,8 @@ const MOST_LOADERS: usize = 4;
 pub struct Walk<'t> {
     trace: &'t Trace,
     range: Range<u64>,
+    /// Whether calls before the range that introduce handles are passed.
+    passes_earlier: bool,
 }
 
 impl Trace {
@@ -36,6 +38,7 @@ impl Trace {
         Walk {
             trace: self,
             range: 0..u64::MAX,
+            passes_earlier: true,
         }
     }
 }
@@ -46,6 +49,13 @@ impl Walk<'_> {
     /// has call counts, the time does not depend on its length.
     pub fn calls(mut self, range: Range<u64>) -> Self {
         self.range = range;
+        self
+    }
+
+    /// Does not pass calls for the handles that they introduce, for a caller who knows these. The
+    /// index of each call that is passed is its own; some may lie before the range.
+    pub fn without_earlier(mut self) -> Self {
+        self.passes_earlier = false;
         self
     }
 
@@ -61,7 +71,7 @@ impl Walk<'_> {
         self,
         mut each: impl FnMut(&Call<'_>) -> Result<(), E>,
     ) -> Result<WalkSummary, E> {
-        let mut reader = Reader::new(self.trace, &self.range);
+        let mut reader = Reader::new(self.trace, &self.range, self.passes_earlier);
         let calls = self.range.end.saturating_sub(self.range.start);
         if reader.store.chunk_count() < 2 || calls < CALLS_WORTH_LOADERS || processors() == 1 {
             reader.walk(&mut each)?;
@@ -103,8 +113,9 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn new(trace: &'t Trace, range: &Range<u64>) -> Self {
-        let start = Start::find(trace, range.start).unwrap_or_else(|| Start::of_all(trace));
+    fn new(trace: &'t Trace, range: &Range<u64>, passes_earlier: bool) -> Self {
+        let start = Start::find(trace, range.start, passes_earlier);
+        let start = start.unwrap_or_else(|| Start::of_all(trace));
         Self {
             trace,
             threads: vec![ThreadState::default(); start.chunks.len()],

@@ -23,7 +23,7 @@ impl Start {
     }
 
     /// A walk to the call of that index; `None` if the trace does not say which chunks to skip.
-    pub(super) fn find(trace: &Trace, index: u64) -> Option<Self> {
+    pub(super) fn find(trace: &Trace, index: u64, passes_earlier: bool) -> Option<Self> {
         if index == 0 || trace.counts.is_empty() {
             return None;
         }
@@ -55,7 +55,9 @@ impl Start {
             passed,
         };
         for ((chunks, counts), &first) in trace.threads.iter().zip(&counts).zip(&places) {
-            let introduces = |place: usize| counts.get(place).is_some_and(|c| c.introduces != 0);
+            let introduces = |place: usize| {
+                passes_earlier && counts.get(place).is_some_and(|c| c.introduces != 0)
+            };
             // A call may return in the chunk behind the one that it was entered in.
             let is_needed = |place: usize| {
                 place >= first || introduces(place) || place > 0 && introduces(place - 1)
@@ -71,6 +73,15 @@ impl Start {
             start.chunks.push(chunks);
         }
         Some(start)
+    }
+}
+
+impl Trace {
+    /// How many calls there are, if the trace says so: a packed one does. For unpacked and older
+    /// traces only a walk can count them.
+    pub fn counted_calls(&self) -> Option<u64> {
+        let calls = self.counts.iter().map(|count| count.calls);
+        (!self.counts.is_empty()).then(|| calls.fold(0, u64::saturating_add))
     }
 }
 
