@@ -131,7 +131,7 @@ fn rows_in(access: &Access, range: &Range<u64>) -> Option<Range<u64>> {
 
 /// Accesses by the object whose memory they touch; those that are known to be complete are
 /// forgotten.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Accesses {
     by_object: FxHashMap<ObjectId, Vec<Access>>,
 }

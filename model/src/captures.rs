@@ -41,7 +41,7 @@ impl CapturedStream {
 }
 
 /// A capture in progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Capture {
     /// Tells captures apart.
     pub id: u64,
@@ -109,7 +109,7 @@ impl Capture {
 }
 
 /// The captures in progress; most programs have none or one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Captures {
     open: Vec<Capture>,
     begun: u64,

@@ -21,7 +21,7 @@ struct Primary {
 
 /// Stacks of current contexts by thread, primary contexts by device (Context Management, Primary
 /// Context Management).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Contexts {
     stacks: Vec<Vec<Current>>,
     primaries: FxHashMap<i32, Primary>,

@@ -178,7 +178,7 @@ impl Arguments for CallArguments<'_, '_> {
 }
 
 /// What a function does to the driver's state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Effects {
     /// The function.
     pub function: &'static Function,

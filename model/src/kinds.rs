@@ -47,7 +47,7 @@ impl FromIterator<Kind> for Kinds {
 }
 
 /// A value for each kind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PerKind<T>([T; KINDS]);
 
 impl<T: Default> Default for PerKind<T> {

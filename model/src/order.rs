@@ -43,7 +43,7 @@ impl StreamKind {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct StreamWork {
     /// The index of its context.
     context: usize,
@@ -72,7 +72,7 @@ struct ContextWork {
 }
 
 /// The work in all streams, numbered in the order in which it is enqueued.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Order {
     number: u64,
     next_stream: u32,

@@ -27,7 +27,7 @@ pub const EVENT_INTERPROCESS: u64 = 4;
 pub const EVENT_EXTERNAL: u64 = 1;
 
 /// What is known of an object by its kind; `X` is what the user of the state keeps with others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub enum Data<X> {
     /// Nothing.
     #[default]
@@ -85,7 +85,7 @@ pub struct StreamData {
 }
 
 /// An object to be created when the call that creates it has returned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PendingObject<X> {
     new: NewObject,
     data: Data<X>,
@@ -93,7 +93,7 @@ struct PendingObject<X> {
 }
 
 /// What calls have changed since this was last taken.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Objects that became known.
     pub created: Vec<ObjectId>,
@@ -126,7 +126,7 @@ impl StreamQuestion {
 }
 
 /// The driver's state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct State<X> {
     /// All objects.
     pub objects: Objects<Data<X>>,

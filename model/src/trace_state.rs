@@ -29,7 +29,7 @@ pub enum Scope {
 /// The driver's state after the calls observed so far, and the names of its kernels.
 ///
 /// Handles are values of the recorded process, and may be reused: the last object has the handle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TraceState {
     /// Objects, contexts, memory.
     pub state: State<()>,
@@ -40,7 +40,7 @@ pub struct TraceState {
 }
 
 /// What the calls of one function do.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tracked {
     /// `None` if they change nothing in scope.
     effects: Option<Effects>,

@@ -33,7 +33,7 @@ pub struct Rejected {
 }
 
 /// An executable graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Exec {
     /// The graph as it was instantiated, or last updated from.
     pub graph: Arc<Graph>,
@@ -113,7 +113,7 @@ pub struct GraphMemory {
 }
 
 /// All graphs, by handle.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Graphs {
     pub(super) graphs: FxHashMap<u64, Arc<Graph>>,
     /// By handle of the node: graph and index.

@@ -18,7 +18,7 @@ pub struct UserObjectState {
 }
 
 /// All user objects whose creation was seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct UserObjects(FxHashMap<u64, UserObjectState>);
 
 impl UserObjects {

@@ -14,4 +14,5 @@ mod waits;
 mod work;
 
 pub use builder::{NeedsBuilder, ReadBytes};
+pub use operands::Operands;
 pub use table::{Need, Needs};

@@ -37,18 +37,24 @@ impl Touch {
 
 /// What a call names.
 #[derive(Debug, Default)]
-pub(super) struct Operands {
-    pub(super) handles: Vec<(Kind, u64)>,
+pub struct Operands {
+    /// Handles of objects.
+    pub handles: Vec<(Kind, u64)>,
     /// Arrays that the call writes.
     pub(super) written_arrays: Vec<u64>,
     pub(super) touches: Vec<Touch>,
     /// Words that are addresses or handles if such exist: parameters of kernels.
-    pub(super) words: Vec<u64>,
+    pub words: Vec<u64>,
 }
 
 impl Operands {
+    /// Addresses of memory, each the first of what the call names there.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.touches.iter().map(Touch::address)
+    }
+
     /// Of a call of that function.
-    pub(super) fn of(function: &'static Function, call: &Call<'_>) -> Self {
+    pub fn of(function: &'static Function, call: &Call<'_>) -> Self {
         let mut operands = Self::default();
         for (position, param) in function.params.iter().enumerate() {
             operands.add_parameter(function, call, position, param.role);

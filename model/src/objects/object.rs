@@ -45,7 +45,7 @@ pub struct End {
 }
 
 /// An object of the driver; `D` is what the user of the table keeps with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Object<D> {
     /// What it is.
     pub kind: Kind,

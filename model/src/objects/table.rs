@@ -18,7 +18,7 @@ pub enum Retention {
     PerHandle,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slot<D> {
     pub(super) serial: u32,
     pub(super) object: Option<Object<D>>,
@@ -57,7 +57,7 @@ impl Lookup {
 type LastLookup = Cell<Option<(u64, Option<ObjectId>)>>;
 
 /// All objects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Objects<D> {
     pub(super) retention: Retention,
     pub(super) slots: Vec<Slot<D>>,
