@@ -1,8 +1,8 @@
 //! `cutape check`: finds API misuse in a trace, or in a program while it runs.
 
-mod filter;
-mod live;
-mod pass;
+pub(crate) mod filter;
+pub(crate) mod live;
+pub(crate) mod pass;
 mod report;
 
 use std::ffi::OsString;

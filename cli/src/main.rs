@@ -46,6 +46,7 @@ mod symbols;
 #[cfg(test)]
 mod test_trace;
 mod trim;
+mod view;
 
 use std::process::ExitCode;
 
@@ -105,6 +106,8 @@ enum Verb {
     Info(info::Arguments),
     /// Write a trace as one HTML page: timeline, memory, kernels, findings.
     Report(report::Arguments),
+    /// Browse calls, objects and findings in the terminal.
+    View(view::Arguments),
     /// Put a mark into a recording while the program runs.
     Mark(mark::Arguments),
     /// Write images, or launches as programs that check themselves.
@@ -176,6 +179,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Extract(arguments) => extract::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Doctor(arguments) => doctor::run(arguments),
+        Verb::View(arguments) => view::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),

@@ -6,4 +6,4 @@ mod launch;
 pub(crate) mod notes;
 mod renderer;
 
-pub(crate) use self::renderer::{Limits, Renderer};
+pub(crate) use self::renderer::{Known, Limits, RenderedCall, Renderer};

@@ -19,7 +19,7 @@ use crate::record::reservation::Reservation;
 use crate::record::session::{self, Outcome, Session};
 
 /// The longest time assumed between a thread's read of the clock and its record in the file.
-const SETTLE: Duration = Duration::from_millis(20);
+pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs a program and checks its calls; keeps the trace if `output` names a file.

@@ -13,7 +13,7 @@ use crate::symbols::Resolver;
 
 /// The analyzer after the calls so far.
 #[derive(Default)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     analyzer: Analyzer,
     resolver: Resolver,
     /// Functions that the program called or requested with cuGetProcAddress, and that the recorder
@@ -22,7 +22,7 @@ pub(super) struct Pass {
 }
 
 /// Checks all calls of a complete trace.
-pub(super) fn check_trace(
+pub(crate) fn check_trace(
     trace: &Trace,
     filter: &mut FindingFilter,
 ) -> Result<(WalkSummary, Pass), Failure> {
@@ -39,7 +39,7 @@ pub(super) fn check_trace(
 
 impl Pass {
     /// Checks a call.
-    pub(super) fn push(&mut self, trace: &Trace, call: &Call<'_>, filter: &mut FindingFilter) {
+    pub(crate) fn push(&mut self, trace: &Trace, call: &Call<'_>, filter: &mut FindingFilter) {
         if call.has_notes() {
             self.unrecorded
                 .extend(call.notes().filter_map(|note| match note {
@@ -59,13 +59,13 @@ impl Pass {
     }
 
     /// Checks what is missing at the end.
-    pub(super) fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
+    pub(crate) fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
         let context = SymbolContext::new(trace, &self.resolver);
         filter.add(self.analyzer.finish(&context));
     }
 
     /// Lists on stderr the functions whose calls are missing from the trace.
-    pub(super) fn report_unrecorded(mut self, trace: &Trace) {
+    pub(crate) fn report_unrecorded(mut self, trace: &Trace) {
         let forwarded = trace.forwarded().map(|(name, _)| name.to_owned());
         self.unrecorded.extend(forwarded);
         if self.unrecorded.is_empty() {

@@ -11,7 +11,7 @@ use cutape_registry::Kind;
 ///
 /// The end of an object is ignored: a label stays until the handle is reused, because uses of
 /// destroyed objects are what a reader looks for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Labels {
     objects: Objects<()>,
     /// Device memory, globals and reserved addresses.

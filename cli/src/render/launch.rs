@@ -7,6 +7,7 @@ use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
 use super::labels::Labels;
+use cutape_export::demangle::demangle;
 use cutape_model::LaunchShape;
 
 /// A decoded launch.
@@ -95,6 +96,66 @@ impl Launch {
         }
     }
 
+    /// The kernel's name in the source, without its parameters, if known.
+    pub(crate) fn kernel_name(&self) -> Option<String> {
+        let name = demangle(self.kernel.as_deref()?);
+        Some(bare(&name).to_owned())
+    }
+
+    /// Grid and block, then stream and parameters, in short.
+    pub(crate) fn write_shape(&self, out: &mut String) {
+        for (name, shape) in [("grid", self.shape.grid), ("block", self.shape.block)] {
+            if let Some([x, y, z]) = shape {
+                out.push_str(&format!("{name} = {x}x{y}x{z}, "));
+            }
+        }
+        if let Some(stream) = &self.stream {
+            out.push_str("stream = ");
+            stream.write(out);
+        }
+        if self.buffer.is_none() {
+            out.push_str(", parameters = (");
+            write_joined(&self.parameters, out, |(_, _, value), out| value.write(out));
+            out.push(')');
+        }
+    }
+
+    /// Name and value of each part, for lines of their own.
+    pub(crate) fn parts(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| {
+            let mut text = String::new();
+            value.write(&mut text);
+            text
+        };
+        let mut parts = vec![("f".to_owned(), text(&self.function))];
+        if let Some(kernel) = &self.kernel {
+            parts.push(("kernel".to_owned(), demangle(kernel)));
+        }
+        for (name, shape) in [("grid", self.shape.grid), ("block", self.shape.block)] {
+            if let Some([x, y, z]) = shape {
+                parts.push((name.to_owned(), format!("{x}x{y}x{z}")));
+            }
+        }
+        if let Some(shared) = self.shape.shared {
+            parts.push(("shared".to_owned(), format!("{shared} bytes")));
+        }
+        let further = [
+            ("stream", &self.stream),
+            ("attributes", &self.attributes),
+            ("parameters", &self.buffer),
+        ];
+        for (name, value) in further {
+            if let Some(value) = value {
+                parts.push((name.to_owned(), text(value)));
+            }
+        }
+        for (number, (offset, size, value)) in self.parameters.iter().enumerate() {
+            let value = format!("{} ({size} bytes at {offset})", text(value));
+            parts.push((format!("parameter {number}"), value));
+        }
+        parts
+    }
+
     /// As JSON; keys are only ever added.
     pub(crate) fn json(&self) -> Json {
         let parameters: Vec<Json> = self
@@ -119,6 +180,25 @@ impl Launch {
             "attributes": self.attributes.as_ref().map(Value::json),
         })
     }
+}
+
+/// A function's name without its result and its parameters.
+fn bare(name: &str) -> &str {
+    // Template arguments and lambdas have parentheses and blanks of their own.
+    let (mut depth, mut end, mut begin) = (0_usize, name.len(), 0);
+    for (at, character) in name.char_indices() {
+        match character {
+            '(' if depth == 0 && at > 0 && !name[at..].starts_with("(anonymous") => {
+                end = at;
+                break;
+            }
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => begin = at + 1,
+            _ => {}
+        }
+    }
+    &name[begin..end]
 }
 
 /// The parameters in a buffer; `None` if the layout does not fit the buffer.
@@ -207,6 +287,27 @@ mod tests {
                 fits,
                 "{layout:?}"
             );
+        }
+    }
+
+    #[test]
+    fn names_without_parameters() {
+        for (name, expected) in [
+            ("saxpy", "saxpy"),
+            ("saxpy(int, float*)", "saxpy"),
+            ("void add<int, 4>(A<int, 2>)", "add<int, 4>"),
+            (
+                "void f<g(int)::{lambda(int)#1}>(int)",
+                "f<g(int)::{lambda(int)#1}>",
+            ),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
+            (
+                "void a::(anonymous namespace)::f<b c>()",
+                "a::(anonymous namespace)::f<b c>",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(bare(name), expected);
         }
     }
 }

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use cutape_analyzer::decode::{self, Argument, CallPlan, Decoded, Decoding, Value, write_joined};
+use cutape_analyzer::decode::{
+    self, Argument, CallPlan, Decoded, Decoding, Names, Value, write_joined,
+};
 use cutape_format::{Bytes, Call, Enumeration, Note, Signature, Snapshot, Trace};
 use cutape_model::{Changes, Effects};
-use cutape_registry::{Family, Function};
+use cutape_registry::{Family, Function, Kind};
 use serde_json::json;
 
 use super::images::ImageReader;
@@ -104,6 +106,25 @@ impl<'t> Plan<'t> {
     }
 }
 
+/// What earlier calls say about the handles of later ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    labels: Labels,
+    state: TraceState,
+    layouts: HashMap<u64, Vec<(u32, u32)>>,
+}
+
+impl Known {
+    /// Before the first call.
+    pub(crate) fn new(scope: Scope) -> Self {
+        Self {
+            labels: Labels::default(),
+            state: TraceState::new(scope),
+            layouts: HashMap::new(),
+        }
+    }
+}
+
 /// Decodes calls, with what earlier calls created.
 #[derive(Debug)]
 pub(crate) struct Renderer<'t> {
@@ -122,14 +143,45 @@ pub(crate) struct Renderer<'t> {
 impl<'t> Renderer<'t> {
     /// For the calls of that trace.
     pub(crate) fn new(trace: &'t Trace, limits: Limits, scope: Scope) -> Self {
+        Self::resume(trace, limits, Known::new(scope))
+    }
+
+    /// For the calls behind those that are known.
+    pub(crate) fn resume(trace: &'t Trace, limits: Limits, known: Known) -> Self {
         Self {
             trace,
             limits,
             plans: Vec::new(),
-            labels: Labels::default(),
-            state: TraceState::new(scope),
-            layouts: HashMap::new(),
+            labels: known.labels,
+            state: known.state,
+            layouts: known.layouts,
             images: ImageReader::default(),
+        }
+    }
+
+    /// What the calls so far have said.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            labels: self.labels.clone(),
+            state: self.state.clone(),
+            layouts: self.layouts.clone(),
+        }
+    }
+
+    /// As [`Renderer::known`], when no more calls will be decoded.
+    pub(crate) fn into_known(self) -> Known {
+        Known {
+            labels: self.labels,
+            state: self.state,
+            layouts: self.layouts,
+        }
+    }
+
+    /// The label of an object, e.g. `module#2`.
+    pub(crate) fn label(&self, kind: Kind, handle: u64) -> Option<String> {
+        match kind.is_address() {
+            true => self.labels.place(handle),
+            false => Names::handle(&self.labels, kind, handle),
         }
     }
 

@@ -1,0 +1,101 @@
+//! All about an object: what it is, what it belongs to, which calls created and ended it.
+
+use cutape_model::{Object, ObjectId, Origin};
+
+use super::call_pane::named;
+use super::object_key::ObjectKey;
+use super::pane::{Link, PaneLine, Role};
+use crate::quantity;
+use crate::render::Renderer;
+
+/// The object that a call names, for a renderer that has observed the call.
+pub(super) fn find(renderer: &Renderer<'_>, key: ObjectKey) -> Option<ObjectId> {
+    let state = &renderer.state.state;
+    let by_handle = state.objects.resolve(key.kind, key.handle).known();
+    match key.kind.is_address() {
+        true => {
+            let by_address = state
+                .place_at(key.handle)
+                .or_else(|| state.freed_at(key.handle));
+            by_address.or(by_handle)
+        }
+        false => by_handle,
+    }
+}
+
+/// Title and lines.
+pub(super) fn lines(renderer: &Renderer<'_>, key: ObjectKey) -> (String, Vec<PaneLine>) {
+    let label = renderer.label(key.kind, key.handle);
+    let label = label.unwrap_or_else(|| key.kind.name().to_owned());
+    let title = format!("{label} {:#x}", key.handle);
+    let mut lines = vec![PaneLine::new(title.clone(), Role::Strong)];
+    let objects = &renderer.state.state.objects;
+    let Some(id) = find(renderer, key) else {
+        let text = "  no recorded call returned it: it is older than the recording, or a constant";
+        lines.push(PaneLine::new(text, Role::Dim));
+        return (title, lines);
+    };
+    let Some(object) = objects.get(id) else {
+        return (title, lines);
+    };
+    if let Some(name) = &object.name {
+        lines.push(named("name", &cutape_export::demangle::demangle(name)));
+    }
+    if object.size > 0 {
+        lines.push(named(
+            "size",
+            &format!("{} bytes", quantity::grouped(object.size)),
+        ));
+    }
+    lines.push(created(object));
+    if object.handle_use > 1 {
+        let text = format!(
+            "  its handle stood for {} objects before",
+            object.handle_use - 1
+        );
+        lines.push(PaneLine::new(text, Role::Dim));
+    }
+    for (word, owner) in [("belongs to", object.parent), ("in", object.context)] {
+        let Some(owner) = owner.and_then(|owner| objects.get(owner)) else {
+            continue;
+        };
+        if word == "in" && object.parent == object.context {
+            continue;
+        }
+        let label = renderer.label(owner.kind, owner.handle);
+        let label = label.unwrap_or_else(|| owner.kind.name().to_owned());
+        lines.push(
+            PaneLine::new(format!("  {word} "), Role::Dim)
+                .and(format!("{label} {:#x}", owner.handle), Role::Link)
+                .to(Link::Object(ObjectKey {
+                    kind: owner.kind,
+                    handle: owner.handle,
+                    call: key.call,
+                })),
+        );
+    }
+    (title, lines)
+}
+
+fn created<D>(object: &Object<D>) -> PaneLine {
+    let word = match object.origin {
+        Origin::Created => "created by",
+        Origin::Found => "looked up by",
+        Origin::FirstSeen => "first seen in",
+    };
+    let site = object.created;
+    PaneLine::new(format!("  {word} "), Role::Dim)
+        .and(format!("call {}", site.index), Role::Link)
+        .and(format!(" {}", site.function), Role::Plain)
+        .to(Link::Call(site.index))
+}
+
+/// The line about the object's end.
+pub(super) fn ended(call: Option<u64>) -> PaneLine {
+    match call {
+        Some(call) => PaneLine::new("  ended by ", Role::Dim)
+            .and(format!("call {call}"), Role::Link)
+            .to(Link::Call(call)),
+        None => PaneLine::new("  not ended", Role::Dim),
+    }
+}

@@ -1,0 +1,55 @@
+//! Colours: the terminal's own sixteen, none of which is the background, so that they can be read
+//! on light and dark; without colour only bold, underlined and reversed.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use super::pane::Role;
+
+/// The styles of the screen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Theme {
+    is_coloured: bool,
+}
+
+impl Theme {
+    /// With or without colours.
+    pub(super) fn new(is_coloured: bool) -> Self {
+        Self { is_coloured }
+    }
+
+    fn colour(self, colour: Color) -> Style {
+        match self.is_coloured {
+            true => Style::new().fg(colour),
+            false => Style::new(),
+        }
+    }
+
+    /// Of a part of a line.
+    pub(super) fn of(self, role: Role) -> Style {
+        match role {
+            Role::Plain => Style::new(),
+            Role::Strong => Style::new().add_modifier(Modifier::BOLD),
+            Role::Dim => Style::new().add_modifier(Modifier::DIM),
+            Role::Success => self.colour(Color::Green),
+            Role::Failure => self.colour(Color::Red).add_modifier(Modifier::BOLD),
+            // Yellow cannot be read on white.
+            Role::Warning => self.colour(Color::Magenta).add_modifier(Modifier::BOLD),
+            Role::Link => self.colour(Color::Cyan).add_modifier(Modifier::UNDERLINED),
+        }
+    }
+
+    /// Of the first line and of headings.
+    pub(super) fn bar(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Of the selected line in the half that has the keys.
+    pub(super) fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Of the selected line in the other half.
+    pub(super) fn marked(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+}
