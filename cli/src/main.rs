@@ -118,7 +118,7 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
     Trim(trim::Arguments),
-    /// Write the smallest trace that still shows a finding, a divergence, a crash.
+    /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
     Pack(pack::Arguments),

@@ -54,11 +54,11 @@ pub(crate) struct Arguments {
 
 const EPILOGUE: &str = "\
 Calls are left out, with those that cannot be made without them, as long as the
-rest still shows it; then payloads. Then launches and copies become smaller, and
-fat binaries lose the entries that the recorded devices do not load. Each attempt is a trace that check, a guarded
-replay or the command judges; so is the result. When the time is over, or after
-Ctrl-C, the smallest trace so far is written, and the same command goes on from
-the folder OUTPUT.minimize.";
+rest still shows it. Then payloads are left out, launches and copies become
+smaller, and fat binaries lose the entries that the recorded devices do not load.
+Each attempt is a trace that check, a guarded replay or the command judges; so is
+the result. When the time is over, or after Ctrl-C, the smallest trace so far is
+written, and the same command goes on from the folder OUTPUT.minimize.";
 
 /// Attempts on a trace of this many calls take so little time that a smaller one is no better.
 const SMALL: u64 = 64;
@@ -78,7 +78,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let hash = cutape_cut::source_hash(&trace)
         .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.trace.display())))?;
     let choice = format!("minimize {}", judge.words());
-    let files = Files::open(&arguments.output, &hash, &choice)?;
+    let files = Files::open(
+        &arguments.output,
+        &hash,
+        &choice,
+        judge.image_hashes(&trace)?,
+    )?;
     interrupt::watch();
     let limit = arguments.time_limit.map(Duration::from_secs);
     let mut search = Search {
@@ -125,7 +130,7 @@ struct Base<'t> {
     changed: Ranges,
 }
 
-impl Search<'_> {
+impl<'t> Search<'t> {
     fn run(&mut self) -> Result<ExitCode, Failure> {
         let found = match self.files.best()? {
             Some(best) => {
@@ -166,26 +171,36 @@ impl Search<'_> {
         self.stopped.is_some()
     }
 
-    /// The calls of the source that show it, if there are such.
-    fn look_at_source(&mut self) -> Result<Vec<u64>, Failure> {
-        let name = self.source.path();
-        if !self.judge.leaves_digests_out(self.source) {
-            return self.judge.look_at_source(self.source, name);
-        }
+    /// All calls of the source.
+    fn whole(&self) -> Result<Base<'t>, Failure> {
         let needs = trim::read_needs(self.source)?;
-        let base = Base {
+        Ok(Base {
             trace: self.source,
             original: (0..needs.calls()).collect(),
             changed: Ranges::default(),
             needs,
-        };
+        })
+    }
+
+    /// The calls of the source that show it, if there are such.
+    fn look_at_source(&mut self) -> Result<Vec<u64>, Failure> {
+        let found = self.calls_that_show_it();
+        // What Ctrl-C has ended says nothing.
+        if self.is_over() {
+            return Ok(Vec::new());
+        }
+        found
+    }
+
+    fn calls_that_show_it(&mut self) -> Result<Vec<u64>, Failure> {
+        let name = self.source.path();
+        if !self.judge.leaves_digests_out(self.source) {
+            return self.judge.look_at_source(self.source, name);
+        }
+        let base = self.whole()?;
+        let all = vec![true; base.original.len()];
         let path = self.files.candidate()?;
-        self.write(
-            &base,
-            &vec![true; base.original.len()],
-            &path,
-            &BTreeMap::new(),
-        )?;
+        self.write(&base, &all, &path, &BTreeMap::new())?;
         let trace = input::open(&path)?;
         self.judge.look_at_source(&trace, name)
     }
@@ -194,13 +209,10 @@ impl Search<'_> {
     /// there was no time.
     fn first_part(&mut self) -> Result<bool, Failure> {
         let targets = self.look_at_source()?;
-        let needs = trim::read_needs(self.source)?;
-        let base = Base {
-            trace: self.source,
-            original: (0..needs.calls()).collect(),
-            changed: Ranges::default(),
-            needs,
-        };
+        if self.stopped.is_some() {
+            return Ok(false);
+        }
+        let base = self.whole()?;
         let calls = base.needs.calls();
         let hard = self.judge.hard();
         let soft = |need| need == Need::Setting || hard(need);

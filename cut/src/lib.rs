@@ -18,7 +18,7 @@ mod simplify;
 mod write;
 
 pub use part::{Part, needs, part};
-pub use provenance::{Provenance, source_hash};
+pub use provenance::{Provenance, file_hash, source_hash};
 pub use ranges::Ranges;
 pub use reduce::{Ended, Verdict, reduce};
 pub use simplify::{Simplification, Stage, changes, simplifications};

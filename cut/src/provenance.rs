@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use cutape_format::Trace;
 
@@ -82,7 +83,15 @@ impl Provenance {
 /// # Errors
 /// Errors of reading.
 pub fn source_hash(trace: &Trace) -> io::Result<String> {
+    file_hash(trace.path())
+}
+
+/// The blake3 hash of a file, in hexadecimal digits.
+///
+/// # Errors
+/// Errors of reading.
+pub fn file_hash(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(trace.path())?)?;
+    hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
 }

@@ -517,6 +517,16 @@ fn what_is_not_there_is_refused(folder: &Path) -> Result<Verdict, String> {
             return Err(format!("left: {left:?}"));
         }
     }
+    let nowhere = folder.join("no-folder/small.cutape");
+    let output = run(&mut minimize(&source, &nowhere, &["--test", "true"]));
+    output.expect_code(2)?;
+    if !output
+        .stderr
+        .contains("no-folder/small.cutape: No such file")
+        || nowhere.exists()
+    {
+        return Err(output.describe());
+    }
     fs::write(&target, "mine").unwrap();
     let output = run(&mut minimize(&source, &target, &["--test", "true"]));
     output.expect_code(2)?;

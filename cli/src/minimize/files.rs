@@ -18,6 +18,8 @@ const CANDIDATE: &str = "candidate.cutape";
 struct State {
     source_blake3: String,
     choice: String,
+    /// Hashes of the images of `--replace-image`.
+    images_blake3: Vec<String>,
     /// The calls of the smallest trace so far, by their indices in the source.
     calls: Option<String>,
     /// Those of them that were made smaller.
@@ -46,13 +48,19 @@ pub(super) struct Files {
 
 impl Files {
     /// Makes the folder, or goes on with that of an earlier search for the same.
-    pub(super) fn open(target: &Path, hash: &str, choice: &str) -> Result<Self, Failure> {
+    pub(super) fn open(
+        target: &Path,
+        hash: &str,
+        choice: &str,
+        images: Vec<String>,
+    ) -> Result<Self, Failure> {
         let mut name = target.as_os_str().to_owned();
         name.push(".minimize");
         let folder = PathBuf::from(name);
         let new = State {
             source_blake3: hash.to_owned(),
             choice: choice.to_owned(),
+            images_blake3: images,
             calls: None,
             changed: String::new(),
             tests: 0,
@@ -61,10 +69,15 @@ impl Files {
         let state = match fs::read(folder.join(STATE)) {
             Ok(bytes) => serde_json::from_slice::<State>(&bytes)
                 .ok()
-                .filter(|state| state.source_blake3 == hash && state.choice == choice)
+                .filter(|state| {
+                    state.source_blake3 == hash
+                        && state.choice == choice
+                        && state.images_blake3 == new.images_blake3
+                })
                 .ok_or_else(|| {
                     Failure::unusable(format!(
-                        "{}: an unfinished search of another trace or for something else; remove \
+                        "{}: an unfinished search of another trace, with other images or for something \
+                         else; remove \
                          it, or choose another place with -o",
                         folder.display()
                     ))
@@ -77,7 +90,12 @@ impl Files {
             state,
         };
         files.check_target()?;
-        fs::create_dir_all(&files.folder).map_err(|error| files.cannot_write(&error))?;
+        match fs::create_dir(&files.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Failure::cannot_write(&files.target, &error));
+            }
+            _ => {}
+        }
         files.write_state()?;
         Ok(files)
     }
@@ -88,7 +106,7 @@ impl Files {
             return Ok(());
         }
         match &self.state.output_blake3 {
-            Some(hash) if hash_of(&self.target).as_ref() == Some(hash) => Ok(()),
+            Some(hash) if cutape_cut::file_hash(&self.target).ok().as_ref() == Some(hash) => Ok(()),
             _ => crate::trim::refuse_existing(&self.target),
         }
     }
@@ -158,7 +176,7 @@ impl Files {
         // The folder keeps its own file until the search is over.
         let copy = self.folder.join(CANDIDATE);
         fs::copy(&best, &copy).map_err(cannot_write)?;
-        let hash = hash_of(&copy);
+        let hash = cutape_cut::file_hash(&copy).ok();
         fs::rename(&copy, &self.target).map_err(cannot_write)?;
         if is_over {
             fs::remove_dir_all(&self.folder).map_err(|error| self.cannot_write(&error))?;
@@ -168,11 +186,6 @@ impl Files {
         }
         Ok(self.target.clone())
     }
-}
-
-fn hash_of(path: &Path) -> Option<String> {
-    let trace = cutape_format::Trace::open(path).ok()?;
-    cutape_cut::source_hash(&trace).ok()
 }
 
 impl Drop for Files {

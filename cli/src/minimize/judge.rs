@@ -131,6 +131,16 @@ impl Judge {
         words
     }
 
+    /// Hashes of the images that replays of the source load.
+    pub(super) fn image_hashes(&self, source: &Trace) -> Result<Vec<String>, Failure> {
+        call_image::read(source, &self.images)?;
+        let hash = |image: &CallImage| {
+            cutape_cut::file_hash(&image.file)
+                .map_err(|error| Failure::unusable(format!("{}: {error}", image.file.display())))
+        };
+        self.images.iter().map(hash).collect()
+    }
+
     /// The options with which `replay` shows it for an attempt, if it needs any.
     pub(super) fn replay_options(&self, original: &[u64]) -> String {
         let mut options = String::new();
@@ -202,7 +212,6 @@ impl Judge {
     ) -> Result<Vec<u64>, Failure> {
         let failure = |what: &str| Failure::unusable(format!("{}: {what}", name.display()));
         let absent = || failure(&self.absence());
-        call_image::read(trace, &self.images)?;
         let images = &self.images;
         let (expected, call) = match &self.kept {
             Kept::Finding(rule) => {

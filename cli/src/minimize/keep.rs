@@ -12,10 +12,13 @@ pub(crate) struct Keep {
     #[arg(long, value_name = "RULE", verbatim_doc_comment)]
     keep_finding: Option<String>,
     /// Keep the first divergence of a replay: the same call, the same difference.
-    #[arg(long)]
+    #[arg(long, verbatim_doc_comment)]
     keep_divergence: bool,
     /// Keep the crash of a replay: the same call, the same signal.
-    #[arg(long)]
+    ///
+    /// If the replay does not crash, it re-issues also the call in which the
+    /// recorded program died, as replay --reissue-fatal does.
+    #[arg(long, verbatim_doc_comment)]
     keep_crash: bool,
     /// Keep the first call that returns this result, in a replay too; a name as
     /// CUDA_ERROR_INVALID_VALUE, or a number.
