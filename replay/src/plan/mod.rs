@@ -2,7 +2,7 @@
 
 pub(crate) mod needs;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cutape_format::{Bytes, Call, Note, Trace};
 use cutape_registry::{
@@ -48,6 +48,10 @@ pub struct Plan {
     /// makes a context, by the call's index.
     #[serde(skip)]
     pub address_spaces: BTreeMap<u64, Vec<(u64, u64)>>,
+    /// Indexes of calls whose address ranges were noted while another thread made a context: they
+    /// have a part of what the driver mapped for it, and a replay makes it after these calls.
+    #[serde(skip)]
+    pub mixed_address_spaces: HashSet<u64>,
     /// By number: the digests of device memory that the recorder has read.
     #[serde(skip)]
     pub digests: HashMap<u64, u64>,
@@ -131,10 +135,17 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut pinned = Vec::new();
     let mut observer = Observer::new(trace);
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
+    // Threads that make a context, and when they have done it.
+    let mut making: Vec<(u32, u64)> = Vec::new();
     for call in trace.calls() {
         plan.calls += 1;
         if call.has_notes() {
             note_digests(&call, &mut plan);
+            making.retain(|&(_, returned)| returned > call.ticks);
+            let is_mixed = making.iter().any(|&(thread, _)| thread != call.thread);
+            if is_mixed && address_space(&call).is_some() {
+                plan.mixed_address_spaces.insert(call.index);
+            }
         }
         let Some(function) = *functions
             .entry(call.signature.id)
@@ -166,6 +177,8 @@ pub fn plan(trace: &Trace) -> Plan {
         }
         observer.observe(&call, function);
         if makes_context(function) {
+            let returned = call.leave.map(|leave| leave.ticks);
+            making.extend(returned.map(|returned| (call.thread, returned)));
             plan.address_spaces
                 .extend(address_space(&call).map(|ranges| (call.index, ranges)));
         }
@@ -322,6 +335,8 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cutape_format::layout::note_kind;
+    use cutape_format::{NewCall, TraceBuilder};
 
     #[test]
     fn host_memory_in_device_slots_is_no_region_of_its_own() {
@@ -338,6 +353,35 @@ mod tests {
             end: 0x6000_0000_2000,
         };
         assert_eq!(host_regions(&pinned, &slots), [region]);
+    }
+
+    #[test]
+    fn address_ranges_noted_while_a_context_is_made_are_mixed() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let call = |thread, name| NewCall {
+            thread,
+            name,
+            arguments: &[0; 2],
+            ..NewCall::default()
+        };
+        let ranges = |builder: &mut TraceBuilder, thread| {
+            builder.note(thread, note_kind::ADDRESS_SPACE, [0x1000_u64, 0x2000], &[]);
+        };
+        builder.call(call(0, "cuDevicePrimaryCtxRetain"));
+        ranges(&mut builder, 0);
+        builder.call(call(1, "cuCtxGetDevice_v2"));
+        ranges(&mut builder, 1);
+        builder.leave(1, 0, &[]).leave(0, 0, &[]);
+        builder.call(call(2, "cuCtxGetDevice_v2"));
+        ranges(&mut builder, 2);
+        builder.leave(2, 0, &[]);
+        let file = format!("cutape-mixed-{}.cutape", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        builder.write(&path).unwrap();
+        let found = plan(&Trace::open(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(found.mixed_address_spaces, HashSet::from([1]));
+        assert_eq!(found.address_spaces.len(), 1);
     }
 
     #[test]
