@@ -69,6 +69,7 @@ mod launch_comparison;
 mod launch_digests;
 mod machine;
 mod measure;
+mod memory_file;
 mod observe;
 mod options;
 mod overrides;

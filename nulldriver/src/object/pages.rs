@@ -44,11 +44,10 @@ pub(crate) struct Physical {
 
 impl Physical {
     pub(crate) fn new(size: u64) -> Option<Physical> {
-        // SAFETY: the name is a NUL-terminated constant.
-        let raw = unsafe { libc::memfd_create(c"cutape-null".as_ptr(), libc::MFD_CLOEXEC) };
-        if raw < 0 {
-            return None;
-        }
+        let name = c"cutape-null".as_ptr();
+        // SAFETY: the name is a NUL-terminated constant, and the second argument are flags.
+        let raw = unsafe { libc::syscall(libc::SYS_memfd_create, name, libc::MFD_CLOEXEC) };
+        let raw = i32::try_from(raw).ok().filter(|&raw| raw >= 0)?;
         // SAFETY: `raw` is an open descriptor that was created just now.
         let file = unsafe { OwnedFd::from_raw_fd(raw) };
         // SAFETY: the descriptor is open and owned by `file`.

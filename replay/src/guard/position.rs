@@ -3,8 +3,10 @@
 
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::memory_file;
 
 /// Bytes of the shared page; it begins with [`Counters`].
 const PAGE: usize = 4096;
@@ -111,14 +113,7 @@ unsafe impl Sync for Page {}
 impl Page {
     /// A page of zeros.
     pub(crate) fn create() -> io::Result<Self> {
-        // SAFETY: the name is a C string; the descriptor is owned from here on.
-        let file = unsafe {
-            let descriptor = libc::memfd_create(c"cutape-replay".as_ptr(), libc::MFD_CLOEXEC);
-            if descriptor < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(descriptor)
-        };
+        let file = memory_file::create(c"cutape-replay")?;
         // SAFETY: plain system call on an owned descriptor.
         if unsafe { libc::ftruncate(file.as_raw_fd(), PAGE as libc::off_t) } < 0 {
             return Err(io::Error::last_os_error());

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 
 use cutape_format::{Bytes, layout::field};
 use cutape_registry::{Family, ImageSource, LinkOp};
@@ -11,6 +11,7 @@ use crate::buffer::{Buffer, set_word};
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
+use crate::memory_file;
 use crate::overrides::jit;
 use crate::overrides::library::library_options;
 use crate::place::address::Found;
@@ -109,14 +110,10 @@ pub(crate) fn file(
         presets.point(position, Buffer::of(b"/nonexistent/cutape-replay\0"));
         return Ok(None);
     };
-    // SAFETY: the name is a C string; the descriptor is owned by the file from here on.
-    let mut file = unsafe {
-        let descriptor = libc::memfd_create(c"cutape-image".as_ptr(), libc::MFD_CLOEXEC);
-        if descriptor < 0 {
-            return skip("no memory for the file that it loads");
-        }
-        File::from_raw_fd(descriptor)
+    let Ok(file) = memory_file::create(c"cutape-image") else {
+        return skip("no memory for the file that it loads");
     };
+    let mut file = File::from(file);
     file.write_all(&content)
         .map_err(|error| Skip::because(format!("the file that it loads: {error}")))?;
     let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
