@@ -23,9 +23,19 @@ Where shells look for it (the packages of cutape install it already):
   fish   ~/.config/fish/completions/cutape.fish";
 
 /// Prints the script for `command`, the whole command line of cutape.
-pub(crate) fn run(arguments: Arguments, mut command: clap::Command) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: Arguments, command: &clap::Command) -> Result<ExitCode, Failure> {
+    let mut command = visible(command);
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "cutape", &mut script);
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line without its hidden verbs, which the generator for bash would list.
+fn visible(command: &clap::Command) -> clap::Command {
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    clap::Command::new("cutape")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(command.get_arguments())
+        .subcommands(verbs.cloned())
 }

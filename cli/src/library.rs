@@ -1,4 +1,5 @@
-//! Finds the interposer, the auditing library, the null driver and the driver to call.
+//! Finds the interposer, the auditing library, the null driver, the program of the demo and the
+//! driver to call.
 
 use std::env;
 use std::fs;
@@ -12,20 +13,26 @@ use crate::failure::Failure;
 const INTERPOSER: &str = "libcutape_interposer.so";
 const AUDIT: &str = "libcutape_audit.so";
 const NULL_DRIVER: &str = "libcutape_null.so";
+const DEMO_PROGRAM: &str = "link_demo";
 
 /// The interposer, which replaces libcuda in the program.
 pub(crate) fn interposer() -> Result<PathBuf, Failure> {
-    find(INTERPOSER, "CUTAPE_INTERPOSER", "cutape-interposer")
+    find(INTERPOSER, "CUTAPE_INTERPOSER")
 }
 
 /// The auditing library, which makes the loader find the interposer as libcuda.
 pub(crate) fn audit() -> Result<PathBuf, Failure> {
-    find(AUDIT, "CUTAPE_AUDIT", "cutape-audit")
+    find(AUDIT, "CUTAPE_AUDIT")
 }
 
 /// The software driver.
 pub(crate) fn null_driver() -> Result<PathBuf, Failure> {
-    find(NULL_DRIVER, "CUTAPE_NULL_DRIVER", "cutape-nulldriver")
+    find(NULL_DRIVER, "CUTAPE_NULL_DRIVER")
+}
+
+/// The program that `demo` records.
+pub(crate) fn demo_program() -> Result<PathBuf, Failure> {
+    find(DEMO_PROGRAM, "CUTAPE_DEMO_PROGRAM")
 }
 
 /// The path of this program.
@@ -38,7 +45,7 @@ pub(crate) fn own_path() -> Result<PathBuf, Failure> {
 }
 
 /// Looks where `variable` points, else beside this program and in `../lib/cutape`.
-fn find(name: &str, variable: &str, package: &str) -> Result<PathBuf, Failure> {
+fn find(name: &str, variable: &str) -> Result<PathBuf, Failure> {
     if let Some(path) = env::var_os(variable).filter(|value| !value.is_empty()) {
         let path = PathBuf::from(path);
         return path.canonicalize().map_err(|error| {
@@ -52,8 +59,9 @@ fn find(name: &str, variable: &str, package: &str) -> Result<PathBuf, Failure> {
         .find_map(|path| path.canonicalize().ok())
         .ok_or_else(|| {
             Failure::unusable(format!(
-                "{name} not found: looked in {} and in ../lib/cutape beside it; build it with \
-                 `cargo build -p {package}` or set {variable}",
+                "{name} not found: looked in {} and in ../lib/cutape beside it; `cargo install` \
+                 installs the program alone: run `cargo xtask install` in cutape's sources, or set \
+                 {variable}",
                 folder.display()
             ))
         })

@@ -13,6 +13,7 @@ mod check;
 mod clock;
 mod completions;
 mod debug_file;
+mod demo;
 mod diff;
 mod doctor;
 mod dump;
@@ -125,6 +126,7 @@ enum Verb {
     /// Copy the readable part of a damaged trace.
     Repair(repair::Arguments),
     /// Record, check and replay a small program that has a bug.
+    Demo(demo::Arguments),
     /// Print the completion script of a shell.
     Completions(completions::Arguments),
     /// Write the manual pages into a folder.
@@ -185,7 +187,8 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
-        Verb::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Verb::Demo(arguments) => demo::run(arguments),
+        Verb::Completions(arguments) => completions::run(arguments, &Arguments::command()),
         Verb::Manual(arguments) => manual::run(arguments, Arguments::command()),
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
         Verb::Bench(arguments) => bench::run(arguments),

@@ -12,7 +12,8 @@ use crate::step::{cargo, is_installed, run};
 ///
 /// `dependencies` has no `advisories`: their database is not in a package registry. `shim` has the
 /// libraries as they are shipped. The backend gum is checked against frida-gum's header, and run
-/// with a stub of its library and with Frida's Python package.
+/// with a stub of its library and with Frida's Python package. `packages` builds without
+/// optimisation, which would take most of the time.
 const STEPS: &str = "\
 format | fmt --all --check
 generated | xtask codegen --check
@@ -28,6 +29,7 @@ gum: clippy | clippy -q -p cutape-interposer --features gum -- -D warnings | ? l
 gum: stub | xtask gum-test | ? libclang cc nm
 gum: Frida | xtask gum-test --frida | ? libclang cc nm python3 frida
 engines | xtask engines | ? python3 java node
+packages | xtask dist --quick --check | cc dpkg-deb python3
 tests | test --workspace --no-fail-fast | cc nm";
 
 /// Runs all steps; stops at the first that fails.

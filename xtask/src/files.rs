@@ -53,6 +53,12 @@ pub(crate) fn name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// What follows the last dot of a file's name; empty if there is none.
+pub(crate) fn extension(path: &Path) -> &str {
+    let extension = path.extension().and_then(std::ffi::OsStr::to_str);
+    extension.unwrap_or_default()
+}
+
 /// Whether a file's name ends with a dot and that.
 pub(crate) fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)

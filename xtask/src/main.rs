@@ -12,6 +12,7 @@ mod circles;
 mod codegen;
 mod coverage;
 mod demo;
+mod dist;
 mod engines;
 mod families;
 mod files;
@@ -19,10 +20,12 @@ mod frida;
 mod gum;
 #[cfg(feature = "import")]
 mod import;
+mod install;
 mod instructions;
 mod kinds;
 mod members;
 mod package;
+mod parts;
 mod roles;
 mod rule_coverage;
 mod semantics;
@@ -64,6 +67,12 @@ usage: cargo xtask TASK
   coverage          count the recorded and replayed functions of each section of the manual
   coverage --rules  count the rules that are defined, decided and tested; fails on gaps
   demo              record, replay and check a program that has a bug
+  install [--prefix FOLDER]
+                    build cutape for this machine and install it; default: cargo's own folder
+  dist [wheel] [deb] [tarball] [--check] [--quick]
+                    make the packages, for glibc 2.17 and later, in target/dist/packages;
+                    --check: install them in fresh systems and run the README's commands there;
+                    --quick: without optimisation, and in one system only
   package FOLDER [--gum]
                     build what tests/gpu/run.sh needs on a machine without Rust; --gum: and gum.sh
   gum-test          test the backend gum (CUTAPE_GUM_DEVKIT: frida-gum's development kit)
@@ -91,6 +100,9 @@ fn main() -> ExitCode {
         ["coverage"] => coverage::run(&root()),
         ["coverage", "--rules"] => rule_coverage::run(&root()),
         ["demo"] => demo::run_all(&root()),
+        ["install"] => install::run(&root(), None),
+        ["install", "--prefix", prefix] => install::run(&root(), Some(prefix)),
+        ["dist", words @ ..] => dist::run(&root(), words),
         ["package", folder] => package::run(&root(), folder, false),
         ["package", folder, "--gum"] => package::run(&root(), folder, true),
         ["gum-test"] => gum::test(&root()),

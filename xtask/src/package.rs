@@ -3,15 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::parts::{NULL_DRIVER, PARTS};
 use crate::{Failure, files, gum, step};
-
-/// Package, profile, and file.
-const PARTS: [(&str, &str, &str); 4] = [
-    ("cutape", "release", "cutape"),
-    ("cutape-interposer", "shim", "libcutape_interposer.so"),
-    ("cutape-audit", "shim", "libcutape_audit.so"),
-    ("cutape-nulldriver", "release", "libcutape_null.so"),
-];
 
 /// The interposer that patches through Frida's agent, for `tests/gpu/gum.sh`. The name shows that
 /// it is not gum itself.
@@ -38,7 +31,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
         step::run(Command::new("strip").arg(&copy))?;
     }
     // The null driver has the SONAME of libcuda, by which programs name it.
-    let library = folder.join("libcutape_null.so");
+    let library = folder.join(NULL_DRIVER);
     for group in ["clean", "demo", "misuse", "rules"] {
         let folder = root.join("tests/programs").join(group);
         let sources = files::list(&folder).into_iter();

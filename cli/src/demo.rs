@@ -1,0 +1,136 @@
+//! `cutape demo`: records a small program that has a bug, checks the trace, and replays it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::failure::{self, Failure};
+use crate::library;
+use crate::output;
+
+/// What `demo` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The driver to use: a path, or `null`. Default: this machine's, or the
+    /// null driver if there is none.
+    #[arg(long, value_name = "PATH", verbatim_doc_comment)]
+    driver: Option<PathBuf>,
+    /// The trace to write; must not exist. Default: link_demo.cutape in the
+    /// current folder, or the first free name among link_demo.1.cutape and so on.
+    #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
+    output: Option<PathBuf>,
+}
+
+const INTRODUCTION: &str = "\
+link_demo is a small C program that comes with cutape. It links two PTX inputs, destroys the link
+state, and then loads the cubin that the link state owned. Every call returns CUDA_SUCCESS, and the
+exit status is 0.
+";
+
+/// Runs the three verbs as a user would; fails if one ends otherwise than described.
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let program = library::demo_program()?;
+    let trace = arguments.output.unwrap_or_else(free_name);
+    let driver: Vec<&OsStr> = match &arguments.driver {
+        Some(path) => vec!["--driver".as_ref(), path.as_os_str()],
+        None => Vec::new(),
+    };
+    let trace = trace.as_os_str();
+    let word = OsStr::new;
+    output::print(INTRODUCTION)?;
+    let recorded = [
+        &[word("record")],
+        &*driver,
+        &[word("-o"), trace, word("--")],
+    ]
+    .concat();
+    step(
+        "Record every driver call of the program:",
+        &[&recorded[..], &[program.as_os_str()]].concat(),
+        0,
+    )?;
+    step(
+        "Find misuse of the API in the trace:",
+        &[word("check"), trace],
+        failure::FOUND,
+    )?;
+    let replayed = [&[word("replay")], &*driver, &[trace]].concat();
+    step(
+        "Issue the same calls again, without the program, and compare:",
+        &replayed,
+        0,
+    )?;
+    let trace = quoted(trace);
+    output::print(&format!(
+        "\n{trace} stays here. To look at it:\n  cutape info {trace}\n  cutape dump {trace}\n\
+         To record a program of yours:\n  cutape record -- PROGRAM [ARGUMENTS]...\n"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the command line and runs it; fails unless it ends with that status.
+fn step(title: &str, words: &[&OsStr], expected: u8) -> Result<(), Failure> {
+    let line = words.iter().map(|word| quoted(word));
+    let line = format!("cutape {}", line.collect::<Vec<_>>().join(" "));
+    output::print(&format!("\n{title}\n$ {line}\n"))?;
+    let status = Command::new(library::own_path()?)
+        .args(words)
+        .status()
+        .map_err(|error| Failure::unusable(format!("cannot run `{line}`: {error}")))?;
+    if status.code() == Some(expected.into()) {
+        return Ok(());
+    }
+    Err(Failure::unusable(format!(
+        "the demo stops: `{line}` ended with {status}, expected status {expected}; `cutape doctor` \
+         checks this machine"
+    )))
+}
+
+/// The first name of a trace that no file in the current folder has.
+fn free_name() -> PathBuf {
+    let names = (1..).map(|number| format!("link_demo.{number}.cutape"));
+    std::iter::once("link_demo.cutape".to_owned())
+        .chain(names)
+        .map(PathBuf::from)
+        .find(|path| !path.exists())
+        .unwrap_or_default()
+}
+
+/// A word as a user types it in a shell.
+fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return shortened(&text);
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A path below the current folder, relative to it.
+fn shortened(text: &str) -> String {
+    let below = env::current_dir().ok().and_then(|folder| {
+        let rest = Path::new(text).strip_prefix(folder).ok()?;
+        Some(rest.display().to_string())
+    });
+    below.unwrap_or_else(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_shown_as_typed() {
+        for (word, shown) in [
+            ("--driver", "--driver"),
+            ("a b.cutape", "'a b.cutape'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(OsStr::new(word)), shown);
+        }
+        let here: std::ffi::OsString = env::current_dir().unwrap().join("x.cutape").into();
+        assert_eq!(quoted(&here), "x.cutape");
+    }
+}

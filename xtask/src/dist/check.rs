@@ -1,0 +1,185 @@
+//! Installs the packages in fresh systems and runs there what the README shows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::readme::{ARCHIVE, Commands, DEB, WHEEL};
+use super::roots::{Root, SUITES};
+use super::{Dist, python};
+use crate::step::{self, output};
+use crate::{Failure, files};
+
+/// The program that the README's `cutape record -- python3 train.py` runs.
+const PROGRAM: &str = include_str!("train.py");
+
+/// What the README's commands print, in this order.
+const EXPECTED: [&str; 6] = [
+    "EXIT-SUCCESS",
+    "error[link-cubin-after-destroy]",
+    "link_demo.cutape: 19 of 19 calls replayed",
+    "TRAINED",
+    "python3.cutape: no findings",
+    "python3.cutape: 10 of 10 calls replayed",
+];
+
+/// What each package must have installed below its prefix.
+const SHARED: [&str; 4] = [
+    "share/man/man1/cutape-record.1",
+    "share/bash-completion/completions/cutape",
+    "share/fish/vendor_completions.d/cutape.fish",
+    "share/zsh",
+];
+
+/// Tries the packages: the wheel in a virtual environment, all in fresh roots. `is_quick`: in the
+/// oldest root alone.
+pub(super) fn run(dist: &Dist, packages: &[PathBuf], is_quick: bool) -> Result<(), Failure> {
+    let commands = Commands::read(dist.root)?;
+    let wheel = packages
+        .iter()
+        .find(|path| files::has_extension(path, "whl"));
+    if let Some(wheel) = wheel {
+        in_environment(dist, wheel, &commands)?;
+    }
+    let suites = if is_quick { &SUITES[..1] } else { &SUITES };
+    for suite in suites {
+        let root = match Root::new(&dist.work("roots"), suite) {
+            Ok(root) => root,
+            Err(why) => {
+                println!("check {suite}: ignored: {why}");
+                continue;
+            }
+        };
+        for package in packages {
+            in_root(&root, suite, package, &commands)?;
+        }
+    }
+    lint(dist, packages)
+}
+
+/// Tries the wheel in a new virtual environment of this machine.
+fn in_environment(dist: &Dist, wheel: &Path, commands: &Commands) -> Result<(), Failure> {
+    let start = Instant::now();
+    let folder = dist.stage("environment")?;
+    let environment = folder.join("env");
+    let mut make = Command::new("python3");
+    step::run(make.args(["-m", "venv"]).arg(&environment))?;
+    prepare(&folder.join("work"), wheel)?;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-euc", &script(&commands.install(WHEEL), commands)])
+        .current_dir(folder.join("work"))
+        .env_clear()
+        .env(
+            "PATH",
+            format!("{}/bin:/usr/bin:/bin", environment.display()),
+        )
+        .env("HOME", &folder)
+        .env("LANG", "C.UTF-8")
+        .env("PIP_NO_INDEX", "1");
+    judge("environment, wheel", &mut shell, start)?;
+    has_shared("environment", &environment)
+}
+
+/// Tries one package in a fresh system, and uninstalls it.
+fn in_root(root: &Root, suite: &str, package: &Path, commands: &Commands) -> Result<(), Failure> {
+    let start = Instant::now();
+    let (kind, words, before, after, prefix) = match files::extension(package) {
+        "whl" => (
+            "wheel",
+            WHEEL,
+            "python3 -m venv /env; PATH=/env/bin:$PATH",
+            "",
+            "env",
+        ),
+        "deb" => ("deb", DEB, "", "apt remove --yes cutape", "usr"),
+        _ => ("archive", ARCHIVE, "", "", "usr/local"),
+    };
+    prepare(&root.path("work"), package)?;
+    let install = commands.install(words);
+    let steps = script(&install, commands);
+    // First, so that the shared files are still there afterwards.
+    judge(
+        &format!("{suite}, {kind}"),
+        &mut root.shell(&format!("set -eu\ncd /work\n{before}\n{steps}")),
+        start,
+    )?;
+    has_shared(suite, &root.path(prefix))?;
+    if !after.is_empty() {
+        let removed = output(&mut root.shell(after))?;
+        if !removed.status.success() || root.path("usr/lib/cutape").exists() {
+            return Err(failure!("{suite}: {after}: cutape is still there"));
+        }
+    } else {
+        let rest = "rm -rf /env /usr/local/bin/cutape /usr/local/lib/cutape";
+        output(&mut root.shell(rest))?;
+    }
+    Ok(())
+}
+
+/// A new folder with the package, and the program that is recorded.
+fn prepare(folder: &Path, package: &Path) -> Result<(), Failure> {
+    crate::parts::replace_folder(folder)?;
+    files::copy(package, &folder.join(files::name(package)))?;
+    files::write(&folder.join("train.py"), PROGRAM)
+}
+
+/// The README's commands.
+fn script(install: &str, commands: &Commands) -> String {
+    // Questions that a person would answer.
+    let install = install.replace("apt install", "apt install --yes");
+    format!("{install}\n{}", commands.first_steps)
+}
+
+/// Runs a script; fails unless it prints what is expected.
+fn judge(what: &str, shell: &mut Command, start: Instant) -> Result<(), Failure> {
+    let said = output(shell)?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    let errors = String::from_utf8_lossy(&said.stderr);
+    let shown = || format!("{text}\n{errors}");
+    if !said.status.success() {
+        return Err(failure!("check {what}: {}\n{}", said.status, shown()));
+    }
+    let mut rest = &*text;
+    for words in EXPECTED {
+        let at = rest
+            .find(words)
+            .ok_or_else(|| failure!("check {what}: no `{words}` in:\n{}", shown()))?;
+        rest = &rest[at + words.len()..];
+    }
+    println!("check {what}: ok ({:.1} s)", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Fails unless manual pages and completions are below a prefix.
+fn has_shared(what: &str, prefix: &Path) -> Result<(), Failure> {
+    for path in SHARED {
+        let compressed = prefix.join(format!("{path}.gz"));
+        if !prefix.join(path).exists() && !compressed.exists() {
+            return Err(failure!("check {what}: {path} was not installed"));
+        }
+    }
+    Ok(())
+}
+
+/// Lints the Debian package and the container recipe.
+fn lint(dist: &Dist, packages: &[PathBuf]) -> Result<(), Failure> {
+    if let Some(deb) = packages
+        .iter()
+        .find(|path| files::has_extension(path, "deb"))
+    {
+        if step::is_installed("lintian") {
+            step::run(
+                Command::new("lintian")
+                    .args(["--fail-on", "error,warning", "--allow-root"])
+                    .arg(deb),
+            )?;
+        } else {
+            println!("check lintian: ignored: not installed");
+        }
+    }
+    let mut hadolint = python::tool(dist.root, "hadolint")?;
+    step::run(hadolint.arg(dist.root.join("dist/Dockerfile")))?;
+    println!("check Dockerfile: ok");
+    Ok(())
+}
