@@ -124,10 +124,10 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::Layout(handle, layout) => job.issuer.kernels.note(handle, layout),
             Note::Origin(origin, name) => overrides::origin::adopt(job, origin, &name),
             Note::UnknownSymbol(name) => job.report.unknown(&name),
-            Note::AddressSpace(recorded) if job.is_natural() => {
-                if !job.plan.mixed_address_spaces.contains(&job.call.index) {
-                    job.fillers.follow(recorded);
-                }
+            Note::AddressSpace(recorded)
+                if job.is_natural() && !job.plan.mixed_address_spaces.contains(&job.call.index) =>
+            {
+                job.fillers.follow(recorded);
             }
             _ => {}
         }

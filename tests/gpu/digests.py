@@ -177,7 +177,7 @@ def replaced(name, trace, kernel, image, cutape, results):
     file.write_bytes(image)
     load = launch = None
     for call in calls(cutape, trace):
-        image = (call["arguments"].get("image") or call["arguments"].get("code") or {}).get("pointee") or {}
+        image = (call.get("arguments", {}).get("image") or call["arguments"].get("code") or {}).get("pointee") or {}
         if load is None and isinstance(image, dict) and kernel in image.get("kernels", []):
             load = call["call"]
         if call["launch"] and call["launch"]["kernel"] == kernel:
