@@ -121,7 +121,8 @@ def replay(cutape, trace, results, *options):
 def calls(cutape, trace):
     """The calls of a trace, one at a time: a trace may be long."""
     with subprocess.Popen([cutape, "dump", "--format", "json", trace], stdout=subprocess.PIPE) as dump:
-        yield from map(json.loads, dump.stdout)
+        # Markers have lines of their own.
+        yield from (line for line in map(json.loads, dump.stdout) if "function" in line)
 
 
 def row(name, run, when, cutape, results):
@@ -177,7 +178,7 @@ def replaced(name, trace, kernel, image, cutape, results):
     file.write_bytes(image)
     load = launch = None
     for call in calls(cutape, trace):
-        image = (call.get("arguments", {}).get("image") or call["arguments"].get("code") or {}).get("pointee") or {}
+        image = (call["arguments"].get("image") or call["arguments"].get("code") or {}).get("pointee") or {}
         if load is None and isinstance(image, dict) and kernel in image.get("kernels", []):
             load = call["call"]
         if call["launch"] and call["launch"]["kernel"] == kernel:

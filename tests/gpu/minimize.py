@@ -52,8 +52,7 @@ class Search:
         self.cells = {"seconds": f"{time.monotonic() - begin:.1f}", "KiB": trace.stat().st_size // 1024}
         if self.status != 0:
             return
-        # Markers have lines of their own.
-        self.calls = [call for call in calls(cutape, self.target) if "function" in call]
+        self.calls = list(calls(cutape, self.target))
         said = re.search(r"of (\d+) calls after (\d+) attempt", self.message)
         self.cells.update({"calls": said[1], "attempts": said[2], "left": len(self.calls), "left KiB": self.target.stat().st_size // 1024})
         # The command that shows it, as the search prints it.
@@ -76,7 +75,7 @@ def recorded(name, run, cutape, results):
 def loads(cutape, trace, kernel):
     """The call that loads the image with a kernel."""
     for call in calls(cutape, trace):
-        image = (call.get("arguments", {}).get("image") or call["arguments"].get("code") or {}).get("pointee") or {}
+        image = (call["arguments"].get("image") or call["arguments"].get("code") or {}).get("pointee") or {}
         if isinstance(image, dict) and kernel in (image.get("kernels") or []):
             return call["call"]
     return None
