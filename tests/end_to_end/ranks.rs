@@ -1,4 +1,4 @@
-//! `info FOLDER` compares the ranks of a parallel program.
+//! `info FOLDER` compares the ranks of a parallel program, `export FOLDER` exports them as one.
 
 use std::path::Path;
 
@@ -11,6 +11,7 @@ cutape_tests::suite![
     a_rank_that_ended_is_named,
     ranks_are_compared_at_other_calls,
     processes_without_ranks_are_listed,
+    ranks_are_exported_as_one_data_set,
 ];
 
 /// Records the program of four ranks.
@@ -145,4 +146,62 @@ fn processes_without_ranks_are_listed(folder: &Path) {
     let (text, json) = info(folder, &[]);
     assert_eq!(json["ranks"], Value::Null);
     assert!(!text.contains("rank:"), "{text}");
+}
+
+fn ranks_are_exported_as_one_data_set(folder: &Path) {
+    recorded(folder, &["5", "1", "0"]);
+    let (_, json) = info(folder, &[]);
+    let traces = json["traces"].as_array().unwrap();
+    let calls = traces
+        .iter()
+        .map(|trace| trace["calls"]["total"].as_u64().unwrap());
+    let calls = calls.sum::<u64>();
+    let lines = folder.join("all.jsonl");
+    let output =
+        run(&mut parts().cutape(&[&"export", &"--format", &"jsonl", &folder, &"-o", &lines]));
+    output.assert(0);
+    let said = format!("{calls} calls of 4 traces");
+    assert!(
+        output.stdout.replace(',', "").contains(&said),
+        "{}",
+        output.stdout
+    );
+    let text = std::fs::read_to_string(&lines).unwrap();
+    let rows = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rows: Vec<Value> = rows.collect();
+    let of = |table: &str| rows.iter().filter(|row| row["table"] == table).count() as u64;
+    assert_eq!(of("calls"), calls);
+    // Five steps of a collective and of other work in each rank.
+    for rank in 0..4 {
+        let launches = rows.iter().filter(|row| {
+            row["table"] == "launches"
+                && row["rank"] == rank
+                && row["trace"] == format!("run.rank{rank}")
+        });
+        let names: Vec<_> = launches
+            .map(|row| row["kernel"].as_str().unwrap())
+            .collect();
+        let collectives = names.iter().filter(|name| name.starts_with("nccl")).count();
+        assert_eq!(collectives, 5, "{names:?}");
+        let ranges = rows
+            .iter()
+            .filter(|row| row["table"] == "ranges" && row["rank"] == rank && row["path"] == "step");
+        assert_eq!(ranges.count(), 5);
+    }
+    let tables = folder.join("all.parquet");
+    let output =
+        run(&mut parts().cutape(&[&"export", &"--format", &"parquet", &folder, &"-o", &tables]));
+    output.assert(0);
+    for trace in traces {
+        let place = format!(
+            "launches/process={}/rank={}",
+            trace["process"], trace["rank"]
+        );
+        assert!(
+            tables.join(&place).join("part-0.parquet").is_file(),
+            "{place}"
+        );
+    }
 }
