@@ -379,7 +379,14 @@ impl Judge {
     /// Replays a trace in a guarded child.
     fn replay(&self, trace: &Trace, other: OtherReplay) -> Result<Report, Failure> {
         let plan = cutape_replay::plan(trace);
-        let command = || replay::child_for(&self.program, &self.driver, trace.path(), &other);
+        let command = || {
+            let mut child = replay::child_for(&self.program, &self.driver, trace.path(), &other);
+            // What a driver prints when it dies is said once, for the source.
+            if self.expected.is_some() {
+                child.stderr(Stdio::null());
+            }
+            child
+        };
         let guard = Guard {
             watchdog: self.watchdog,
             ..Guard::default()
