@@ -13,6 +13,7 @@ use self::marked::Marked;
 pub(crate) use self::marked::Markers;
 
 use crate::failure::Failure;
+use crate::suggestion::did_you_mean;
 use cutape_export::demangle::demangle;
 use cutape_model::{Scope, TraceState};
 
@@ -138,9 +139,11 @@ impl CallSet {
                     .functions()
                     .any(|f| matches(glob, &f.name) || matches(glob, &f.base))
             {
+                let names = signatures.functions().map(|function| &*function.base);
                 return Err(format!(
-                    "no function of the trace's signature table matches `{}`",
-                    glob.escape_debug()
+                    "no function of the trace's signature table matches `{}`{}",
+                    glob.escape_debug(),
+                    did_you_mean(glob, names)
                 ));
             }
         }

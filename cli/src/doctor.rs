@@ -1,5 +1,7 @@
 //! `cutape doctor`: checks this machine and this installation for obstacles, with advice.
 
+mod surroundings;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use cutape_analyzer::decode::text;
 use cutape_registry::id;
 use cutape_replay::Driver;
 
+use self::surroundings::Surroundings;
 use crate::failure::{Failure, UNUSABLE};
 use crate::library;
 use crate::record::library_folder::LibraryFolder;
@@ -81,7 +84,32 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         devices(&mut sheet, &path)?;
     }
     system(&mut sheet)?;
+    let temporary = std::env::temp_dir();
+    let around = Surroundings {
+        root: Path::new("/"),
+        variable: &|name| std::env::var(name).ok(),
+        free: free_bytes(&temporary),
+        temporary: &temporary,
+    };
+    for advice in around.advice() {
+        let words: Vec<String> = advice.text.split(' ').map(str::to_owned).collect();
+        for (number, line) in lines(&words, WIDTH - LABEL).iter().enumerate() {
+            sheet.line(if number == 0 { advice.label } else { "" }, line)?;
+        }
+    }
     Ok(ExitCode::from(if sheet.failed { UNUSABLE } else { 0 }))
+}
+
+/// Bytes that an ordinary user may still write in a folder.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes()).ok()?;
+    // SAFETY: an all-zero statvfs is a value of that type; the path ends with NUL, and both outlive
+    // the call.
+    unsafe {
+        let mut facts: libc::statvfs = std::mem::zeroed();
+        let is_known = libc::statvfs(path.as_ptr(), &raw mut facts) == 0;
+        is_known.then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
+    }
 }
 
 /// Compares the driver's exported functions with the registry.

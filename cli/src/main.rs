@@ -21,6 +21,7 @@ mod explain;
 mod export;
 mod extract;
 mod failure;
+mod first_look;
 mod guarded;
 mod info;
 mod input;
@@ -42,6 +43,7 @@ mod replay;
 mod report;
 mod signals;
 mod stacks;
+mod suggestion;
 mod symbol_context;
 mod symbols;
 #[cfg(test)]
@@ -49,6 +51,8 @@ mod test_trace;
 mod trim;
 mod view;
 
+use std::panic::UnwindSafe;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -76,6 +80,7 @@ const LOG_HELP: &str = "How much to log on stderr: error, warn, info, debug or t
 const EPILOGUE: &str = "\
 First steps:
   cutape record -- ./app --steps 10    writes app.cutape
+  cutape app.cutape                    says what the trace is
   cutape check app.cutape              finds misuse of the API
   cutape replay app.cutape             re-issues the calls and compares
 
@@ -147,6 +152,13 @@ enum Verb {
 static ALLOCATOR: cutape_replay::Allocator = cutape_replay::Allocator;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    if let (Some(only), None) = (words.next(), words.next())
+        && first_look::is_trace(&only)
+    {
+        start_log(Level::WARN);
+        return guarded(|| status_of(first_look::run(Path::new(&only))));
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -161,8 +173,12 @@ fn main() -> ExitCode {
         }
     };
     start_log(arguments.log);
-    // The panic's message is on stderr already.
-    std::panic::catch_unwind(|| run(arguments.verb)).unwrap_or_else(|_| {
+    guarded(|| run(arguments.verb))
+}
+
+/// Runs; a panic is a bug, and its message is on stderr already.
+fn guarded(run: impl FnOnce() -> ExitCode + UnwindSafe) -> ExitCode {
+    std::panic::catch_unwind(run).unwrap_or_else(|_| {
         eprintln!("cutape: bug in cutape; please report the command and the lines above");
         ExitCode::from(failure::BUG)
     })
@@ -195,6 +211,11 @@ fn run(verb: Verb) -> ExitCode {
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),
     };
+    status_of(outcome)
+}
+
+/// The exit status; the message of a failure goes to stderr.
+fn status_of(outcome: Result<ExitCode, Failure>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(Failure { status, .. }) if status == failure::QUIET => ExitCode::SUCCESS,

@@ -1,0 +1,84 @@
+//! The first things that a user types: a trace without a verb, misspelt words, `doctor` next to
+//! other tools.
+
+use std::path::Path;
+
+use cutape_tests::{compiled, parts, record, run};
+
+cutape_tests::suite![
+    a_trace_without_a_verb,
+    misspelt_words_are_recognised,
+    doctor_names_other_tools,
+];
+
+fn a_trace_without_a_verb(folder: &Path) {
+    let trace = folder.join("app.cutape");
+    let program = compiled("clean/launch_vector_add");
+    run(&mut record(&trace, &[], &[&program])).assert(0);
+    let output = run(&mut parts().cutape(&[&trace]));
+    output.assert(0);
+    let calls = cutape_format::Trace::open(&trace).unwrap().calls().count();
+    for text in [
+        "launch_vector_add",
+        "cutape null device",
+        &format!("calls    {calls} of 1 thread"),
+        "launches ",
+        "copied ",
+        "cutape check ",
+        "cutape view ",
+        "cutape replay ",
+    ] {
+        assert!(
+            output.stdout.contains(text),
+            "{text}\n{}",
+            output.describe()
+        );
+    }
+    assert!(output.stdout.lines().count() <= 12, "{}", output.describe());
+}
+
+fn misspelt_words_are_recognised(folder: &Path) {
+    let trace = folder.join("app.cutape");
+    let program = compiled("clean/events");
+    run(&mut record(&trace, &[], &[&program])).assert(0);
+    let missing = folder.join("no.cutape");
+    for (words, text) in [
+        (vec!["chekc"], "'check'"),
+        (vec![missing.to_str().unwrap()], "No such file"),
+        (
+            vec!["dump", "--calls", "cuEventRecrd", trace.to_str().unwrap()],
+            "did you mean `cuEventRecord`",
+        ),
+        (vec!["explain", "memory-double-fre"], "memory-double-free"),
+    ] {
+        let output = run(parts().cutape(&[]).args(&words));
+        output.assert_code(2);
+        assert!(
+            output.stderr.contains(text),
+            "{text}\n{}",
+            output.describe()
+        );
+        assert!(output.stdout.is_empty(), "{}", output.describe());
+    }
+}
+
+fn doctor_names_other_tools(_: &Path) {
+    for (name, value, text) in [
+        ("CUDA_INJECTION64_PATH", "/no/such.so", "a sanitizer"),
+        ("NVTX_INJECTION64_PATH", "/no/such.so", "NVTX ranges"),
+    ] {
+        let mut command = parts().cutape(&[&"doctor", &"--driver", &"null"]);
+        let output = run(command.env(name, value));
+        output.assert_code(0);
+        let shown = output
+            .stdout
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(
+            shown.contains(name) && shown.contains(text),
+            "{}",
+            output.describe()
+        );
+    }
+}
