@@ -96,6 +96,8 @@ pub struct Content {
     /// driver itself supplies (`vprintf`, `malloc`, `free`, `__assertfail`); a declaration that
     /// nothing uses is not one.
     pub undefined: Vec<String>,
+    /// It uses the heap of the device: it calls `malloc` or `free`, as `new` and `delete` do.
+    pub uses_heap: bool,
     /// Names of texture references.
     pub textures: Vec<String>,
     /// Names of surface references.
@@ -144,6 +146,11 @@ impl Content {
             .map(String::as_str)
             .filter(move |name| !external.contains(name))
     }
+}
+
+/// Of the functions that the driver supplies, those of the heap.
+pub(crate) fn is_of_heap(name: &str) -> bool {
+    matches!(name, "malloc" | "free")
 }
 
 /// Functions that device code calls and the driver supplies (CUDA programming guide, "Formatted

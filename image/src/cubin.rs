@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::content::{Content, Function, Global, KNOWN_CODE, Uses, supplied_by_driver};
+use crate::content::{Content, Function, Global, KNOWN_CODE, Uses, is_of_heap, supplied_by_driver};
 use crate::elf::{
     EM_CUDA, ElfError, Header, SHT_NOBITS, Section, range, u8_at, u16_at, u32_at, u64_at,
 };
@@ -331,6 +331,7 @@ impl<'a> Reader<'a> {
                 && symbol.other & OTHER_SHARED == 0
             {
                 let name = text(self.name(strings, symbol.name)?);
+                content.uses_heap |= is_of_heap(&name);
                 if name.is_empty() || supplied_by_driver(&name) {
                     continue;
                 }

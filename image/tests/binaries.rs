@@ -126,9 +126,11 @@ fn symbol(bytes: &[u8], name: &str) -> usize {
 
 #[test]
 fn undefined_symbols() {
-    let names = ["device", "counter", "vprintf", "weak", "texture", "surface"];
+    let names = [
+        "device", "counter", "vprintf", "malloc", "weak", "texture", "surface",
+    ];
     let mut functions = functions();
-    for name in ["vprintf", "weak", "texture", "surface"] {
+    for name in ["vprintf", "malloc", "weak", "texture", "surface"] {
         functions.push(Function {
             name: name.to_owned(),
             ..Function::default()
@@ -148,7 +150,7 @@ fn undefined_symbols() {
         }
     }
     let content = only(&bytes);
-    assert!(content.relocatable);
+    assert!(content.relocatable && content.uses_heap);
     assert_eq!(content.undefined, ["device", "counter"]);
     assert_eq!(
         content.undefined_functions().collect::<Vec<_>>(),

@@ -211,6 +211,29 @@ fn variables() {
 }
 
 #[test]
+fn the_heap_of_the_device() {
+    const MALLOC: &str = ".extern .func (.param .b64 r) malloc(.param .b64 n); ";
+    for (text, expected) in [
+        ("", false),
+        (".entry k() { call (r), malloc, (n); }", true),
+        // Declared only, as headers do.
+        (".entry k() { ret; }", false),
+        (
+            ".func f { call (r), malloc, (n); } .entry k() { call f, (); }",
+            true,
+        ),
+    ] {
+        assert_eq!(
+            module(&format!("{MALLOC}{text}")).uses_heap,
+            expected,
+            "{text}"
+        );
+    }
+    let own = ".func malloc { ret; } .entry k() { call malloc, (); }";
+    assert!(!module(own).uses_heap);
+}
+
+#[test]
 fn undefined_names() {
     for (text, expected) in [
         (".extern .func f(.param .b64 p);", &[][..]),

@@ -27,6 +27,7 @@ cutape_tests::suite![
     textures_arrays_and_variables_of_other_modules_are_recreated,
     a_sample_has_all_kernels,
     what_does_not_fit_is_left_out_and_named,
+    kernels_that_use_the_heap_are_left_out,
     bad_input_is_refused_and_nothing_is_written,
     an_interrupted_extraction_leaves_nothing,
 ];
@@ -305,8 +306,8 @@ fn all_launches_run_and_a_table_says_so(folder: &Path) -> Verdict {
         "launch_extra",
         "launch_cooperative",
         "launch_variables",
-        "tensor_map",
         "module_globals",
+        "module_load_file",
         "library",
         "managed",
         "memory_host",
@@ -600,6 +601,27 @@ fn what_does_not_fit_is_left_out_and_named(folder: &Path) {
         "{}",
         output.describe()
     );
+}
+
+fn kernels_that_use_the_heap_are_left_out(folder: &Path) {
+    let trace = trace(folder, "launch_heap");
+    let why = "its image calls malloc or free: the heap of the device is not extracted";
+    let output = extract(&trace, &["--all"], &folder.join("all"));
+    output.assert(0);
+    assert!(
+        output.stdout.contains("left out: 1, the first at call"),
+        "{}",
+        output.describe()
+    );
+    let index = json(&folder.join("all/index.json"));
+    let call = index["left_out"][why][0].as_u64().unwrap();
+    // That of program.h, which asks whether kernels run.
+    assert_eq!(index["launches"].as_array().unwrap().len(), 1, "{index:#}");
+    let target = folder.join("one");
+    let output = extract(&trace, &["--launch", &call.to_string()], &target);
+    output.expect_code(2).unwrap();
+    assert!(output.stderr.contains(why), "{}", output.describe());
+    assert!(!target.exists());
 }
 
 fn bad_input_is_refused_and_nothing_is_written(folder: &Path) {

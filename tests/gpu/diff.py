@@ -38,12 +38,12 @@ def recorded(cutape, folder, run):
     return sorted(folder.glob("*.cutape")), ended
 
 
-def compare(cutape, a, b):
+def compare(cutape, a, b, *options):
     """The report, the first line, the seconds."""
-    ended = Ended([cutape, "diff", "--format", "json", a, b])
+    ended = Ended([cutape, "diff", "--format", "json", *options, a, b])
     if ended.status not in (0, 1):
         return None, ended.message(), ended.seconds
-    first = Ended([cutape, "diff", a, b]).out.decode(errors="replace").splitlines()[0]
+    first = Ended([cutape, "diff", *options, a, b]).out.decode(errors="replace").splitlines()[0]
     return json.loads(ended.out), first, ended.seconds
 
 
@@ -89,6 +89,27 @@ def changed(name, base, cutape, package, results):
     return cells, [] if is_right else [f"expected {kind} {words!r}: {first[:300]}"]
 
 
+def padded(cutape, package, results):
+    """Padding that differs in each run is noise, and a changed member beside it is not."""
+    runs = [("a", "PADDED"), ("b", "PADDED"), ("c", "PADDED"), ("d", "PADDED"), ("e", "PADDED_CHANGED")]
+    traces = []
+    for name, program in runs:
+        found, ended = recorded(cutape, results / "traces" / f"diff.padded.{name}", [package / "diff" / program])
+        if len(found) != 1:
+            return {}, [f"not recorded: {ended.message()[-200:]}"]
+        traces += found
+    noise = ["--noise", traces[2], "--noise", traces[3]]
+    same, first_same, _ = compare(cutape, traces[0], traces[1], *noise)
+    other, first_other, seconds = compare(cutape, traces[0], traces[4], *noise)
+    if same is None or other is None:
+        return {}, [first_same[:300], first_other[:300]]
+    cells = {"calls": other["traces"][1]["calls"], "differences": other["total"], "diff s": f"{seconds:.2f}"}
+    problems = [f"the same program: {first_same[:300]}"] if same["differs"] else []
+    if "by_struct: kernel parameter 0 at byte 8" not in first_other:
+        problems.append(f"a changed member: {first_other[:300]}")
+    return cells, problems
+
+
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
@@ -113,6 +134,8 @@ def main():
         (base,), _ = recorded(cutape, results / "traces" / "diff", [package / "diff" / "base"])
         for name in names:
             add(f"diff.{name}", changed(name, base, cutape, package, results))
+    if wanted("diff.PADDED"):
+        add("diff.PADDED", padded(cutape, package, results))
     own = []
     for source in sorted((SOURCES / "clean").glob("*.c")):
         name = f"clean.{source.stem}"

@@ -21,8 +21,7 @@ COLUMNS = ["launches", *RESULTS, "left out", "graph", "MiB", "extract s", "run s
 # Programs of the package that call the driver API without the runtime.
 OWN = [f"clean.{name}" for name in (
     "launch_vector_add", "launch_struct", "launch_ex", "launch_cooperative", "launch_texture",
-    "launch_variables", "tensor_map", "module_globals", "graph_kernel_update", "managed",
-    "virtual_memory")]
+    "launch_variables", "launch_heap", "module_globals", "module_load_file", "graph_kernel_update", "managed")]
 
 
 def compiled(source, target):

@@ -108,21 +108,33 @@ pub(super) fn ending(kind: ImageKind) -> &'static str {
     }
 }
 
-/// The names of the variables that an image defines.
-pub(super) fn variables(bytes: &[u8]) -> Vec<String> {
+/// What launches of an image's kernels need to know of it.
+#[derive(Debug, Default)]
+pub(super) struct ImageFacts {
+    /// The names of the variables that it defines.
+    pub(super) variables: Vec<String>,
+    /// It uses the heap of the device.
+    pub(super) uses_heap: bool,
+}
+
+/// Reads them.
+pub(super) fn facts(bytes: &[u8]) -> ImageFacts {
     let Ok(image) = cutape_image::parse(bytes) else {
-        return Vec::new();
+        return ImageFacts::default();
     };
-    let contents = image
-        .entries
-        .iter()
-        .filter_map(|entry| entry.content.as_ref().ok());
-    let globals = contents.flat_map(|content| &content.globals);
+    let contents = || {
+        let entries = image.entries.iter();
+        entries.filter_map(|entry| entry.content.as_ref().ok())
+    };
+    let globals = contents().flat_map(|content| &content.globals);
     let mut names: Vec<String> = globals
         .filter(|global| !global.external)
         .map(|global| global.name.clone())
         .collect();
     names.sort_unstable();
     names.dedup();
-    names
+    ImageFacts {
+        variables: names,
+        uses_heap: contents().any(|content| content.uses_heap),
+    }
 }

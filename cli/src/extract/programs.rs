@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::extract::Arguments;
 use crate::extract::description::{Files, describe};
-use crate::extract::image_files::{RecordedImages, ending, variables};
+use crate::extract::image_files::{ImageFacts, RecordedImages, ending, facts};
 use crate::extract::readme;
 use crate::extract::selection::{Launch, Number};
 use crate::failure::Failure;
@@ -75,6 +75,8 @@ pub(super) struct Extracted {
 struct Material {
     observed: Observed,
     images: RecordedImages,
+    /// Of each image.
+    facts: Vec<ImageFacts>,
     /// What the reader must know of the replay, a line each.
     notes: String,
 }
@@ -94,12 +96,12 @@ fn gather(
         loads && call.succeeded() && call.index < last
     };
     let images = RecordedImages::read(trace, loads);
-    let names: Vec<_> = images
+    let facts: Vec<ImageFacts> = images
         .list
         .iter()
-        .map(|image| variables(&image.bytes))
+        .map(|image| facts(&image.bytes))
         .collect();
-    let of_call = |call| Some(names.get(images.of_call(call)?)?.clone());
+    let of_call = |call| Some(facts.get(images.of_call(call)?)?.variables.clone());
     let moments = |launch: &Launch| Moments {
         reach: Reach::Launch,
         before: true,
@@ -126,6 +128,7 @@ fn gather(
     Ok(Material {
         observed,
         images,
+        facts,
         notes,
     })
 }
@@ -150,6 +153,12 @@ fn described(
 ) -> Result<(String, BTreeSet<usize>), String> {
     if let Some(why) = &observed.refused {
         return Err(why.clone());
+    }
+    let loaded = observed.launch.as_ref().and_then(|launch| launch.loaded);
+    let place = loaded.and_then(|loaded| material.images.of_call(loaded));
+    if place.is_some_and(|place| material.facts[place].uses_heap) {
+        let why = "its image calls malloc or free: the heap of the device is not extracted";
+        return Err(why.to_owned());
     }
     let used = RefCell::default();
     let image = |loaded| {

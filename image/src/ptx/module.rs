@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::lexer::{Lexer, Token};
 use super::variable::{self, Values, Variable};
-use crate::content::{Content, Function, Global, Parameter, Uses, supplied_by_driver};
+use crate::content::{Content, Function, Global, Parameter, Uses, is_of_heap, supplied_by_driver};
 use crate::problem::Problem;
 use crate::target::Target;
 
@@ -499,6 +499,7 @@ impl<'a> Module<'a> {
             let text = String::from_utf8_lossy(name).into_owned();
             // `ptxas` ignores an unused `.extern` and refuses any other declaration without a body.
             let wanted = !external || used.contains(name);
+            content.uses_heap |= wanted && !self.defined.contains(name) && is_of_heap(&text);
             if wanted
                 && !self.defined.contains(name)
                 && !supplied_by_driver(&text)
