@@ -24,6 +24,7 @@ use crate::library;
 use crate::progress::Progress;
 
 pub(crate) use child::{ChildArguments, run_child};
+pub(crate) use measurement::Benchmark;
 use measurement::Results;
 pub(crate) use settings::Arguments;
 use settings::{Comparison, FIRST_DRIVER, Settings};

@@ -1,5 +1,6 @@
 //! `cutape report`: a trace as one HTML page.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -8,9 +9,13 @@ use std::process::ExitCode;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
+use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter};
 use crate::failure::Failure;
 use crate::info::Summary;
@@ -61,9 +66,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     refuse_existing(&target)?;
     let replay = arguments.replay.as_deref();
-    let replay = replay.map(|path| read_json(path, "replay", "calls_replayed"));
+    let replay = replay.map(|path| read_json::<cutape_replay::Report>(path, "replay"));
     let bench = arguments.bench.as_deref();
-    let bench = bench.map(|path| read_json(path, "bench", "benchmarks"));
+    let bench = bench.map(|path| read_json::<Measurements>(path, "bench"));
     let trace = input::open_for_walk(&arguments.trace)?;
     let report = report_of(&trace, &arguments, replay.transpose()?, bench.transpose()?)?;
     let bytes = write(&report, &target).map_err(|error| Failure::cannot_write(&target, &error))?;
@@ -83,8 +88,27 @@ fn default_target(trace: &Path) -> Result<PathBuf, Failure> {
     Ok(Path::new(name).with_extension("html"))
 }
 
-/// The JSON that another verb wrote; `key` is one that its reports have.
-fn read_json(path: &Path, verb: &str, key: &str) -> Result<Value, Failure> {
+/// What the page reads of the report of `bench`.
+#[derive(Serialize, Deserialize)]
+struct Measurements {
+    benchmarks: Vec<Measurement>,
+    not_repeated: Vec<Skipped>,
+    not_reissued: Vec<Skipped>,
+    notes: BTreeMap<String, u64>,
+    mismatches: Vec<Value>,
+}
+
+/// A row of it.
+#[derive(Serialize, Deserialize)]
+struct Measurement {
+    #[serde(flatten)]
+    benchmark: Benchmark,
+    driver: String,
+    verdict: String,
+}
+
+/// The report that another verb wrote as JSON. The page relies on its shape.
+fn read_json<T: Serialize + DeserializeOwned>(path: &Path, verb: &str) -> Result<Value, Failure> {
     let fail = |why: String| {
         Failure::unusable(format!(
             "--{verb} {}: {why}; give what `cutape {verb} --report FILE` wrote",
@@ -92,12 +116,9 @@ fn read_json(path: &Path, verb: &str, key: &str) -> Result<Value, Failure> {
         ))
     };
     let bytes = fs::read(path).map_err(|error| fail(error.to_string()))?;
-    let json: Value =
-        serde_json::from_slice(&bytes).map_err(|error| fail(format!("no JSON: {error}")))?;
-    match json.get(key) {
-        Some(_) => Ok(json),
-        None => Err(fail(format!("no report of `cutape {verb}`"))),
-    }
+    let report: T = serde_json::from_slice(&bytes)
+        .map_err(|error| fail(format!("no report of `cutape {verb}`: {error}")))?;
+    serde_json::to_value(&report).map_err(|error| fail(error.to_string()))
 }
 
 /// Reads the trace: once for the summary, once for rows and findings.
@@ -120,7 +141,12 @@ fn report_of(
     let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;
     let resolver = Resolver::default();
     let context = SymbolContext::new(trace, &resolver);
-    let mut collector = Collector::new(trace, |finding| filter.add(vec![finding.clone()]));
+    let mut progress = Progress::new("calls");
+    let mut collector = Collector::new(
+        trace,
+        || progress.step(),
+        |finding| filter.add(vec![finding.clone()]),
+    );
     let walked = Rows::of(trace)
         .with_findings(&context)
         .run(&mut collector)?;

@@ -50,6 +50,7 @@ pub struct Collector<'f> {
     objects: Vec<ObjectEntry>,
     ranges: [Column; 5],
     marks: [Column; 3],
+    on_call: Box<dyn FnMut() + 'f>,
     on_finding: Box<dyn FnMut(&Finding) + 'f>,
 }
 
@@ -73,9 +74,13 @@ struct ObjectEntry {
 }
 
 impl<'f> Collector<'f> {
-    /// Before the first row of a trace. `on_finding` takes findings; which of them the page shows,
-    /// [`Added`](crate::Added) says.
-    pub fn new(trace: &Trace, on_finding: impl FnMut(&Finding) + 'f) -> Self {
+    /// Before the first row of a trace. `on_call` is told of each call, for a progress bar.
+    /// `on_finding` takes findings; which of them the page shows, [`Added`](crate::Added) says.
+    pub fn new(
+        trace: &Trace,
+        on_call: impl FnMut() + 'f,
+        on_finding: impl FnMut(&Finding) + 'f,
+    ) -> Self {
         use Coding::{Ascending, Large, Small, Times};
         Self {
             start_ticks: trace.head().start_ticks,
@@ -108,6 +113,7 @@ impl<'f> Collector<'f> {
             objects: Vec::new(),
             ranges: [Times, Large, Small, Small, Small].map(Column::new),
             marks: [Times, Small, Small].map(Column::new),
+            on_call: Box::new(on_call),
             on_finding: Box::new(on_finding),
         }
     }
@@ -241,6 +247,7 @@ impl Sink for Collector<'_> {
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Self::Error> {
         let (call, record) = (row.call, row.record);
+        (self.on_call)();
         self.completion.observe(record);
         let leave = record.leave.map(|leave| leave.ticks);
         let (begin, end) = match self.has_times {

@@ -485,7 +485,16 @@ const BAD_COMMANDS: &[BadCommand] = &[
     BadCommand {
         name: "report-of-a-replay-is-none",
         words: &["report", "sound.cutape", "--replay", "sound.cutape"],
-        expected: &["--replay sound.cutape", "no JSON", "cutape replay --report"],
+        expected: &[
+            "--replay sound.cutape",
+            "no report",
+            "cutape replay --report",
+        ],
+    },
+    BadCommand {
+        name: "report-of-a-bench-is-none",
+        words: &["report", "sound.cutape", "--bench", "empty.json"],
+        expected: &["--bench empty.json", "benchmarks", "cutape bench --report"],
     },
     BadCommand {
         name: "output-is-a-device",
@@ -748,6 +757,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
 fn bad_command(folder: &Path, bad: &BadCommand) -> Result<(), String> {
     sound(folder);
     fs::write(folder.join("text"), "a text\n").unwrap();
+    fs::write(folder.join("empty.json"), "{}\n").unwrap();
     fs::copy(ending(), folder.join("program")).map_err(|error| error.to_string())?;
     let before = contents(folder);
     let output = run(Command::new(&parts().cutape)

@@ -15,6 +15,7 @@ cutape_tests::suite![
     views_show_what_info_says,
     the_filter_chooses_calls,
     findings_lead_to_the_timeline,
+    the_mouse_selects_and_zooms,
     names_of_a_trace_stay_text,
     reports_of_replays_and_measurements_are_shown,
     the_theme_follows_the_system_and_the_key,
@@ -346,6 +347,78 @@ fn findings_lead_to_the_timeline(folder: &Path) -> Verdict {
         details.contains(&format!("{} of", grouped(created))),
         "{details}"
     );
+    expect_no_problems(&browser);
+    Verdict::Passed
+}
+
+fn the_mouse_selects_and_zooms(folder: &Path) -> Verdict {
+    let mut browser = match browser(folder) {
+        Ok(browser) => browser,
+        Err(ignored) => return ignored,
+    };
+    let trace = trace(folder, "clean/nvtx_ranges");
+    let info = json(&["info", "--format", "json"], &trace);
+    let page = page(&trace, &[]);
+    browser.set_window(1440, 900, false);
+    browser.open(&page, READY);
+    show(&mut browser, "call/6");
+    let selected = browser.text(".details h2");
+    assert_eq!(selected, "cuLaunchKernel");
+    let shown = |browser: &mut Browser| {
+        browser
+            .evaluate("document.querySelector('.tracks canvas').getAttribute('aria-description')")
+    };
+    let before = shown(&mut browser);
+    // The call is in the middle of the rows, which begin right of their labels.
+    let middle = "(() => { const box = document.querySelector('.tracks').getBoundingClientRect();\
+                  return [box.left + 190 + (box.width - 190) / 2, box.top, box.bottom]; })()";
+    let middle: [f64; 3] = serde_json::from_value(browser.evaluate(middle)).unwrap();
+    let [x, top, bottom] = middle;
+    let key = |browser: &mut Browser, key: &str| {
+        browser.evaluate(&format!(
+            "document.querySelector('.tracks canvas').dispatchEvent(\
+             new KeyboardEvent('keydown', {{ key: {key:?}, bubbles: true }}))"
+        ));
+    };
+    key(&mut browser, "Escape");
+    assert!(browser.text(".details").contains("Streams show the calls"));
+    let mut y = top + 4.0;
+    let mut seen = Vec::new();
+    while y < bottom {
+        browser.click(x, y);
+        let heading = "document.querySelector('.details h2')?.textContent ?? ''";
+        let heading = browser.evaluate(heading).as_str().unwrap_or("").to_owned();
+        if !heading.is_empty() && !seen.contains(&heading) {
+            seen.push(heading);
+        }
+        y += 12.0;
+    }
+    // The ranges around the call, and the call itself.
+    for expected in [
+        "Range train",
+        "Range step",
+        "Range forward",
+        "cuLaunchKernel",
+    ] {
+        assert!(
+            seen.iter().any(|heading| heading == expected),
+            "{expected}: {seen:?}"
+        );
+    }
+    browser.zoom(x, top + 60.0, -100.0);
+    browser.wait_for(&format!(
+        "document.querySelector('.tracks canvas').getAttribute('aria-description') !== {before}"
+    ));
+    // From call to call on the same thread.
+    show(&mut browser, "call/8");
+    key(&mut browser, "[");
+    let total = info["calls"]["total"].as_u64().unwrap();
+    let details = browser.text(".details");
+    assert!(details.contains(&format!("7 of {total}")), "{details}");
+    key(&mut browser, "0");
+    show(&mut browser, "timeline");
+    let duration = shown(&mut browser);
+    assert!(duration.as_str().unwrap().contains("all"), "{duration}");
     expect_no_problems(&browser);
     Verdict::Passed
 }

@@ -155,6 +155,27 @@ impl Browser {
         text.unwrap_or_else(|| panic!("the page has no {selector}"))
     }
 
+    /// Clicks with the mouse at a point of the window.
+    pub fn click(&mut self, x: f64, y: f64) {
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            let pressed = i32::from(kind != "mouseMoved");
+            let params = json!({
+                "type": kind, "x": x, "y": y, "button": "left", "clickCount": pressed,
+            });
+            self.send("Input.dispatchMouseEvent", &params);
+        }
+    }
+
+    /// Turns the mouse wheel with Ctrl at a point of the window; less than zero is away.
+    pub fn zoom(&mut self, x: f64, y: f64, turned: f64) {
+        const CONTROL: u32 = 2;
+        let params = json!({
+            "type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": turned,
+            "modifiers": CONTROL,
+        });
+        self.send("Input.dispatchMouseEvent", &params);
+    }
+
     /// Writes a picture of the window to a PNG file.
     ///
     /// # Panics

@@ -15,7 +15,7 @@ pub(super) struct Results {
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Benchmark {
+pub(crate) struct Benchmark {
     pub clock: Clock,
     /// The subject's name.
     pub name: String,
@@ -31,7 +31,7 @@ pub(super) struct Benchmark {
 
 /// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Estimate {
+pub(crate) struct Estimate {
     pub lower: f64,
     pub point: f64,
     pub upper: f64,
@@ -39,7 +39,7 @@ pub(super) struct Estimate {
 
 /// How much slower than before, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Change {
+pub(crate) struct Change {
     pub mean: Estimate,
     pub median: Estimate,
 }

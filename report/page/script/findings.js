@@ -107,7 +107,7 @@ class FindingsView {
     const found =
       list.length === 0
         ? "cutape check finds no misuse of the driver API in this trace."
-        : "Misuse of the driver API that cutape check finds in this trace.";
+        : "What cutape check finds in this trace, the worst first.";
     return omitted ? `${found} Not shown: ${omitted}.` : found;
   }
 

@@ -66,7 +66,12 @@ class KernelsView {
               },
             ]
           : []),
-        { title: "", cell: (row) => element("a", { href: `#/call/${row.first}` }, "first") },
+        {
+          title: "First launch",
+          right: true,
+          value: (row) => row.first,
+          cell: (row) => callLink(row.first),
+        },
       ],
     });
     this.node = element(

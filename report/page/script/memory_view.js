@@ -38,10 +38,10 @@ class MemoryView {
       element(
         "p",
         { class: "about" },
-        `The most at once, ${bytes(peak.bytes)}, is reached by `,
+        `The most at once, ${bytes(peak.bytes)} of all kinds, is reached by `,
         callLink(peak.call, `call ${count(peak.call)}`),
         ` ${this.trace.nameOf(peak.call)}. Memory counts from the return of the call that ` +
-          "allocates it to the end of the call that frees it. Click the chart to open a call.",
+          "allocates it until the call that frees it. Click the chart to open a call.",
       ),
       element(
         "ul",

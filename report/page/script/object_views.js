@@ -18,7 +18,7 @@ function imagesView({ facts: { summary, kernels } }) {
               : null,
           ),
     columns: [
-      { title: "Image", value: (row) => row.image, cell: (row) => row.image },
+      { title: "Image", class: "short", value: (row) => row.image, cell: (row) => row.image },
       { title: "For", cell: (row) => row.targets.join(", ") || "–" },
       {
         title: "Kernels",
@@ -36,10 +36,13 @@ function imagesView({ facts: { summary, kernels } }) {
       { title: "Uses", right: true, value: (row) => row.uses, cell: (row) => count(row.uses) },
       {
         title: "First used by",
+        class: "short",
         value: (row) => row.call,
         cell: (row) => [callLink(row.call), " ", element("code", {}, row.function)],
       },
-      { title: "Problem", class: "text", cell: (row) => row.problem ?? "" },
+      ...(summary.images.some(({ problem }) => problem)
+        ? [{ title: "Problem", class: "text", cell: (row) => row.problem ?? "" }]
+        : []),
     ],
   });
   return element(

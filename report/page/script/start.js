@@ -38,6 +38,12 @@ function listen(app) {
     .matchMedia("(prefers-color-scheme: dark)")
     .addEventListener("change", () => app.themeChanged());
   window.addEventListener("hashchange", () => app.route());
+  document.addEventListener("click", (event) => {
+    // A link to where the address already is changes nothing, but the user has moved since.
+    if (event.target.closest?.("a[href]")?.getAttribute("href") === window.location.hash) {
+      app.route();
+    }
+  });
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.matches?.("input, textarea, select");
     if (isTyping || help.open || event.ctrlKey || event.metaKey || event.altKey) {

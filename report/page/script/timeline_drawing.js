@@ -13,6 +13,17 @@ class TimelineDrawing {
     this.#overview();
     this.#ruler();
     this.#tracks();
+    this.#describe();
+  }
+
+  /** What is shown, for those who cannot see it. */
+  #describe() {
+    const { view, trace } = this;
+    const isWhole = view.from <= 0 && view.to >= trace.end;
+    const text = isWhole
+      ? `shows all ${duration(trace.end, trace.clock)}`
+      : `shows ${exact(trace, view.from)} to ${exact(trace, view.to)}`;
+    this.timeline.canvas.setAttribute("aria-description", text);
   }
 
   #overview() {

@@ -281,6 +281,10 @@ function tracksOf(trace, series, findings) {
   if (findings.length > 0) {
     tracks.push(new MomentTrack("Findings", null, findings));
   }
+  const divergences = divergenceMoments(trace);
+  if (divergences.length > 0) {
+    tracks.push(new MomentTrack("Divergences", "of the replay", divergences));
+  }
   const { ranges } = trace;
   if (ranges.markTime.length > 0) {
     const marks = Array.from(ranges.markTime, (time, mark) => ({
@@ -318,6 +322,14 @@ function tracksOf(trace, series, findings) {
     tracks.push(new MemoryTrack(series));
   }
   return tracks;
+}
+
+/** The calls that a replay's report lists as diverging. */
+function divergenceMoments(trace) {
+  const divergences = trace.facts.replay?.divergences ?? [];
+  const calls = divergences.map(({ call }) => call).filter((call) => call < trace.calls);
+  calls.sort((a, b) => a - b);
+  return calls.map((call) => ({ time: trace.time[call], colour: "error", hit: { call } }));
 }
 
 /** For each group the positions of its members. */
