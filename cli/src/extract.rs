@@ -5,7 +5,7 @@
 //! are the same for all launches (`program/`). `folder` puts the result in place when it is whole.
 
 mod description;
-mod image_files;
+pub(crate) mod image_files;
 mod images;
 mod programs;
 mod readme;

@@ -63,6 +63,11 @@ impl GuardedOptions {
         Duration::from_secs(self.watchdog.max(1))
     }
 
+    /// Whether what is doubtful is to be done nevertheless.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.force
+    }
+
     /// The options of a replay on that driver.
     pub(crate) fn replay(&self, driver: PathBuf) -> Options {
         Options {

@@ -326,7 +326,7 @@ impl<'t> Search<'t> {
     ) -> Result<Best, Failure> {
         let part = Part {
             calls: calls.to_vec(),
-            chosen: 0,
+            ..Part::default()
         };
         let in_source = |call: u64| base.original.get(call as usize).copied();
         let kept = part.indices().filter_map(|call| {
@@ -344,8 +344,16 @@ impl<'t> Search<'t> {
                 .collect(),
         };
         let provenance = self.provenance(&written);
-        cutape_cut::write(base.trace, &base.needs, &part, &provenance, path, changes)
-            .map_err(|error| Failure::cannot_write(path, &error))?;
+        cutape_cut::write(
+            base.trace,
+            &base.needs,
+            &part,
+            &provenance,
+            None,
+            path,
+            changes,
+        )
+        .map_err(|error| Failure::cannot_write(path, &error))?;
         Ok(written)
     }
 
@@ -360,6 +368,7 @@ impl<'t> Search<'t> {
             calls: written.calls.clone(),
             of: self.calls,
             changed: written.changed.clone(),
+            state: Provenance::of(self.source).and_then(|source| source.state),
         }
     }
 

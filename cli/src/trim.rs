@@ -1,19 +1,21 @@
 //! `cutape trim`: writes a smaller trace that replays and checks like a part of its source.
 
 mod choice;
+mod state;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_cut::{Part, Provenance, Ranges};
+use cutape_cut::{MemoryState, Part, Provenance, Ranges, StateOrigin};
 use cutape_format::{Bytes, Trace};
 use cutape_model::Needs;
 
 use self::choice::Choice;
 use crate::failure::Failure;
+use crate::guarded::GuardedOptions;
 use crate::progress::Progress;
-use crate::{input, quantity};
+use crate::{input, output_folder, quantity};
 
 /// What `trim` takes.
 #[derive(clap::Args)]
@@ -26,6 +28,36 @@ pub(crate) struct Arguments {
     /// Where to write.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Where contents of memory at the start of the part come from.
+    ///
+    /// recorded: the calls that wrote the memory are kept, launches too.
+    /// replay: the trace is replayed up to the part, and the memory that the part can
+    /// reach is read and stored. Only calls that create objects remain of those
+    /// before the part. That needs a driver and a GPU like the recorded one.
+    #[arg(long, value_enum, default_value = "recorded", value_name = "FROM")]
+    #[arg(verbatim_doc_comment, hide_possible_values = true)]
+    state: State,
+    /// With --state replay: the driver, null or the path of a libcuda.so.1.
+    ///
+    /// Default: this machine's.
+    #[arg(long, value_name = "DRIVER")]
+    driver: Option<PathBuf>,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+}
+
+/// The values of `--state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum State {
+    Recorded,
+    Replay,
+}
+
+/// A part of a trace, ready to be written.
+struct Cut {
+    part: Part,
+    needs: Needs,
+    state: Option<(MemoryState, StateOrigin)>,
 }
 
 const EPILOGUE: &str = "\
@@ -42,18 +74,75 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let target = &arguments.output;
     refuse_existing(target)?;
     let chosen = arguments.choice.calls(&trace)?;
-    let needs = read_needs(&trace)?;
-    let part = cutape_cut::part(&needs, &chosen);
-    payloads_are_there(&trace, &part)?;
-    let provenance = provenance(&trace, &part, format!("trim {}", arguments.choice))?;
+    let cut = match arguments.state {
+        State::Recorded => recorded(&arguments, &trace, &chosen)?,
+        State::Replay => replayed(&arguments, &trace, &chosen)?,
+    };
+    let choice = match arguments.state {
+        State::Recorded => format!("trim {}", arguments.choice),
+        State::Replay => format!("trim {} --state replay", arguments.choice),
+    };
+    let Cut { part, needs, state } = cut;
+    let mut provenance = provenance(&trace, &part, choice)?;
+    let (state, origin) = state.unzip();
+    if origin.is_some() {
+        provenance.state = origin;
+    }
     let changes = BTreeMap::new();
-    let summary = cutape_cut::write(&trace, &needs, &part, &provenance, target, &changes)
+    let state = state.as_ref();
+    let summary = cutape_cut::write(&trace, &needs, &part, &provenance, state, target, &changes)
         .map_err(|error| Failure::cannot_write(target, &error))?;
     eprintln!(
         "cutape: {}",
         outcome(target, &part, summary.before, summary.after)
     );
+    if arguments.state == State::Recorded
+        && let Some(hint) = hint(&part)
+    {
+        eprintln!("cutape: {hint}");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The part with the calls that wrote its memory.
+fn recorded(arguments: &Arguments, trace: &Trace, chosen: &[u64]) -> Result<Cut, Failure> {
+    if arguments.driver.is_some() {
+        let text = "--driver is the driver of --state replay: give both or none";
+        return Err(Failure::unusable(text));
+    }
+    let needs = read_needs(trace)?;
+    let part = cutape_cut::part(&needs, chosen);
+    payloads_are_there(trace, |call| part.calls.get(call as usize) == Some(&true))?;
+    Ok(Cut {
+        part,
+        needs,
+        state: None,
+    })
+}
+
+/// The part with what its memory holds.
+fn replayed(arguments: &Arguments, trace: &Trace, chosen: &[u64]) -> Result<Cut, Failure> {
+    output_folder::hold_signals();
+    let driver = arguments.driver.as_deref();
+    let taken = state::take(trace, &arguments.output, chosen, driver, &arguments.guarded)?;
+    Ok(Cut {
+        part: taken.part,
+        needs: taken.needs,
+        state: Some((taken.state, taken.origin)),
+    })
+}
+
+/// Says that another option gives a smaller trace, if most calls are there for others.
+fn hint(part: &Part) -> Option<String> {
+    let (count, of) = (part.count(), part.calls.len() as u64);
+    let is_large = count > 2 * of / 5 && part.chosen < count / 4 && count - part.chosen > 100;
+    is_large.then(|| {
+        let percent = 100 * count / of.max(1);
+        format!(
+            "the part keeps {percent} % of the source's calls, since earlier ones wrote the \
+             memory that it reads; --state replay stores what the memory held instead"
+        )
+    })
 }
 
 /// Fails early if the output exists; writing never replaces it.
@@ -91,16 +180,17 @@ pub(crate) fn provenance(
         calls: part.indices().collect::<Ranges>(),
         of: part.calls.len() as u64,
         changed: Ranges::default(),
+        // The contents of memory that the source has are still there.
+        state: Provenance::of(trace).and_then(|source| source.state),
     })
 }
 
 /// Bytes that a replay needs must be in the trace.
-fn payloads_are_there(trace: &Trace, part: &Part) -> Result<(), Failure> {
+fn payloads_are_there(trace: &Trace, is_needed: impl Fn(u64) -> bool) -> Result<(), Failure> {
     let mut calls = trace.calls();
     let missing = calls.find(|call| {
-        let is_in = part.calls.get(call.index as usize) == Some(&true);
         let is_left_out = |bytes: Bytes<'_>| matches!(bytes, Bytes::Omitted(_) | Bytes::Hashed(..));
-        is_in && call.snapshots().any(|snapshot| is_left_out(snapshot.bytes))
+        is_needed(call.index) && call.snapshots().any(|snapshot| is_left_out(snapshot.bytes))
     });
     match missing {
         None => Ok(()),

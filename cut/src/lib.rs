@@ -2,8 +2,9 @@
 //!
 //! [`needs`] reads what each call needs, [`part`] adds to chosen calls what they need, and
 //! [`write()`] writes the result with its [`Provenance`]. Calls keep their records, so a cut never
-//! changes what a call says. [`reduce`] finds a small part that still shows something;
-//! [`simplifications`] lists what can be smaller in its calls.
+//! changes what a call says. [`part_from_state`] leaves out what only computed memory contents;
+//! these are written as notes ([`MemoryState`]). [`reduce`] finds a small part that still shows
+//! something; [`simplifications`] lists what can be smaller in its calls.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -15,11 +16,13 @@ mod provenance;
 mod ranges;
 mod reduce;
 mod simplify;
+mod state;
 mod write;
 
-pub use part::{Part, needs, part};
-pub use provenance::{Provenance, file_hash, source_hash};
+pub use part::{Part, needs, part, part_from_state, reads};
+pub use provenance::{Provenance, StateOrigin, file_hash, source_hash};
 pub use ranges::Ranges;
 pub use reduce::{Ended, Verdict, reduce};
 pub use simplify::{Simplification, Stage, changes, simplifications};
+pub use state::{Memory, MemoryState, Run};
 pub use write::write;

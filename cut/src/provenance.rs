@@ -15,6 +15,13 @@ const VERSION: &str = "cut.version";
 const CALLS: &str = "cut.calls";
 const OF: &str = "cut.source-calls";
 const CHANGED: &str = "cut.changed";
+const STATE: &str = "cut.state";
+const STATE_DRIVER: &str = "cut.state-driver";
+const STATE_DEVICES: &str = "cut.state-devices";
+const STATE_CALL: &str = "cut.state-call";
+const STATE_BYTES: &str = "cut.state-bytes";
+/// The value of [`STATE`].
+const REPLAY: &str = "replay";
 
 /// Where a cut trace comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +40,21 @@ pub struct Provenance {
     pub of: u64,
     /// Those of its calls that differ from the source in more than notes, by their indices there.
     pub changed: Ranges,
+    /// Where its contents of memory are from; `None` if its calls compute them.
+    pub state: Option<StateOrigin>,
+}
+
+/// The replay that has read what memory held where a part begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateOrigin {
+    /// The driver, e.g. `CUDA 13.0, libcuda.so.580.65.06`.
+    pub driver: String,
+    /// Its devices, e.g. `NVIDIA H100 80GB HBM3`.
+    pub devices: String,
+    /// The call of the source before which memory was read.
+    pub call: u64,
+    /// Bytes of memory that were read.
+    pub bytes: u64,
 }
 
 impl Provenance {
@@ -55,6 +77,12 @@ impl Provenance {
             version: value(VERSION).to_owned(),
             of: value(OF).parse().unwrap_or(0),
             changed,
+            state: (value(STATE) == REPLAY).then(|| StateOrigin {
+                driver: value(STATE_DRIVER).to_owned(),
+                devices: value(STATE_DEVICES).to_owned(),
+                call: value(STATE_CALL).parse().unwrap_or(0),
+                bytes: value(STATE_BYTES).parse().unwrap_or(0),
+            }),
         })
     }
 
@@ -70,6 +98,15 @@ impl Provenance {
         ];
         if self.changed.count() > 0 {
             entries.push((CHANGED, self.changed.to_string()));
+        }
+        if let Some(state) = &self.state {
+            entries.extend([
+                (STATE, REPLAY.to_owned()),
+                (STATE_DRIVER, state.driver.clone()),
+                (STATE_DEVICES, state.devices.clone()),
+                (STATE_CALL, state.call.to_string()),
+                (STATE_BYTES, state.bytes.to_string()),
+            ]);
         }
         let entries = entries.into_iter();
         entries

@@ -4,29 +4,54 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use cutape_format::{CallChange, CallSelection, PackSummary, Trace, pack_calls};
+use cutape_format::{AddedMemory, CallChange, CallSelection, PackSummary, Trace, pack_calls};
 use cutape_model::Needs;
 
 use crate::part::Part;
 use crate::provenance::Provenance;
+use crate::state::MemoryState;
 
-/// Writes a part of a trace to `target`, which must not exist; some of its calls may change.
+/// Writes a part of a trace to `target`, which must not exist; some of its calls may change. With a
+/// `state`, memory holds that where the part begins.
 ///
 /// # Errors
-/// As [`pack_calls`].
+/// As [`pack_calls`]; errors of reading the state.
 pub fn write(
     trace: &Trace,
     needs: &Needs,
     part: &Part,
     provenance: &Provenance,
+    state: Option<&MemoryState>,
     target: &Path,
     changes: &BTreeMap<u64, CallChange>,
 ) -> io::Result<PackSummary> {
     let keeps = |index: u64| part.calls.get(index as usize) == Some(&true);
+    let keeps_noted = |call: u64, place: u64| needs.noted_memory(call, place).is_some_and(keeps);
+    // A state tells anew what earlier notes told, unless calls before it need those.
+    let is_superseded = state.is_some() && !part.reads_memory_before_start(needs);
     let selection = CallSelection {
         keeps: &keeps,
-        keeps_host_memory: &|call, address| needs.host_memory(call, address).is_some_and(keeps),
+        keeps_host_memory: &keeps_noted,
+        keeps_memory: &|call, note| {
+            let place = match note.owner {
+                0 => note.address,
+                owner => owner,
+            };
+            !(is_superseded && call <= part.start) && keeps_noted(call, place)
+        },
         changes,
     };
-    pack_calls(trace, target, &provenance.entries(), &selection)
+    let pieces = state.map(MemoryState::pieces).transpose()?;
+    let state = state.zip(pieces.as_ref());
+    let read = |position| match state {
+        Some((state, pieces)) => state.bytes(pieces, position),
+        None => Ok(Vec::new()),
+    };
+    let memory = state.map(|(_, pieces)| AddedMemory {
+        call: part.first(),
+        pieces: &pieces.list,
+        read: &read,
+    });
+    let meta = provenance.entries();
+    pack_calls(trace, target, &meta, &selection, memory.as_ref())
 }

@@ -296,6 +296,7 @@ impl<'t> Reader<'t> {
     }
 
     fn notes(&mut self, call: &Call<'_>, sink: &mut dyn Sink) {
+        let mut restored = 0;
         for note in call.notes() {
             match note {
                 Note::Layout(handle, pairs) => _ = self.layouts.insert(handle, pairs.into()),
@@ -303,6 +304,25 @@ impl<'t> Reader<'t> {
                     let (payload, _) = self.with_places(&snapshot, sink.wants_bytes());
                     let label = Label::of("bytes that were copied to the host");
                     sink.late((note.thread, note.number), label, Part::Payload(payload));
+                }
+                Note::Memory(note, name, snapshot) => {
+                    let label = Label {
+                        element: Some(restored),
+                        ..Label::of("memory contents before the call")
+                    };
+                    restored = restored.saturating_add(1);
+                    let place = match note.owner {
+                        0 => self.address(note.address),
+                        _ => Part::Text(Cow::Owned(name.into_bytes())),
+                    };
+                    sink.part(Facet::Argument, label, place);
+                    let part = match snapshot {
+                        Some(snapshot) => {
+                            Part::Payload(self.contents.payload(&snapshot, sink.wants_bytes()))
+                        }
+                        None => Part::Number(note.fill, WORD),
+                    };
+                    sink.part(Facet::Data, label, part);
                 }
                 Note::Digest(note, ranges) => {
                     for number in (note.first..).take(ranges.len()) {

@@ -9,7 +9,7 @@ use crate::codec::{self, Encode};
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
     ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
-    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, MarkerNote, OriginNote,
+    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, MarkerNote, MemoryNote, OriginNote,
     PythonCodeNote, ReadbackNote, RecordHead, SHORT_TICKS_END, SnapshotHead, TextHead, ThreadNote,
     VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind, short_enter, snapshot_flag,
 };
@@ -104,8 +104,8 @@ pub struct TraceBuilder {
     stacks: Vec<u8>,
     /// Records of a chunk of markers.
     markers: Vec<u8>,
-    /// There are notes of version 1.4.
-    has_messages: bool,
+    /// The minor version of the latest notes, from 1.4 on; otherwise 0.
+    notes_minor: u32,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
     threads: BTreeMap<u32, ThreadChunks>,
@@ -136,7 +136,7 @@ impl TraceBuilder {
             mappings: Vec::new(),
             stacks: Vec::new(),
             markers: Vec::new(),
-            has_messages: false,
+            notes_minor: 0,
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
@@ -344,6 +344,25 @@ impl TraceBuilder {
         self.note(thread, note_kind::HOST_CHANGED, note, &snapshot)
     }
 
+    /// Adds what memory held before the call: the bytes, or none if it repeats one word.
+    pub fn memory_note(
+        &mut self,
+        thread: u32,
+        note: MemoryNote,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> &mut Self {
+        let name_length = u16::try_from(name.len()).unwrap_or(0);
+        let snapshot = bytes.map(|bytes| NewSnapshot::pointee(0, bytes));
+        let snapshot = self.encoded_snapshots(snapshot.as_slice());
+        let rest = [name.as_bytes(), &snapshot].concat();
+        let note = MemoryNote {
+            name_length,
+            ..note
+        };
+        self.note(thread, note_kind::MEMORY, note, &rest)
+    }
+
     /// Adds host memory that is not compared.
     pub fn host_skipped_note(&mut self, thread: u32, note: HostSkippedNote) -> &mut Self {
         self.note(thread, note_kind::HOST_SKIPPED, note, &[])
@@ -407,7 +426,12 @@ impl TraceBuilder {
 
     /// Adds a note: one of the structs of [`crate::layout`], then what follows it.
     pub fn note(&mut self, thread: u32, kind: u16, head: impl Encode, rest: &[u8]) -> &mut Self {
-        self.has_messages |= kind == note_kind::DRIVER_MESSAGE;
+        let minor = match kind {
+            note_kind::DRIVER_MESSAGE => 4,
+            note_kind::MEMORY => 5,
+            _ => 0,
+        };
+        self.notes_minor = self.notes_minor.max(minor);
         let body = [&codec::encode_to_vec(head), rest].concat();
         self.record(thread, record_kind::NOTE, kind, &body)
     }
@@ -489,7 +513,7 @@ impl TraceBuilder {
             magic: MAGIC,
             major: MAJOR,
             minor: match (self.stacks.is_empty(), self.markers.is_empty()) {
-                _ if self.has_messages => 4,
+                _ if self.notes_minor > 0 => self.notes_minor,
                 (true, true) => self.short.into(),
                 (false, true) => 2,
                 (_, false) => 3,

@@ -25,9 +25,9 @@ pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
     BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DigestNote, DigestSetupNote,
     DigestSkippedNote, DigestVoidNote, DriverMessageNote, FramesNote, HostChangedNote,
-    HostSkippedNote, LayoutNote, OriginNote, PythonCodeNote, ReadbackNote, SourceChangedNote,
-    TextHead, ThreadNote, ZeroedNote, digest_reach, digest_skip, host_skip, note_kind,
-    python_frame, stack_flag,
+    HostSkippedNote, LayoutNote, MemoryNote, OriginNote, PythonCodeNote, ReadbackNote,
+    SourceChangedNote, TextHead, ThreadNote, ZeroedNote, digest_reach, digest_skip, host_skip,
+    note_kind, python_frame, stack_flag,
 };
 pub use record::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,

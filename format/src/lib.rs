@@ -52,8 +52,9 @@ pub use file_range::FileRange;
 pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 #[cfg(feature = "read")]
 pub use pack::{
-    CallChange, CallPart, CallSelection, NewBytes, PackSummary, RepairSummary, SnapshotChange,
-    TemporaryFile, is_payload, pack, pack_calls, pack_with_policies, repair,
+    AddedMemory, CallChange, CallPart, CallSelection, MemoryPiece, NewBytes, PackSummary,
+    ReadPiece, RepairSummary, SnapshotChange, TemporaryFile, is_payload, pack, pack_calls,
+    pack_with_policies, repair,
 };
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]

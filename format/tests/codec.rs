@@ -5,8 +5,9 @@ use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DigestNote,
     DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ENTER_HEAD_LENGTH,
     EnterHead, FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
-    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, MarkerNote, OriginNote, PythonCodeNote, ReadbackNote,
-    SNAPSHOT_HEAD_LENGTH, SnapshotHead, SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
+    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, MarkerNote, MemoryNote, OriginNote, PythonCodeNote,
+    ReadbackNote, SNAPSHOT_HEAD_LENGTH, SnapshotHead, SourceChangedNote, TextHead, ThreadNote,
+    ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -73,6 +74,9 @@ twins! {
     digest_void_note: DigestVoidNote { first: u64, count: u64 } Some(16);
     digest_skipped_note: DigestSkippedNote { reason: u8 } Some(1);
     source_changed_note: SourceChangedNote { thread: u32, number: u64, address: u64, length: u64 } Some(28);
+    memory_note: MemoryNote {
+        address: u64, length: u64, fill: u64, owner: u64, is_library: u8, name_length: u16
+    } Some(35);
     driver_message_note: DriverMessageNote { level: u32 } Some(4);
     marker_note: MarkerNote {
         ticks: u64, thread: u32, number: u32, id: u64, payload: u64, category: u32, color: u32,

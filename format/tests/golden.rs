@@ -12,7 +12,8 @@ use cutape_format::{
     Trace, marked_ranges, pack,
 };
 use sample::{
-    SIGNATURES, describe, marker_sample, note_sample, place, sample, short_sample, stack_sample,
+    SIGNATURES, describe, marker_sample, memory_sample, note_sample, place, sample, short_sample,
+    stack_sample,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -36,6 +37,8 @@ fn golden_files_are_read() {
         "v1.3-packed",
         "v1.4",
         "v1.4-packed",
+        "v1.5",
+        "v1.5-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -44,8 +47,13 @@ fn golden_files_are_read() {
         for (line, expected) in describe(&trace).iter().zip(expected.lines()) {
             assert_eq!(line, expected, "{name}");
         }
-        // From version 1.2 on, two calls with stacks are added, and in 1.4 one with notes.
-        let added = 2 * usize::from(trace.has_stacks()) + usize::from(name.starts_with("v1.4"));
+        // From version 1.2 on, two calls with stacks are added, and from 1.4 on one with notes.
+        let notes = match name.get(..4) {
+            Some("v1.4") => 1,
+            Some("v1.5") => 2,
+            _ => 0,
+        };
+        let added = 2 * usize::from(trace.has_stacks()) + notes;
         let count = expected.lines().count() + added;
         assert_eq!(trace.calls().count(), count, "{name}");
         let who: Vec<_> = trace
@@ -78,6 +86,8 @@ fn stacks_are_read() {
         "v1.3-packed.cutape",
         "v1.4.cutape",
         "v1.4-packed.cutape",
+        "v1.5.cutape",
+        "v1.5-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -126,7 +136,15 @@ fn stacks_are_read() {
 
 #[test]
 fn markers_are_read() {
-    for name in ["v1.3", "v1.3-packed", "v1.4", "v1.4-packed"].map(|name| format!("{name}.cutape"))
+    for name in [
+        "v1.3",
+        "v1.3-packed",
+        "v1.4",
+        "v1.4-packed",
+        "v1.5",
+        "v1.5-packed",
+    ]
+    .map(|name| format!("{name}.cutape"))
     {
         let trace = Trace::open_indexed(&golden(&name)).unwrap();
         let markers = trace.markers();
@@ -191,6 +209,49 @@ fn later_notes_are_read() {
 }
 
 #[test]
+fn memory_contents_are_read() {
+    for name in ["v1.5.cutape", "v1.5-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
+        let call = trace.calls().last().unwrap();
+        let notes: Vec<_> = call
+            .notes()
+            .map(|note| match note {
+                Note::Memory(note, name, snapshot) => {
+                    let bytes = snapshot.map(|snapshot| trace.resolve(snapshot.bytes).unwrap());
+                    let bytes = bytes.map(|bytes| (bytes.len(), bytes[bytes.len() - 1]));
+                    (
+                        note.address,
+                        note.length,
+                        note.fill,
+                        note.owner,
+                        name,
+                        bytes,
+                    )
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            (0x7000, 3, 0, 0, "", Some((3, 3))),
+            (
+                0x8000,
+                20_000,
+                0,
+                0,
+                "",
+                Some((20_000, (19_999 % 251) as u8)),
+            ),
+            (0x9000, 1 << 20, 0x3f80_0000_3f80_0000, 0, "", None),
+            (0, 4, 0, 0xbeef, "state", Some((4, 6))),
+        ];
+        let expected = expected.map(|(address, length, fill, owner, name, bytes)| {
+            (address, length, fill, owner, name.to_owned(), bytes)
+        });
+        assert_eq!(notes, expected, "{name}");
+    }
+}
+
+#[test]
 fn sources_survive_packing() {
     let place = place("golden-sources");
     let (once, twice) = (place.join("once"), place.join("twice"));
@@ -221,6 +282,7 @@ fn the_writer_still_writes_these_bytes() {
         (stack_sample(), "v1.2.cutape"),
         (marker_sample(), "v1.3.cutape"),
         (note_sample(), "v1.4.cutape"),
+        (memory_sample(), "v1.5.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

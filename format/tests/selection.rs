@@ -5,10 +5,10 @@ mod sample;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cutape_format::layout::{HostChangedNote, ReadbackNote};
+use cutape_format::layout::{HostChangedNote, MemoryNote, ReadbackNote};
 use cutape_format::{
-    Bytes, CallChange, CallPart, CallSelection, NewBytes, NewCall, NewSnapshot, Note,
-    SnapshotChange, Trace, TraceBuilder, pack_calls,
+    AddedMemory, Bytes, CallChange, CallPart, CallSelection, MemoryPiece, NewBytes, NewCall,
+    NewSnapshot, Note, PayloadPolicies, SnapshotChange, Trace, TraceBuilder, pack_calls,
 };
 use sample::{describe, place, sample};
 
@@ -24,9 +24,10 @@ fn keep(trace: &Trace, target: &Path, calls: &[u64]) -> Trace {
         keeps: &keeps,
         keeps_host_memory: &|_, address| address == 0x5000,
         changes: &BTreeMap::new(),
+        keeps_memory: &|_, note| note.address != 0x8000,
     };
     let meta = [("cut.choice".to_owned(), "some".to_owned())];
-    pack_calls(trace, target, &meta, &selection).unwrap();
+    pack_calls(trace, target, &meta, &selection, None).unwrap();
     let trace = Trace::open(target).unwrap();
     assert_eq!(trace.verify(), []);
     trace
@@ -163,10 +164,11 @@ fn calls_change_their_arguments_and_bytes() {
     let selection = CallSelection {
         keeps: &|_| true,
         keeps_host_memory: &|_, _| true,
+        keeps_memory: &|_, _| true,
         changes: &changes,
     };
     let target = place.join("changed.cutape");
-    pack_calls(&whole, &target, &[], &selection).unwrap();
+    pack_calls(&whole, &target, &[], &selection, None).unwrap();
     let changed = Trace::open(&target).unwrap();
     assert_eq!(changed.verify(), []);
     let (before, after): (Vec<_>, Vec<_>) = (whole.calls().collect(), changed.calls().collect());
@@ -193,4 +195,125 @@ fn calls_change_their_arguments_and_bytes() {
         panic!("no readback");
     };
     assert_eq!((note.number, snapshot.bytes), (2, Bytes::Inline(&[5])));
+}
+
+/// What a call says that memory holds: address, length, the word or the bytes.
+fn memory(trace: &Trace, call: u64) -> Vec<(u64, u64, Result<u64, Vec<u8>>)> {
+    let call = trace.calls().nth(call as usize).unwrap();
+    let notes = call.notes().filter_map(|note| match note {
+        Note::Memory(note, _, None) => Some((note.address, note.length, Ok(note.fill))),
+        Note::Memory(note, _, Some(snapshot)) => {
+            let bytes = trace.resolve(snapshot.bytes).unwrap().into_owned();
+            Some((note.address, note.length, Err(bytes)))
+        }
+        _ => None,
+    });
+    notes.collect()
+}
+
+fn place_of(address: u64, length: u64) -> MemoryNote {
+    MemoryNote {
+        address,
+        length,
+        ..MemoryNote::default()
+    }
+}
+
+#[test]
+fn memory_moves_to_the_next_kept_call() {
+    let place = place("selection-memory");
+    let mut builder = TraceBuilder::new(TABLE);
+    for _ in 0..4 {
+        builder.call(NewCall {
+            name: "launch",
+            arguments: &[0xf1],
+            ..NewCall::default()
+        });
+        builder
+            .memory_note(0, place_of(0x7000, 2), "", Some(&[1, 2]))
+            .memory_note(0, place_of(0x8000, 2), "", Some(&[3, 4]))
+            .leave(0, 0, &[]);
+    }
+    builder.write(&place.join("raw.cutape")).unwrap();
+    let whole = Trace::open(&place.join("raw.cutape")).unwrap();
+    let kept = keep(&whole, &place.join("kept.cutape"), &[1, 3]);
+    // That at 0x8000 belongs to no kept call.
+    let one = || (0x7000, 2, Err(vec![1, 2]));
+    assert_eq!(memory(&kept, 0), [one(), one()]);
+    assert_eq!(memory(&kept, 1), [one(), one()]);
+}
+
+#[test]
+fn added_memory_is_in_its_call() {
+    let place = place("selection-added");
+    with_notes().write(&place.join("raw.cutape")).unwrap();
+    let whole = Trace::open(&place.join("raw.cutape")).unwrap();
+    let piece = |address, length, has_bytes| MemoryPiece {
+        note: MemoryNote {
+            fill: if has_bytes { 0 } else { 7 },
+            ..place_of(address, length)
+        },
+        name: String::new(),
+        has_bytes,
+    };
+    let pieces = [
+        piece(0x1000, 3, true),
+        piece(0x2000, 1 << 40, false),
+        piece(0x3000, 20_000, true),
+        piece(0x9000, 20_000, true),
+    ];
+    let read = |position: usize| -> std::io::Result<Vec<u8>> {
+        match position {
+            0 => Ok(vec![1, 2, 3]),
+            2 | 3 => Ok(vec![5; 20_000]),
+            _ => panic!("piece {position} has no bytes"),
+        }
+    };
+    let write = |target: &Path, read: &(dyn Fn(usize) -> std::io::Result<Vec<u8>> + Sync)| {
+        let added = AddedMemory {
+            call: 4,
+            pieces: &pieces,
+            read,
+        };
+        let selection = CallSelection {
+            keeps: &|call| call >= 3,
+            keeps_host_memory: &|_, _| true,
+            keeps_memory: &|_, _| true,
+            changes: &BTreeMap::new(),
+        };
+        pack_calls(&whole, target, &[], &selection, Some(&added))
+    };
+    let target = place.join("added.cutape");
+    write(&target, &read).unwrap();
+    let trace = Trace::open(&target).unwrap();
+    assert_eq!(trace.verify(), []);
+    assert_eq!(
+        memory(&trace, 1),
+        [
+            (0x1000, 3, Err(vec![1, 2, 3])),
+            (0x2000, 1 << 40, Ok(7)),
+            (0x3000, 20_000, Err(vec![5; 20_000])),
+            (0x9000, 20_000, Err(vec![5; 20_000])),
+        ]
+    );
+    assert_eq!(trace.blobs().count(), 1, "equal bytes are stored once");
+    // The same bytes again; nothing is left of an attempt that fails.
+    let again = place.join("again.cutape");
+    write(&again, &read).unwrap();
+    assert_eq!(
+        std::fs::read(&again).unwrap(),
+        std::fs::read(&target).unwrap()
+    );
+    let failing = place.join("failing.cutape");
+    write(&failing, &|_| Err(std::io::Error::other("lost"))).unwrap_err();
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 3);
+    // Packing keeps them, and leaves the bytes out if it is told to.
+    let packed = place.join("packed.cutape");
+    let none = PayloadPolicies {
+        payloads: cutape_format::PayloadPolicy::None,
+        ..PayloadPolicies::default()
+    };
+    cutape_format::pack_with_policies(&trace, &packed, &[], &[], none).unwrap();
+    let packed = Trace::open(&packed).unwrap();
+    assert_eq!((packed.verify(), packed.blobs().count()), (vec![], 0));
 }

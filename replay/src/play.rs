@@ -68,6 +68,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     if has_notes {
         take_notes(&mut job);
         job.put_host_memory(false);
+        job.put_memory();
     }
     launch_digests::before(&mut job);
     let has_digests = has_notes || job.digests.is_active();
@@ -75,7 +76,9 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         digests::before(&mut job);
     }
     let expects_late_writes = has_notes && job.expect_late_writes();
-    act::before(&mut job);
+    if !act::before(&mut job) {
+        return Ok(());
+    }
     let attempted = attempt(&mut job);
     act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.0));
     let is_issued = attempted.is_ok();

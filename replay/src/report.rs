@@ -93,6 +93,10 @@ pub struct Report {
     /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were
     /// put where they had been.
     pub host_bytes_put: u64,
+    /// Bytes of memory that notes of a cut trace hold in place of the calls that computed them, and
+    /// that were put there.
+    #[serde(default)]
+    pub memory_bytes_put: u64,
     /// With [`Options::sync_each`](crate::Options::sync_each): the first launch whose work failed.
     #[serde(default)]
     pub error_cause: Option<ErrorCause>,

@@ -97,7 +97,13 @@ pub(crate) fn replay_observed(
     let (mut player, _) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
     let observed = player.observer.take().map(|observer| observer.finish());
     let (calls, bytes) = observed.transpose()?.unwrap_or_default();
+    let api = &player.api;
+    let devices = 0..api.device_count().unwrap_or(0);
     Ok(Observed {
+        driver_version: api.driver_version().unwrap_or(0),
+        devices: devices
+            .filter_map(|device| api.device_name(device).ok())
+            .collect(),
         report: player.report,
         calls,
         bytes,

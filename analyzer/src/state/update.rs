@@ -33,6 +33,9 @@ impl State {
                     }
                     self.layouts.insert(handle, layout);
                 }
+                Note::Memory(note, ..) if note.owner == 0 => {
+                    self.note_restored(note.address, note.length);
+                }
                 _ => {}
             }
         }

@@ -10,32 +10,32 @@ use cutape_image::ImageKind;
 
 /// An image of a trace.
 #[derive(Debug)]
-pub(super) struct RecordedImage {
+pub(crate) struct RecordedImage {
     /// The first call that uses it.
-    pub(super) call: u64,
+    pub(crate) call: u64,
     /// Its function.
-    pub(super) function: String,
+    pub(crate) function: String,
     /// How many calls use it.
-    pub(super) uses: u64,
-    pub(super) kind: ImageKind,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) uses: u64,
+    pub(crate) kind: ImageKind,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// All images of a trace, each content once.
 #[derive(Debug, Default)]
-pub(super) struct RecordedImages {
+pub(crate) struct RecordedImages {
     /// In the order of first use.
-    pub(super) list: Vec<RecordedImage>,
+    pub(crate) list: Vec<RecordedImage>,
     by_hash: HashMap<(u64, usize), usize>,
     /// The image that each call uses.
     by_call: HashMap<u64, usize>,
     /// Calls that use an image whose bytes are not in the trace, with the reason.
-    pub(super) missing: HashMap<u64, String>,
+    pub(crate) missing: HashMap<u64, String>,
 }
 
 impl RecordedImages {
     /// Reads those of calls for which `is_wanted` holds.
-    pub(super) fn read(trace: &Trace, is_wanted: impl Fn(&Call<'_>) -> bool) -> Self {
+    pub(crate) fn read(trace: &Trace, is_wanted: impl Fn(&Call<'_>) -> bool) -> Self {
         let mut images = Self::default();
         for call in trace.calls().filter(|call| is_wanted(call)) {
             let post_call = call.leave.iter().flat_map(|leave| leave.snapshots());
@@ -84,19 +84,19 @@ impl RecordedImages {
     }
 
     /// The number of the image that a call loads.
-    pub(super) fn of_call(&self, call: u64) -> Option<usize> {
+    pub(crate) fn of_call(&self, call: u64) -> Option<usize> {
         self.by_call.get(&call).copied()
     }
 
     /// The calls with their images.
-    pub(super) fn calls(&self) -> impl Iterator<Item = (u64, &RecordedImage)> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (u64, &RecordedImage)> {
         let calls = self.by_call.iter();
         calls.filter_map(|(&call, &place)| Some((call, self.list.get(place)?)))
     }
 }
 
 /// The ending of an image's file.
-pub(super) fn ending(kind: ImageKind) -> &'static str {
+pub(crate) fn ending(kind: ImageKind) -> &'static str {
     match kind {
         ImageKind::Cubin => "cubin",
         ImageKind::Fatbin | ImageKind::FatbinWrapper => "fatbin",
@@ -110,15 +110,15 @@ pub(super) fn ending(kind: ImageKind) -> &'static str {
 
 /// What launches of an image's kernels need to know of it.
 #[derive(Debug, Default)]
-pub(super) struct ImageFacts {
+pub(crate) struct ImageFacts {
     /// The names of the variables that it defines.
-    pub(super) variables: Vec<String>,
+    pub(crate) variables: Vec<String>,
     /// It uses the heap of the device.
-    pub(super) uses_heap: bool,
+    pub(crate) uses_heap: bool,
 }
 
 /// Reads them.
-pub(super) fn facts(bytes: &[u8]) -> ImageFacts {
+pub(crate) fn facts(bytes: &[u8]) -> ImageFacts {
     let Ok(image) = cutape_image::parse(bytes) else {
         return ImageFacts::default();
     };

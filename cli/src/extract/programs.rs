@@ -122,6 +122,7 @@ fn gather(
         longest: arguments.longest,
         most_nodes: arguments.sample.map(|most| (most / NODES).max(1)),
         most_bytes: arguments.limit_bytes,
+        reads: Vec::new(),
     };
     let observed = observation::observe(trace, &driver, &arguments.guarded, &observation)?;
     let notes = notes(&driver, observed.report.divergence_count);

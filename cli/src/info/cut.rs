@@ -4,6 +4,8 @@ use cutape_cut::Provenance;
 use cutape_format::Trace;
 use serde::Serialize;
 
+use crate::quantity;
+
 /// The source of a trace that `trim` or `minimize` wrote.
 #[derive(Debug, Serialize)]
 pub(crate) struct CutFacts {
@@ -23,6 +25,21 @@ pub(crate) struct CutFacts {
     pub(crate) changed: String,
     #[serde(skip)]
     changed_count: u64,
+    /// The replay that has read what memory held where the part begins.
+    pub(crate) state: Option<StateFacts>,
+}
+
+/// A replay that has read memory.
+#[derive(Debug, Serialize)]
+pub(crate) struct StateFacts {
+    /// Its driver.
+    pub(crate) driver: String,
+    /// The devices.
+    pub(crate) devices: String,
+    /// The call of the source before which memory was read.
+    pub(crate) call: u64,
+    /// Bytes of memory that were read.
+    pub(crate) bytes: u64,
 }
 
 impl CutFacts {
@@ -37,6 +54,12 @@ impl CutFacts {
             calls: found.calls.to_string(),
             changed: found.changed.to_string(),
             changed_count: found.changed.count(),
+            state: found.state.map(|state| StateFacts {
+                driver: state.driver,
+                devices: state.devices,
+                call: state.call,
+                bytes: state.bytes,
+            }),
         })
     }
 
@@ -50,6 +73,18 @@ impl CutFacts {
         format!(
             "{source}, by {choice}: {calls} of {} calls{changed}",
             self.source_calls
+        )
+    }
+}
+
+impl StateFacts {
+    /// For people: `12 MiB before call 57 of the source, by a replay on CUDA 13.0, ...; NVIDIA H100`.
+    pub(crate) fn text(&self) -> String {
+        let (driver, devices) = (self.driver.escape_debug(), self.devices.escape_debug());
+        format!(
+            "{} before call {} of the source, by a replay on {driver}; {devices}",
+            quantity::bytes(self.bytes),
+            self.call
         )
     }
 }

@@ -170,6 +170,9 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     ));
     if let Some(cut) = &trace.cut {
         rows.push(("cut from", cut.text(summary.calls.total)));
+        if let Some(state) = &cut.state {
+            rows.push(("memory", state.text()));
+        }
     }
     let recorder = trace.recorder_version.clone().unwrap_or_else(unknown);
     rows.push(("recorder", format!("version {recorder}")));

@@ -2,7 +2,9 @@
 
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::Note;
-use cutape_format::layout::{DigestNote, OriginNote, digest_reach, digest_skip, host_skip};
+use cutape_format::layout::{
+    DigestNote, MemoryNote, OriginNote, digest_reach, digest_skip, host_skip,
+};
 use serde_json::{Value as Json, json};
 
 use super::renderer::Renderer;
@@ -66,6 +68,14 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             note.address,
             note.length,
             skip_reason(note.reason),
+        ),
+        Note::Memory(note, name, snapshot) => format!(
+            "{} holds before the call, from a replay: {}",
+            memory(note, name),
+            match snapshot {
+                Some(snapshot) => bytes(*snapshot),
+                None => repeated(note),
+            },
         ),
         Note::AddressSpace(ranges) => {
             format!("the process has {} mapped address ranges", ranges.len())
@@ -183,6 +193,16 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "length": note.length,
             "reason": skip_reason(note.reason),
         }),
+        Note::Memory(note, name, snapshot) => json!({
+            "kind": "memory",
+            "variable": (note.owner != 0).then_some(name),
+            "owner": (note.owner != 0).then(|| format!("{:#x}", note.owner)),
+            "address": (note.owner == 0).then(|| format!("{:#x}", note.address)),
+            "offset": (note.owner != 0).then_some(note.address),
+            "length": note.length,
+            "repeats": snapshot.is_none().then(|| format!("{:#x}", note.fill)),
+            "data": snapshot.map(|snapshot| renderer.readback(snapshot).json()),
+        }),
         Note::AddressSpace(ranges) => {
             let hexadecimal = |range: &(u64, u64)| [range.0, range.1].map(|at| format!("{at:#x}"));
             json!({
@@ -252,6 +272,28 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "bytes": bytes.len(),
         }),
     })
+}
+
+/// Which memory a note is about.
+fn memory(note: &MemoryNote, name: &str) -> String {
+    match (note.owner, note.is_library) {
+        (0, _) => format!("memory at {:#x} ({} bytes)", note.address, note.length),
+        (owner, is_library) => format!(
+            "variable `{}` of {} {owner:#x} ({} bytes from {})",
+            name.escape_debug(),
+            if is_library == 0 { "module" } else { "library" },
+            note.length,
+            note.address
+        ),
+    }
+}
+
+/// What memory of one repeated word holds.
+fn repeated(note: &MemoryNote) -> String {
+    match note.fill {
+        0 => "zeros".to_owned(),
+        word => format!("the bytes {}, repeated", hexadecimal(&word.to_le_bytes())),
+    }
 }
 
 /// The name of a `CUlogLevel`.

@@ -52,6 +52,8 @@ pub mod note_kind {
     pub const MARKER: u16 = 21;
     /// [`super::DriverMessageNote`], then its text.
     pub const DRIVER_MESSAGE: u16 = 22;
+    /// [`super::MemoryNote`], then the name of the variable, then one snapshot or none.
+    pub const MEMORY: u16 = 23;
     /// [`super::SourceChangedNote`].
     pub const SOURCE_CHANGED: u16 = 24;
 }
@@ -269,6 +271,23 @@ pub struct SourceChangedNote {
 pub struct DriverMessageNote {
     /// A `CUlogLevel`: 0 an error, 1 a warning.
     pub level: u32,
+}
+
+/// What memory held before the call, as a replay of the source of a cut trace has read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct MemoryNote {
+    /// Where it begins: an address, or with an owner an offset in the variable.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// Without a snapshot: the word that all of it repeats, little-endian, from the first byte on.
+    pub fill: u64,
+    /// The module or library that the variable belongs to; 0 for memory at an address.
+    pub owner: u64,
+    /// 0 if the owner is a `CUmodule`, 1 if it is a `CUlibrary`.
+    pub is_library: u8,
+    /// Bytes of the name of the variable.
+    pub name_length: u16,
 }
 
 /// Why a digest was not taken.

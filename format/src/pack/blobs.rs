@@ -7,6 +7,7 @@ use std::io;
 use crate::file_range::FileRange;
 use crate::layout::{ChunkHead, chunk_kind};
 use crate::pack::file::{StoredBody, Writer};
+use crate::pack::memory::{EncodedMemory, ReadPiece};
 use crate::pack::summary::PackSummary;
 use crate::parallel::for_each_ordered;
 use crate::read::contents::References;
@@ -22,6 +23,15 @@ enum Origin<'a> {
     /// A chunk, and how much of it the records refer to.
     Chunk(usize, u64),
     File(FileRange<'a>),
+    /// A piece of added memory.
+    Memory(&'a ReadPiece<'a>, usize),
+}
+
+/// Why a blob could not be read.
+enum Unread {
+    Damaged,
+    File(String),
+    Memory(io::Error),
 }
 
 /// A blob that is to be written.
@@ -32,17 +42,20 @@ struct Blob<'a> {
 }
 
 impl Blob<'_> {
-    /// Reads it and hands the bytes to `make`. The error is of a part of a file, and says why it is
-    /// unavailable.
+    /// Reads it and hands the bytes to `make`.
     fn read<'t, R>(
         &self,
         trace: &'t Trace,
         make: impl FnOnce(Cow<'t, [u8]>) -> R,
-    ) -> Result<R, Option<String>> {
+    ) -> Result<R, Unread> {
         match &self.origin {
             // Only a repair reads damaged blobs; the records then refer to a missing one.
-            Origin::Chunk(chunk, length) => trace.blob_content(*chunk, *length).map_err(|_| None),
-            Origin::File(range) => range.read().map(Cow::Owned).map_err(Some),
+            Origin::Chunk(chunk, length) => {
+                let content = trace.blob_content(*chunk, *length);
+                content.map_err(|_| Unread::Damaged)
+            }
+            Origin::File(range) => range.read().map(Cow::Owned).map_err(Unread::File),
+            Origin::Memory(read, piece) => read(*piece).map(Cow::Owned).map_err(Unread::Memory),
         }
         .map(make)
     }
@@ -53,23 +66,28 @@ impl Blob<'_> {
         }
     }
 
-    fn missing(&self, why: Option<String>) -> Option<MissingFileRange> {
-        match &self.origin {
-            Origin::File(range) => Some(MissingFileRange::new(range, why?)),
-            Origin::Chunk(..) => None,
+    /// A part of a file that is unavailable; `None` for a damaged chunk.
+    fn missing(&self, why: Unread) -> io::Result<Option<MissingFileRange>> {
+        match (&self.origin, why) {
+            (_, Unread::Memory(error)) => Err(error),
+            (Origin::File(range), Unread::File(why)) => Ok(Some(MissingFileRange::new(range, why))),
+            _ => Ok(None),
         }
     }
 }
 
-/// Writes each distinct content once, in the order of the file, then what comes from other files.
+/// Writes each distinct content once, in the order of the file, then what comes from other files
+/// and from added memory.
 pub(super) fn write_blobs(
     trace: &Trace,
     writer: &mut Writer<'_>,
     references: &References,
+    memory: Option<&EncodedMemory<'_>>,
 ) -> io::Result<PackSummary> {
     let mut summary = PackSummary::default();
     let mut blobs = blobs_in_trace(trace, references);
     blobs.extend(blobs_in_files(trace, references));
+    blobs.extend(memory.into_iter().flat_map(blobs_of_memory));
     let mut places: HashMap<blake3::Hash, usize> = HashMap::new();
     let mut distinct: Vec<Blob<'_>> = Vec::new();
     for_each_ordered(
@@ -83,13 +101,14 @@ pub(super) fn write_blobs(
             let hash = match hash {
                 Ok(hash) => hash,
                 Err(why) => {
-                    summary.missing.extend(blob.missing(why));
+                    summary.missing.extend(blob.missing(why)?);
                     return Ok(());
                 }
             };
             let known = places.get(&hash).and_then(|&place| distinct.get_mut(place));
             match blob.origin {
                 Origin::File(_) => summary.files += 1,
+                Origin::Memory(..) => {}
                 Origin::Chunk(..) => {
                     let first = u64::from(known.is_none());
                     summary.duplicate_blobs += blob.names.len() as u64 - first;
@@ -119,7 +138,7 @@ pub(super) fn write_blobs(
                 }
                 Err(why) => {
                     // The file has changed or been removed since it was hashed.
-                    let missing = blob.missing(why);
+                    let missing = blob.missing(why)?;
                     summary.files -= u64::from(missing.is_some());
                     summary.missing.extend(missing);
                 }
@@ -186,4 +205,16 @@ fn blobs_in_files<'a>(trace: &Trace, references: &'a References) -> Vec<Blob<'a>
         .collect();
     blobs.sort_by_key(|blob| blob.head.first);
     blobs
+}
+
+/// The blobs of added memory.
+fn blobs_of_memory<'a>(memory: &'a EncodedMemory<'a>) -> impl Iterator<Item = Blob<'a>> {
+    memory.blobs.iter().map(|&(blob, piece)| Blob {
+        head: ChunkHead {
+            first: blob.position,
+            ..ChunkHead::new(chunk_kind::BLOB)
+        },
+        origin: Origin::Memory(memory.read, piece),
+        names: vec![blob.position],
+    })
 }

@@ -3,6 +3,7 @@
 mod blobs;
 mod change;
 mod file;
+mod memory;
 mod record;
 mod reduce;
 mod repair;
@@ -12,6 +13,7 @@ mod summary;
 
 pub use change::{CallChange, CallPart, NewBytes, SnapshotChange};
 pub use file::TemporaryFile;
+pub use memory::{AddedMemory, MemoryPiece, ReadPiece};
 pub use reduce::is_payload;
 pub use repair::{RepairSummary, repair};
 pub use rewrite::{pack, pack_calls, pack_with_policies};

@@ -13,6 +13,7 @@ use crate::layout::{
 };
 use crate::pack::blobs::write_blobs;
 use crate::pack::file::{StoredBody, TemporaryFile, Writer, already_exists};
+use crate::pack::memory::{AddedMemory, EncodedMemory};
 use crate::pack::reduce::{self, Reduction, Replaced};
 use crate::pack::selection::{CallSelection, Selection};
 use crate::pack::summary::PackSummary;
@@ -69,7 +70,8 @@ pub fn pack_with_policies(
     rewrite(trace, target, &changes)
 }
 
-/// Writes some calls of `trace` to `target`, with what they refer to, adding `meta` entries.
+/// Writes some calls of `trace` to `target`, with what they refer to, adding `meta` entries and
+/// contents of memory.
 ///
 /// The records of these calls stay as they are; notes about other calls' digests are left out.
 /// Otherwise as [`pack_with_policies`].
@@ -81,15 +83,20 @@ pub fn pack_calls(
     target: &Path,
     meta: &[(String, String)],
     wanted: &CallSelection<'_>,
+    memory: Option<&AddedMemory<'_>>,
 ) -> io::Result<PackSummary> {
     if let Some(first) = trace.damage().first() {
         let advice = "; `repair` keeps the readable part";
         return Err(damaged(trace, first, advice));
     }
+    let encoded = memory.map(EncodedMemory::new).transpose()?;
+    let notes = memory.zip(encoded.as_ref());
+    let notes = notes.map(|(memory, encoded)| (memory.call, &*encoded.notes));
     let selection =
-        Selection::new(trace, wanted).map_err(|error| invalid_data(error.to_string()))?;
+        Selection::new(trace, wanted, notes).map_err(|error| invalid_data(error.to_string()))?;
     let changes = Changes {
         selection: Some(&selection),
+        memory: encoded.as_ref(),
         ..Changes::new(meta)
     };
     rewrite(trace, target, &changes)
@@ -102,6 +109,7 @@ pub(super) struct Changes<'a> {
     symbols: &'a [Symbol],
     policies: PayloadPolicies,
     selection: Option<&'a Selection>,
+    memory: Option<&'a EncodedMemory<'a>>,
     /// Damage is an error; otherwise what cannot be read is left out.
     is_whole: bool,
 }
@@ -114,6 +122,7 @@ impl<'a> Changes<'a> {
             symbols: &[],
             policies: PayloadPolicies::default(),
             selection: None,
+            memory: None,
             is_whole: true,
         }
     }
@@ -221,7 +230,7 @@ fn write_packed(
         write_table(&mut writer, chunk_kind::SOURCES, sources)?;
     }
     let calls = write_calls(trace, &mut writer, changes, reduction)?;
-    let mut summary = write_blobs(trace, &mut writer, &calls.references)?;
+    let mut summary = write_blobs(trace, &mut writer, &calls.references, changes.memory)?;
     summary.payloads = calls.replaced.payloads;
     summary.payload_bytes = calls.replaced.bytes;
     write_list(&mut writer, chunk_kind::CALL_COUNTS, &calls.counts)?;
@@ -377,7 +386,9 @@ fn merged_meta(trace: &Trace, changes: &Changes<'_>) -> Vec<(String, String)> {
     let added = changes.meta;
     let mut meta = trace.meta().to_vec();
     if changes.selection.is_some() {
-        meta.retain(|there| added.iter().all(|entry| entry.0 != there.0));
+        meta.retain(|there| {
+            !there.0.starts_with("cut.") && added.iter().all(|entry| entry.0 != there.0)
+        });
     }
     let rate = trace.ticks_per_second();
     let rate = (rate != 0).then(|| ("clock.ticks-per-second".to_owned(), rate.to_string()));

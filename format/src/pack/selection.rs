@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::codec;
 use crate::layout::{
-    ChunkHead, HostChangedNote, Mapping, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote, RecordHead,
-    chunk_kind, note_kind, record_kind,
+    ChunkHead, HostChangedNote, Mapping, MemoryNote, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote,
+    RecordHead, chunk_kind, note_kind, record_kind,
 };
 use crate::pack::change::CallChange;
 use crate::pack::record::put_record;
@@ -29,6 +29,8 @@ pub struct CallSelection<'a> {
     pub keeps_host_memory: &'a dyn Fn(u64, u64) -> bool,
     /// How kept calls change, by index.
     pub changes: &'a BTreeMap<u64, CallChange>,
+    /// Whether contents of memory that a note of a call has are kept.
+    pub keeps_memory: &'a dyn Fn(u64, &MemoryNote) -> bool,
 }
 
 /// The enum of the codes that calls return, which a function's line names only as its type.
@@ -57,12 +59,18 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Reads all calls once.
-    pub(crate) fn new(trace: &Trace, wanted: &CallSelection<'_>) -> Result<Self, Error> {
+    /// Reads all calls once. `memory` has the index of the call that gets further notes, and these.
+    pub(crate) fn new(
+        trace: &Trace,
+        wanted: &CallSelection<'_>,
+        memory: Option<(u64, &[u8])>,
+    ) -> Result<Self, Error> {
         let mut selection = Self::default();
         let mut left = LeftNotes::default();
         trace.walk().run(|call| {
-            selection.add(call, wanted, &mut left);
+            let added = memory.filter(|memory| memory.0 == call.index);
+            let added = added.map_or(&[][..], |memory| memory.1);
+            selection.add(call, wanted, &mut left, added);
             Ok::<_, Error>(())
         })?;
         for &id in &selection.stacks {
@@ -76,7 +84,13 @@ impl Selection {
         Ok(selection)
     }
 
-    fn add(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>, left: &mut LeftNotes) {
+    fn add(
+        &mut self,
+        call: &Call<'_>,
+        wanted: &CallSelection<'_>,
+        left: &mut LeftNotes,
+        memory: &[u8],
+    ) {
         let thread = call.thread as usize;
         if self.numbers.len() <= thread {
             self.numbers.resize_with(thread + 1, Vec::new);
@@ -102,7 +116,11 @@ impl Selection {
         self.functions.insert(call.signature.id);
         self.addresses.insert(call.caller);
         self.stacks.extend(call.stack());
-        let moved = left.take(call);
+        if call.has_notes() {
+            left.add_memory(call, wanted);
+        }
+        let mut moved = left.take(call);
+        moved.extend_from_slice(memory);
         if !moved.is_empty() {
             self.moved.insert((call.thread, call.number), moved);
         }
@@ -168,6 +186,8 @@ impl Selection {
                 moved.extend_from_slice(record.get(used..)?);
                 Some(Cow::Owned(moved))
             }
+            // `add` has moved those that are kept.
+            note_kind::MEMORY => None,
             // What memory held depends on all calls.
             note_kind::DIGEST
             | note_kind::DIGEST_VALUES
@@ -260,12 +280,15 @@ struct LeftNotes {
     threads: BTreeMap<u32, Vec<u8>>,
     /// Layouts and origins by function, in order.
     functions: BTreeMap<u64, Vec<u8>>,
-    /// What host memory held.
-    host: Vec<u8>,
+    /// What host memory held, and where: the address and the end of each note.
+    host: Vec<(u64, u64, Vec<u8>)>,
+    /// What memory held, as a replay had read it.
+    memory: Vec<u8>,
 }
 
 impl LeftNotes {
     fn add(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) {
+        self.add_memory(call, wanted);
         for &(kind, bytes) in &call.notes {
             match (kind, Note::read(kind, bytes)) {
                 (_, Note::Thread(_)) => put_note(self.threads.entry(call.thread), kind, bytes),
@@ -275,7 +298,7 @@ impl LeftNotes {
                 (_, Note::Origin(OriginNote { handle, .. }, _)) => {
                     put_note(self.functions.entry(handle), kind, bytes);
                 }
-                (_, Note::HostChanged(note, _))
+                (_, Note::HostChanged(note, snapshot))
                     if (wanted.keeps_host_memory)(call.index, note.address) =>
                 {
                     // The next kept call finds what this one left.
@@ -287,14 +310,36 @@ impl LeftNotes {
                         ..note
                     });
                     moved.extend_from_slice(bytes.get(used..).unwrap_or(&[]));
-                    put_record(&mut self.host, note_head(kind), &moved);
+                    let length = snapshot.bytes.length().unwrap_or(0);
+                    let end = note.address.saturating_add(length);
+                    self.add_host((note.address, end), kind, &moved);
                 }
                 (_, Note::HostSkipped(note))
                     if (wanted.keeps_host_memory)(call.index, note.address) =>
                 {
-                    put_record(&mut self.host, note_head(kind), bytes);
+                    self.add_host((note.address, note.address), kind, bytes);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Adds a note about host memory. Earlier ones of bytes that it tells again are superseded.
+    fn add_host(&mut self, (start, end): (u64, u64), kind: u16, bytes: &[u8]) {
+        let is_told_again = |from: u64, to: u64| from < to && start <= from && to <= end;
+        self.host.retain(|&(from, to, _)| !is_told_again(from, to));
+        let mut record = Vec::new();
+        put_record(&mut record, note_head(kind), bytes);
+        self.host.push((start, end, record));
+    }
+
+    /// Adds the notes of memory that a call has.
+    fn add_memory(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) {
+        for &(kind, bytes) in &call.notes {
+            if let Note::Memory(note, ..) = Note::read(kind, bytes)
+                && (wanted.keeps_memory)(call.index, &note)
+            {
+                put_record(&mut self.memory, note_head(kind), bytes);
             }
         }
     }
@@ -316,7 +361,9 @@ impl LeftNotes {
                 }
             }
         }
-        taken.append(&mut self.host);
+        let host = self.host.drain(..);
+        taken.extend(host.flat_map(|(_, _, record)| record));
+        taken.append(&mut self.memory);
         taken
     }
 }

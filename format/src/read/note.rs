@@ -3,8 +3,8 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
-    HostChangedNote, HostSkippedNote, LayoutNote, OriginNote, ReadbackNote, SourceChangedNote,
-    ThreadNote, ZeroedNote, note_kind,
+    HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote, OriginNote, ReadbackNote,
+    SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -43,6 +43,9 @@ pub enum Note<'a> {
     DigestVoid(DigestVoidNote),
     /// What the driver's error log said.
     DriverMessage(DriverMessageNote, String),
+    /// What memory held before the call: the name of the variable, if it is one; the bytes, or none
+    /// if all of it repeats one word.
+    Memory(MemoryNote, String, Option<Snapshot<'a>>),
     /// The program asked for a function that the signature table lacks.
     UnknownSymbol(String),
     /// The id of the call's stack; [`crate::Trace::stack`] gives it.
@@ -101,6 +104,11 @@ impl<'a> Note<'a> {
                 let (head, rest) = head(bytes)?;
                 Note::DriverMessage(head, text(rest))
             }
+            note_kind::MEMORY => {
+                let (note, name, rest) = memory(bytes)?;
+                let name = String::from_utf8_lossy(name).into_owned();
+                Note::Memory(note, name, Snapshots::of(rest).next())
+            }
             note_kind::STOPPED => Note::Stopped(text(bytes)),
             note_kind::UNKNOWN_SYMBOL => Note::UnknownSymbol(text(bytes)),
             note_kind::SNAPSHOTS => Note::Snapshots(Snapshots::of(bytes)),
@@ -120,12 +128,20 @@ fn head<T: Decode<()>>(bytes: &[u8]) -> Option<(T, &[u8])> {
     Some((head, bytes.get(used..)?))
 }
 
+/// A note of memory, its name, and its encoded snapshots.
+fn memory(bytes: &[u8]) -> Option<(MemoryNote, &[u8], &[u8])> {
+    let (note, rest) = head::<MemoryNote>(bytes)?;
+    let (name, rest) = rest.split_at_checked(usize::from(note.name_length))?;
+    Some((note, name, rest))
+}
+
 /// The encoded snapshots of a note; `None` if it has none.
 pub(crate) fn snapshots_of(kind: u16, bytes: &[u8]) -> Option<&[u8]> {
     match kind {
         note_kind::SNAPSHOTS => Some(bytes),
         note_kind::READBACK => Some(head::<ReadbackNote>(bytes)?.1),
         note_kind::HOST_CHANGED => Some(head::<HostChangedNote>(bytes)?.1),
+        note_kind::MEMORY => Some(memory(bytes)?.2),
         _ => None,
     }
 }

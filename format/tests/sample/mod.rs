@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
-    DriverMessageNote, FramesNote, MarkerNote, PythonCodeNote, ReadbackNote, ZeroedNote,
-    digest_reach, digest_skip, field, marker_action, marker_payload, marker_source, note_kind,
-    python_frame, record_kind, snapshot_flag, stack_flag,
+    DriverMessageNote, FramesNote, MarkerNote, MemoryNote, PythonCodeNote, ReadbackNote,
+    ZeroedNote, digest_reach, digest_skip, field, marker_action, marker_payload, marker_source,
+    note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -210,6 +210,38 @@ pub(crate) fn note_sample() -> TraceBuilder {
             "Allocation not found é\n".as_bytes(),
         )
         .leave(0, 1, &[]);
+    builder
+}
+
+/// The same and a call before which memory is restored: bytes, a blob, a repeated word, a variable.
+pub(crate) fn memory_sample() -> TraceBuilder {
+    let mut builder = note_sample();
+    let at = |address, length| MemoryNote {
+        address,
+        length,
+        ..MemoryNote::default()
+    };
+    let ones = MemoryNote {
+        fill: 0x3f80_0000_3f80_0000,
+        ..at(0x9000, 1 << 20)
+    };
+    let variable = MemoryNote {
+        owner: 0xbeef,
+        is_library: 1,
+        ..at(0, 4)
+    };
+    let long: Vec<u8> = (0..20_000_u32).map(|byte| (byte % 251) as u8).collect();
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[4],
+            ..NewCall::default()
+        })
+        .memory_note(0, at(0x7000, 3), "", Some(&[1, 2, 3]))
+        .memory_note(0, at(0x8000, 20_000), "", Some(&long))
+        .memory_note(0, ones, "", None)
+        .memory_note(0, variable, "state", Some(&[9, 8, 7, 6]))
+        .leave(0, 0, &[]);
     builder
 }
 

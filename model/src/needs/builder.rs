@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::contents::Contents;
 use super::current::CurrentContexts;
 use super::operands::{Operands, Touch};
+use super::reads::{MemoryReads, PartCalls};
 use super::table::{Need, Needs};
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
@@ -102,6 +103,17 @@ pub struct NeedsBuilder {
     pub(super) pending: FxHashMap<u32, Pending>,
     pub(super) unwaited: Vec<u32>,
     pub(super) poisoned: Option<u32>,
+    /// Calls that name a context before a call creates it: the runtime gets primary contexts from a
+    /// private table, makes them current, and then retains them.
+    unreturned: FxHashMap<u64, Vec<u32>>,
+    /// Calls that began and ended captures.
+    pub(super) captured: Vec<(u32, u32)>,
+    /// The part whose reads are wanted.
+    pub(super) part: Option<PartCalls>,
+    /// A call, and addresses that it uses besides its operands.
+    also_used: (u64, Vec<u64>),
+    /// Notes have said what memory holds.
+    has_noted_memory: bool,
 }
 
 impl Default for NeedsBuilder {
@@ -134,11 +146,27 @@ impl Default for NeedsBuilder {
             pending: FxHashMap::default(),
             unwaited: Vec::new(),
             poisoned: None,
+            unreturned: FxHashMap::default(),
+            captured: Vec::new(),
+            part: None,
+            also_used: Default::default(),
+            has_noted_memory: false,
         }
     }
 }
 
 impl NeedsBuilder {
+    /// Finds out, too, what the part that begins with the call `start` reads of memory that earlier
+    /// calls have written. `kept` says by index which calls are in the part. Memory at the addresses
+    /// in `also_used` counts as used by the call there.
+    pub fn of_part(start: u64, kept: &[bool], also_used: (u64, Vec<u64>)) -> Self {
+        Self {
+            part: Some(PartCalls::new(start, kept)),
+            also_used,
+            ..Self::default()
+        }
+    }
+
     /// Takes the next call; expects every call, in order.
     pub fn push(&mut self, call: &Call<'_>, read: &ReadBytes<'_>) {
         self.computes.push(false);
@@ -146,6 +174,14 @@ impl NeedsBuilder {
         let index = call.index as u32;
         if call.has_notes() {
             self.note(call, index);
+        }
+        if self.part.as_ref().is_some_and(|part| part.start == index) {
+            self.begin_part();
+        }
+        if self.also_used.0 == call.index {
+            for address in std::mem::take(&mut self.also_used.1) {
+                self.use_address(index, address);
+            }
         }
         let Some(effects) = self.effects_of(call) else {
             return;
@@ -179,7 +215,30 @@ impl NeedsBuilder {
 
     /// The needs of all calls.
     pub fn finish(self) -> Needs {
-        Needs::new(self.computes.len(), self.found, self.computes, self.host)
+        self.finish_with_reads().0
+    }
+
+    /// The needs of all calls, and what the part reads of memory that earlier calls have written.
+    pub fn finish_with_reads(mut self) -> (Needs, MemoryReads) {
+        let open = self
+            .captures
+            .values()
+            .map(|capture| (capture.begun, u32::MAX));
+        self.captured.extend(open);
+        self.captured.sort_unstable();
+        let count = self.computes.len();
+        let needs = Needs::new(count, self.found, self.computes, self.host, self.captured);
+        (needs, self.part.unwrap_or_default().finish())
+    }
+
+    fn begin_part(&mut self) {
+        // Texture references show memory that no parameter names.
+        let is_unknown = self.state.objects.has_had(Kind::TextureReference);
+        let has_computed = self.has_noted_memory || self.computes.contains(&true);
+        if let Some(part) = &mut self.part {
+            part.has_computed = has_computed;
+            part.is_unknown = is_unknown;
+        }
     }
 
     fn effects_of(&mut self, call: &Call<'_>) -> Option<Rc<Effects>> {
@@ -219,6 +278,24 @@ impl NeedsBuilder {
                     note.address
                 }
                 Note::HostSkipped(note) => note.address,
+                Note::Memory(note, ..) if note.owner == 0 => {
+                    let end = note.address.saturating_add(note.length);
+                    self.contents.forget(&(note.address..end));
+                    self.has_noted_memory = true;
+                    note.address
+                }
+                Note::Memory(note, ..) => {
+                    let kind = match note.is_library {
+                        0 => Kind::Module,
+                        _ => Kind::Library,
+                    };
+                    let owner = self.state.objects.live(kind, note.owner);
+                    if let Some(owner) = owner.and_then(|owner| self.state.objects.get(owner)) {
+                        let loaded = owner.created.index as u32;
+                        self.host.insert((index, note.owner), loaded);
+                    }
+                    continue;
+                }
                 Note::Origin(note, _) => {
                     let kind = match note.is_kernel {
                         0 => Kind::Module,
@@ -229,7 +306,7 @@ impl NeedsBuilder {
                 }
                 _ => continue,
             };
-            let place = self.state.place_at(address);
+            let place = self.place_of(address);
             let place = place.and_then(|place| self.state.objects.get(place));
             if let Some(object) = place {
                 let creator = object.created.index as u32;
@@ -298,6 +375,9 @@ impl NeedsBuilder {
             && let Lookup::Live(owner) = self.state.objects.find(kind, owner)
         {
             return self.use_object(call, owner, changes);
+        }
+        if kind == Kind::Context && handle != 0 {
+            self.unreturned.entry(handle).or_default().push(call);
         }
         // What a failed call left in its output, or an address of another kind of memory.
         self.need_any(call, self.not_made.get(&kind).copied(), Need::Setting);
@@ -383,6 +463,7 @@ impl NeedsBuilder {
         self.take_and_give(effects, call, index);
         self.before(effects, call, index);
         self.state.apply(effects, call, &mut |_| None);
+        self.follow_contexts(effects, call, index);
         self.follow_objects(index);
         self.change(effects, call, index, operands);
         let capture = capture.or_else(|| {
@@ -460,6 +541,32 @@ impl NeedsBuilder {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Calls that name a context before another one creates it need that one.
+    fn follow_contexts(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+        let creates = matches!(
+            effects.function.family,
+            Family::PrimaryContext(PrimaryOp::Retain) | Family::Context(ContextOp::Create)
+        );
+        for &(position, effect) in &effects.objects {
+            let (Effect::Find(Kind::Context, _) | Effect::Create(Kind::Context, _)) = effect else {
+                continue;
+            };
+            let Some(handle) = call.out(position) else {
+                continue;
+            };
+            let context = self.state.objects.live(Kind::Context, handle);
+            let context = context.and_then(|context| self.state.objects.get(context));
+            if creates {
+                let named = self.unreturned.remove(&handle);
+                let named = named.unwrap_or_default().into_iter();
+                self.found
+                    .extend(named.map(|call| (call, index, Need::Existence)));
+            } else if context.is_some_and(|context| context.created.index == call.index) {
+                self.unreturned.entry(handle).or_default().push(index);
+            }
         }
     }
 

@@ -41,15 +41,22 @@ impl Contents {
         }
     }
 
+    /// The last writer of each of these bytes, in order; bytes without one are left out.
+    pub(super) fn pieces(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, u32)> {
+        let Range { start, end } = *range;
+        let before = self.pieces.range(..start).next_back();
+        let before = before.filter(|(_, (end, _))| *end > start);
+        let inside = self.pieces.range(start..end.max(start));
+        let all = before.into_iter().chain(inside);
+        let cut = move |(&from, &(to, writer)): (&u64, &(u64, u32))| {
+            (from.max(start)..to.min(end), writer)
+        };
+        all.map(cut).filter(|(piece, _)| !piece.is_empty())
+    }
+
     /// The last writers of these bytes.
     pub(super) fn writers(&self, range: &Range<u64>) -> Vec<u32> {
-        if range.is_empty() {
-            return Vec::new();
-        }
-        let before = self.pieces.range(..range.start).next_back();
-        let before = before.filter(|(_, (end, _))| *end > range.start);
-        let all = before.into_iter().chain(self.pieces.range(range.clone()));
-        let mut writers: Vec<u32> = all.map(|(_, &(_, writer))| writer).collect();
+        let mut writers: Vec<u32> = self.pieces(range).map(|(_, writer)| writer).collect();
         writers.sort_unstable();
         writers.dedup();
         writers
@@ -66,6 +73,8 @@ mod tests {
         contents.write(&(0..100), 1);
         contents.write(&(40..60), 2);
         contents.write(&(90..120), 3);
+        let pieces: Vec<_> = contents.pieces(&(50..95)).collect();
+        assert_eq!(pieces, [(50..60, 2), (60..90, 1), (90..95, 3)]);
         for (range, expected) in [
             (0..40, &[1][..]),
             (39..41, &[1, 2]),

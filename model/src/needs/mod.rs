@@ -1,6 +1,9 @@
 //! What calls need: for each call, the calls that created its operands, changed them, wrote the
 //! memory that it reads, or order its work.
 //!
+//! [`NeedsBuilder::of_part`] also finds the memory that a part of the trace reads as the calls before
+//! it left it.
+//!
 //! A launch may read and write all of every allocation that its parameters point into, and what
 //! recorded bytes in these allocations point to. Pointers that kernels write are not followed.
 
@@ -9,10 +12,12 @@ mod changes;
 mod contents;
 mod current;
 mod operands;
+mod reads;
 mod table;
 mod waits;
 mod work;
 
 pub use builder::{NeedsBuilder, ReadBytes};
 pub use operands::Operands;
+pub use reads::MemoryReads;
 pub use table::{Need, Needs};

@@ -28,8 +28,10 @@ pub struct Needs {
     /// The calls that run kernels or functions of the program, which a trace does not reproduce
     /// without a driver.
     computes: Vec<bool>,
-    /// The calls that created the host memory that notes are about, by call and address.
+    /// The calls that created what notes of memory are about, by call and address or handle.
     host: FxHashMap<(u32, u64), u32>,
+    /// The calls that begin and end captures; `u32::MAX` if none ends it.
+    captures: Vec<(u32, u32)>,
 }
 
 impl Needs {
@@ -38,6 +40,7 @@ impl Needs {
         mut found: Vec<(u32, u32, Need)>,
         computes: Vec<bool>,
         host: FxHashMap<(u32, u64), u32>,
+        captures: Vec<(u32, u32)>,
     ) -> Self {
         found.sort_unstable();
         found.dedup();
@@ -56,6 +59,7 @@ impl Needs {
             needs,
             computes,
             host,
+            captures,
         }
     }
 
@@ -93,8 +97,30 @@ impl Needs {
         self.computes.get(call as usize) == Some(&true)
     }
 
-    /// The call that created the host memory at an address that a note of a call is about.
-    pub fn host_memory(&self, call: u64, address: u64) -> Option<u64> {
+    /// Whether a call needs what memory holds.
+    pub fn reads_memory(&self, call: u64) -> bool {
+        let needs = self.of(call);
+        self.computes(call) || needs.iter().any(|&(_, need)| need == Need::Content)
+    }
+
+    /// The last call up to this one before which no stream captures.
+    pub fn outside_captures(&self, call: u64) -> u64 {
+        let mut start = call;
+        loop {
+            let mut open = self
+                .captures
+                .iter()
+                .filter(|&&(begun, ended)| u64::from(begun) < start && start <= u64::from(ended));
+            match open.next() {
+                Some(&(begun, _)) => start = u64::from(begun),
+                None => return start,
+            }
+        }
+    }
+
+    /// The call that created the memory, or loaded the module, that a note of a call is about: by
+    /// its address or handle.
+    pub fn noted_memory(&self, call: u64, address: u64) -> Option<u64> {
         let key = (u32::try_from(call).ok()?, address);
         self.host.get(&key).map(|&creator| u64::from(creator))
     }

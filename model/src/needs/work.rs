@@ -41,6 +41,7 @@ impl NeedsBuilder {
                 let Some(capture) = self.captures.remove(&id) else {
                     return;
                 };
+                self.captured.push((capture.begun, index));
                 self.need(index, capture.begun, Need::Existence);
                 self.need(capture.begun, index, Need::Completion);
                 for member in capture.members {
@@ -210,6 +211,7 @@ impl NeedsBuilder {
         let Some(range) = range else { return };
         self.order_behind(index, &range, stream);
         if reads {
+            self.read_by_part(index, &range);
             for writer in self.contents.writers(&range) {
                 self.need(index, writer, Need::Content);
             }
@@ -217,6 +219,25 @@ impl NeedsBuilder {
         // Bytes of pageable memory are nobody's operands.
         if writes && self.place_of(range.start).is_some() {
             self.contents.write(&range, index);
+        }
+    }
+
+    /// Remembers what a call of the part reads.
+    fn read_by_part(&mut self, index: u32, range: &Range<u64>) {
+        let Some(part) = self.part.as_ref().filter(|part| part.has(index)) else {
+            return;
+        };
+        let start = part.start;
+        let place = self.place_of(range.start);
+        let object = place.and_then(|place| self.state.objects.get(place));
+        // Memory of the part itself was not there.
+        let Some(object) = object.filter(|object| object.created.index < u64::from(start)) else {
+            return;
+        };
+        let end = object.handle.saturating_add(object.size);
+        let range = range.start..range.end.min(end);
+        if let Some(part) = &mut self.part {
+            part.read(&range, &self.contents);
         }
     }
 

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
@@ -363,17 +364,18 @@ fn watch(
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> io::Result<(ExitStatus, bool)> {
-    let mut seen = page.read();
+    let position = || (page.read(), page.counters().steps.load(Ordering::Relaxed));
+    let mut seen = position();
     let mut since = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, false));
         }
-        let now = page.read();
+        let now = position();
         if now != seen {
             seen = now;
             since = Instant::now();
-            progress(now.1);
+            progress(now.0.1);
         } else if since.elapsed() > guard.watchdog {
             child.kill()?;
             return Ok((child.wait()?, true));

@@ -22,6 +22,8 @@ pub(crate) struct Counters {
     pub call: AtomicU64,
     /// How many calls are done.
     pub done: AtomicU64,
+    /// Steps of the replay's own work between calls: pieces of memory that it has read or written.
+    pub steps: AtomicU64,
     /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of
     /// its call, plus one if the driver has it.
     threads: [AtomicU64; THREADS],
@@ -32,12 +34,18 @@ impl Default for Counters {
         Self {
             call: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             threads: [const { AtomicU64::new(0) }; THREADS],
         }
     }
 }
 
 impl Counters {
+    /// The replay has done a piece of its own work.
+    pub(crate) fn step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn put(&self, thread: usize, value: u64) {
         if let Some(place) = self.threads.get(thread) {
             place.store(value, Ordering::Relaxed);

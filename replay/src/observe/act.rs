@@ -1,7 +1,5 @@
 //! What an observation does before and after a call goes to the driver.
 
-use std::collections::HashSet;
-
 use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
 
 use crate::api::result_name;
@@ -13,18 +11,23 @@ use crate::observe::live::all_live;
 use crate::observe::memory::{Reader, Region};
 use crate::observe::nodes::{Step, set_step, steps_of};
 use crate::observe::observer::{GraphRun, Observer, Pending};
+use crate::observe::part::read_reachable;
 use crate::observe::read::{Reachable, read_after, read_before};
 use crate::observe::texture::{arrays_of, textures_of};
-use crate::observe::variables::{add_variables, hashes_of, mark_as_loaded, variables_of};
+use crate::observe::variables::{
+    add_variables, hashes_of, mark_as_loaded, named_addresses, variables_of,
+};
 use crate::overrides::launch::source_of;
 
-/// Before a call goes to the driver.
+/// Before a call goes to the driver. False if it is not to be issued.
 #[inline]
-pub(crate) fn before(job: &mut Job<'_, '_>) {
-    if let Some(mut observer) = job.player.observer.take() {
-        begin(job, &mut observer);
-        job.player.observer = Some(observer);
-    }
+pub(crate) fn before(job: &mut Job<'_, '_>) -> bool {
+    let Some(mut observer) = job.player.observer.take() else {
+        return true;
+    };
+    let is_issued = begin(job, &mut observer);
+    job.player.observer = Some(observer);
+    is_issued
 }
 
 /// After a call was given to the driver; or was not, for that reason.
@@ -36,10 +39,10 @@ pub(crate) fn after(job: &mut Job<'_, '_>, skipped: Option<&str>) {
     }
 }
 
-fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) {
+fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     see_launch(job, observer);
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
-        return;
+        return true;
     };
     let observed = ObservedCall {
         call: job.call.index,
@@ -53,12 +56,15 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) {
     if job.captures.any_open() {
         pending.observed.refused = Some("a stream is capturing at that call".into());
         observer.pending = Some(pending);
-        return;
+        return true;
     }
+    let is_issued = moments.reach != Reach::Part;
     match observe(job, observer, moments, &mut pending) {
-        Ok(()) => observer.pending = Some(pending),
+        Ok(()) if is_issued => observer.pending = Some(pending),
+        Ok(()) => observer.done.push(pending.observed),
         Err(why) => refuse(observer, pending, why),
     }
+    is_issued
 }
 
 fn refuse(observer: &mut Observer, pending: Pending, why: String) {
@@ -89,6 +95,7 @@ fn observe(
         return Err("it is not a launch of a kernel".into());
     }
     if (is_launch || is_graph)
+        && moments.reach != Reach::Part
         && let Some(result) = job.call.result().filter(|&result| result != 0)
     {
         return Err(format!(
@@ -98,6 +105,9 @@ fn observe(
     }
     wait(job, "before")?;
     let mut regions = all_live(job, &observer.mapped);
+    if moments.reach == Reach::Part {
+        return read_reachable(job, observer, &regions, pending);
+    }
     if moments.reach == Reach::Launch {
         add_variables(job, observer, &mut regions);
     }
@@ -175,21 +185,13 @@ fn prepare_graph(
     Ok(())
 }
 
-/// Where variables lie that calls of the program can name.
-fn named_addresses(job: &Job<'_, '_>) -> HashSet<u64> {
-    let globals = job
-        .ranges
-        .all_live()
-        .filter(|range| range.kind == Kind::Global);
-    globals.map(|range| range.live).collect()
-}
-
 /// Reads memory into the file of an observer.
 fn reader<'a>(job: &'a Job<'_, '_>, observer: &'a mut Observer) -> Reader<'a> {
     Reader {
         api: &job.api,
         pages: &mut observer.pages,
         buffer: &mut observer.buffer,
+        position: Some(&job.issuer.position),
     }
 }
 
@@ -354,6 +356,7 @@ fn see_launch(job: &mut Job<'_, '_>, observer: &mut Observer) {
     let Ok((handle, function)) = launch::live_function(job, source.handle) else {
         return;
     };
+    observer.launched.insert(loaded, source.handle);
     observer.functions.insert(handle, loaded);
     observer.functions.insert(function, loaded);
     if job.captures.any_open() || observer.first_seen.contains_key(&loaded) {

@@ -137,6 +137,7 @@ impl Observer {
             api,
             pages: &mut self.pages,
             buffer: &mut self.buffer,
+            position: None,
         };
         if let Some(loaded) = loaded
             && !self.first_seen.contains_key(&loaded)

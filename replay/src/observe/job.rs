@@ -24,6 +24,9 @@ pub struct Observation {
     pub most_nodes: Option<usize>,
     /// The most bytes that the file gets. Memory that does not fit is left out, and named.
     pub most_bytes: u64,
+    /// With [`Reach::Part`]: recorded addresses of first bytes and ends of the memory that the calls
+    /// of the part may read.
+    pub reads: Vec<(u64, u64)>,
 }
 
 impl Observation {
@@ -57,6 +60,11 @@ pub enum Reach {
     /// that memory point into, and the variables of its kernel's module. A graph runs node by node,
     /// and each of its kernels is a launch.
     Launch,
+    /// What the calls of a part of the trace can reach: the memory that they read, memory that
+    /// 8-byte words in it point into, and so on; variables of modules that kernels may have written.
+    /// Words that point into memory at other addresses than recorded are given as recorded. Host
+    /// memory that holds what notes of the trace say is left out. The call is not issued.
+    Part,
 }
 
 /// A replay, and what it read.
@@ -68,6 +76,12 @@ pub struct Observed {
     pub calls: Vec<ObservedCall>,
     /// Bytes in the file of contents.
     pub bytes: u64,
+    /// The version of the driver, e.g. 13000.
+    #[serde(default)]
+    pub driver_version: i32,
+    /// The names of its devices.
+    #[serde(default)]
+    pub devices: Vec<String>,
 }
 
 /// An observed call.
@@ -83,6 +97,9 @@ pub struct ObservedCall {
     pub memory: Vec<ObservedMemory>,
     /// Memory that was not read: which and why, one line each.
     pub left_out: Vec<String>,
+    /// With [`Reach::Part`]: how many words were changed to recorded addresses.
+    #[serde(default)]
+    pub replaced_words: u64,
     /// Why the call could not be observed.
     pub refused: Option<String>,
     /// It is captured into a graph, and does nothing by itself.
@@ -106,6 +123,9 @@ pub struct ObservedMemory {
     /// Index of the call of that function; of a variable that was read with a launch, that loaded
     /// its module.
     pub made: u64,
+    /// It is a variable that was found by its name in a module.
+    #[serde(default)]
+    pub is_of_module: bool,
     /// Of a variable: nothing has written it since its module was loaded, as far as calls and
     /// contents show.
     pub as_loaded: bool,

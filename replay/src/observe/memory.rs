@@ -8,6 +8,7 @@ use cutape_registry::Kind;
 use crate::api::{Api, Code, result_name};
 use crate::buffer::number;
 use crate::compare::received::append_memory;
+use crate::guard::position::Counters;
 use crate::observe::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
 use crate::observe::pages::{PAGE, Pages};
 use crate::place::address::Range;
@@ -96,7 +97,7 @@ impl Region {
     }
 
     /// The part between two live addresses.
-    fn part(&self, start: u64, end: u64) -> Self {
+    pub(super) fn part(&self, start: u64, end: u64) -> Self {
         Self {
             recorded: self.recorded.wrapping_add(start.wrapping_sub(self.live)),
             live: start,
@@ -135,6 +136,7 @@ impl Region {
             name: self.name.clone(),
             made: self.made,
             array: self.array,
+            is_of_module: self.is_of_launch && self.kind == MemoryKind::Variable,
             ..ObservedMemory::default()
         }
     }
@@ -291,18 +293,20 @@ pub(super) struct Reader<'a> {
     pub(super) api: &'a Api,
     pub(super) pages: &'a mut Pages,
     pub(super) buffer: &'a mut Vec<u8>,
+    /// Where the replay is, for the watchdog.
+    pub(super) position: Option<&'a Counters>,
 }
 
 impl Reader<'_> {
     /// Reads a region into the file. `look` sees its bytes, a chunk at a time, with their
-    /// offset. All work must be done.
+    /// offset, and may change them. All work must be done.
     ///
     /// # Errors
     /// Why it was not read, in a phrase.
     pub(super) fn read(
         &mut self,
         region: &Region,
-        mut look: impl FnMut(u64, &[u8]),
+        mut look: impl FnMut(u64, &mut [u8]),
     ) -> Result<Vec<Piece>, String> {
         let mut pieces = Vec::new();
         let mut offset = 0;
@@ -319,6 +323,9 @@ impl Reader<'_> {
                     _ => format!("its contents cannot be written: {error}"),
                 })?;
             offset += count;
+            if let Some(position) = self.position {
+                position.step();
+            }
         }
         Ok(pieces)
     }

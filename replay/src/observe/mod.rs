@@ -1,9 +1,9 @@
 //! Reads live memory around chosen calls of a replay, into a file.
 //!
 //! `job` says what to read and what was read, `pages` is the file, `memory` finds the memory that
-//! a launch can reach and `read` reads it, `launch` describes a launch as the driver gets it, `act`
-//! is what happens before and after a call. `observer` is the state in between. An observed graph
-//! runs node by node in place of its launch (`nodes`, `graph_run`). `texture` finds the texture and
+//! a launch can reach and `read` reads it, `part` reads what a part of a trace can reach. `launch`
+//! describes a launch as the driver gets it, `act` is what happens before and after a call.
+//! `observer` is the state in between. An observed graph runs node by node in place of its launch (`nodes`, `graph_run`). `texture` finds the texture and
 //! surface objects among parameters, `array` reads the arrays that they show, `variables` finds the
 //! variables of modules, `places` their addresses in memory.
 //!
@@ -22,6 +22,7 @@ mod memset;
 mod nodes;
 pub(crate) mod observer;
 mod pages;
+mod part;
 mod places;
 mod read;
 mod texture;

@@ -1,6 +1,6 @@
 //! The state of an observation between calls.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 
 use rustc_hash::FxHashMap;
@@ -27,6 +27,9 @@ pub(crate) struct Observer {
     pub(super) first_seen: FirstSeen,
     /// By the call that loaded a module: its variables.
     pub(super) variables: FxHashMap<u64, Vec<Region>>,
+    /// By the call that loaded a module: the recorded handle of one of its kernels that was
+    /// launched.
+    pub(super) launched: BTreeMap<u64, u64>,
     /// By live function or kernel that was launched: the call that loaded its module.
     pub(super) functions: FxHashMap<u64, u64>,
     /// By recorded executable graph: its nodes, or why they cannot run one by one.
@@ -80,6 +83,7 @@ impl Observer {
             done: Vec::new(),
             first_seen: FxHashMap::default(),
             variables: FxHashMap::default(),
+            launched: BTreeMap::new(),
             functions: FxHashMap::default(),
             execs: FxHashMap::default(),
             followed: None,

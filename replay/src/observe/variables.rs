@@ -36,6 +36,15 @@ pub(super) fn variables_of(
     variables
 }
 
+/// Where variables lie that calls of the program can name.
+pub(super) fn named_addresses(job: &Job<'_, '_>) -> HashSet<u64> {
+    let globals = job
+        .ranges
+        .all_live()
+        .filter(|range| range.kind == Kind::Global);
+    globals.map(|range| range.live).collect()
+}
+
 /// Hashes of variables, by name.
 pub(super) fn hashes_of(
     reader: &mut Reader<'_>,

@@ -10,6 +10,7 @@ pub(crate) mod lent;
 pub(crate) mod lesson;
 pub(crate) mod mapped;
 pub(crate) mod mapping;
+mod memory_contents;
 pub(crate) mod natural;
 pub(crate) mod placement;
 pub(crate) mod slots;

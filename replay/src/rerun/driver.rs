@@ -19,7 +19,7 @@ impl Api {
         self.own(id::cuMemcpyDtoH_v2, &args)
     }
 
-    pub(super) fn write_device(&self, address: u64, bytes: &[u8]) -> Result<(), Code> {
+    pub(crate) fn write_device(&self, address: u64, bytes: &[u8]) -> Result<(), Code> {
         let args = [address, bytes.as_ptr() as u64, bytes.len() as u64];
         self.own(id::cuMemcpyHtoD_v2, &args)
     }

@@ -171,6 +171,25 @@ impl State {
         }
     }
 
+    /// A note of a cut trace says what memory held: calls that were left out have written it.
+    pub(super) fn note_restored(&mut self, address: u64, length: u64) {
+        if self.ordering.fresh.is_empty() {
+            return;
+        }
+        if let Some(id) = self.model.memory_at(address)
+            && let Some(written) = self.ordering.fresh.get_mut(&id)
+        {
+            let end = address.saturating_add(length);
+            match written.last_mut() {
+                Some(last) if last.end == address => last.end = end,
+                _ => written.push(address..end),
+            }
+            if written.len() > WRITTEN {
+                self.ordering.fresh.remove(&id);
+            }
+        }
+    }
+
     /// An object became known.
     pub(super) fn ordering_created(&mut self, id: ObjectId) {
         let Some(object) = self.model.objects.get(id) else {
