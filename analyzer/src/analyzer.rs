@@ -70,6 +70,9 @@ impl Analyzer {
             self.state.notes(call);
         }
         self.state.settle(call.ticks, call.thread);
+        if call.has_notes() {
+            self.state.restore_memory(call);
+        }
         self.state.in_flight |= call.leave.is_none();
         let Some(checked) = checked.take() else {
             return Vec::new();

@@ -116,3 +116,38 @@ pub fn part_from_state(needs: &Needs, chosen: &[u64]) -> Part {
         start,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_calls_stay_only_for_what_is_not_memory() {
+        use Need::{Completion, Content, Existence, Order, Setting};
+        let needs = Needs::of_lists([
+            vec![],                                                          // 0 creates memory
+            vec![(0, Existence)],                                            // 1 writes it
+            vec![(0, Existence), (1, Content)], // 2 writes it from itself
+            vec![],                             // 3 creates an array
+            vec![(3, Existence), (2, Content)], // 4 writes the array from memory
+            vec![(1, Order)],                   // 5 waits
+            vec![(0, Existence), (2, Content), (5, Order), (8, Completion)], // 6 reads memory
+            vec![(3, Existence), (4, Setting), (6, Content)], // 7 reads the array
+            vec![(2, Content)],                 // 8 ends 6
+        ]);
+        for (chosen, expected, start) in [
+            (&[6][..], &[0, 6, 8][..], 6),
+            (&[7], &[0, 1, 2, 3, 4, 7], 7),
+            (&[6, 7], &[0, 1, 2, 3, 4, 6, 7, 8], 6),
+            (&[5, 99], &[5], 5),
+            (&[0], &[0], 0),
+        ] {
+            let part = part_from_state(&needs, chosen);
+            assert_eq!(part.indices().collect::<Vec<_>>(), expected, "{chosen:?}");
+            assert_eq!((part.start, part.first()), (start, start), "{chosen:?}");
+        }
+        // Memory that an array is written from is read before the part, too.
+        assert!(part_from_state(&needs, &[7]).reads_memory_before_start(&needs));
+        assert!(!part_from_state(&needs, &[6]).reads_memory_before_start(&needs));
+    }
+}

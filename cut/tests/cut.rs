@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use cutape_cut::{Part, Provenance, needs, part, source_hash, write};
+use cutape_cut::{Part, Provenance, StateOrigin, needs, part, source_hash, write};
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
 /// Function, arguments, the handle that it writes behind its first parameter (0 for none).
@@ -63,10 +63,16 @@ fn a_part_says_where_it_comes_from() {
             calls: calls.iter().copied().collect(),
             of: part.calls.len() as u64,
             changed: chosen.iter().copied().filter(|&call| call < 8).collect(),
+            state: (file == "both").then(|| StateOrigin {
+                driver: "CUDA 13.0, libcuda.so.1".into(),
+                devices: "2 × GPU".into(),
+                call: 4,
+                bytes: 1 << 40,
+            }),
         };
         let target = folder.join(file);
         let changes = BTreeMap::new();
-        write(&source, &needs, &part, &provenance, &target, &changes).unwrap();
+        write(&source, &needs, &part, &provenance, None, &target, &changes).unwrap();
         let read = Trace::open(&target).unwrap();
         assert_eq!(Provenance::of(&read), Some(provenance), "{file}");
         let names = |trace: &Trace, calls: &[u64]| -> Vec<String> {
@@ -77,13 +83,13 @@ fn a_part_says_where_it_comes_from() {
         assert_eq!(names(&read, &all), names(&source, expected), "{file}");
         // The output is never replaced.
         let other = Provenance::default();
-        let again = write(&source, &needs, &part, &other, &target, &changes);
+        let again = write(&source, &needs, &part, &other, None, &target, &changes);
         assert!(again.is_err(), "{file}");
     }
     assert_eq!(Provenance::of(&source), None);
     let nothing = Part {
         calls: vec![false; 8],
-        chosen: 0,
+        ..Part::default()
     };
     assert_eq!(part(&needs, &[]), nothing);
     fs::remove_dir_all(&folder).unwrap();

@@ -33,10 +33,18 @@ impl State {
                     }
                     self.layouts.insert(handle, layout);
                 }
-                Note::Memory(note, ..) if note.owner == 0 => {
-                    self.note_restored(note.address, note.length);
-                }
                 _ => {}
+            }
+        }
+    }
+
+    /// Takes in what memory holds where a cut trace begins; with the objects that exist then.
+    pub(crate) fn restore_memory(&mut self, call: &Call<'_>) {
+        for note in call.notes() {
+            if let Note::Memory(note, ..) = note
+                && note.owner == 0
+            {
+                self.note_restored(note.address, note.length);
             }
         }
     }

@@ -234,7 +234,11 @@ impl NeedsBuilder {
         let Some(object) = object.filter(|object| object.created.index < u64::from(start)) else {
             return;
         };
-        let end = object.handle.saturating_add(object.size);
+        // Of variables the trace may not tell the size.
+        let end = match object.size {
+            0 => u64::MAX,
+            size => object.handle.saturating_add(size),
+        };
         let range = range.start..range.end.min(end);
         if let Some(part) = &mut self.part {
             part.read(&range, &self.contents);
