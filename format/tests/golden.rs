@@ -209,12 +209,21 @@ fn later_notes_are_read() {
 }
 
 #[test]
-fn memory_contents_are_read() {
+fn memory_contents_and_changed_sources_are_read() {
     for name in ["v1.5.cutape", "v1.5-packed.cutape"] {
         let trace = Trace::open(&golden(name)).unwrap();
         let call = trace.calls().last().unwrap();
+        let changed: Vec<_> = call
+            .notes()
+            .filter(|note| matches!(note, Note::SourceChanged(_)))
+            .map(|note| format!("{note:?}"))
+            .collect();
+        let note =
+            "SourceChanged(SourceChangedNote { thread: 1, number: 6, address: 20480, length: 48 })";
+        assert_eq!(changed, [note], "{name}");
         let notes: Vec<_> = call
             .notes()
+            .filter(|note| !matches!(note, Note::SourceChanged(_)))
             .map(|note| match note {
                 Note::Memory(note, name, snapshot) => {
                     let bytes = snapshot.map(|snapshot| trace.resolve(snapshot.bytes).unwrap());

@@ -9,7 +9,7 @@
 //! With `--check-sources`, page-locked memory that an asynchronous copy reads is digested behind the
 //! copy's call and again when it is complete: the program must not change it in between.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 
 use cutape_driver::digest::digest;
@@ -119,22 +119,6 @@ const MOST_AWAITED: usize = 1 << 16;
 const DIGESTED_AT_ONCE: usize = 1 << 16;
 /// How many are awaited: while there are none, no lock is taken.
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
-/// Whether sources are awaited, too.
-static CHECKS_SOURCES: AtomicBool = AtomicBool::new(false);
-
-/// Sets whether the sources of copies are read again when these are complete.
-pub(crate) fn configure(checks_sources: bool) {
-    CHECKS_SOURCES.store(checks_sources, Ordering::Relaxed);
-}
-
-/// Whether an asynchronous function with a parameter of this role has something to await.
-pub(crate) fn is_awaited(role: Role) -> bool {
-    match role {
-        Role::HostWrite(_) => true,
-        Role::HostRead(_) => CHECKS_SOURCES.load(Ordering::Relaxed),
-        _ => false,
-    }
-}
 
 /// Whether any readback is awaited.
 #[inline]

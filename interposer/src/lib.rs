@@ -18,6 +18,7 @@
 )]
 
 mod async_readback;
+mod awaited_roles;
 mod digests;
 mod driver;
 mod driver_log;

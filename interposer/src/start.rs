@@ -13,7 +13,10 @@ use crate::hot::{clock, cost, functions, plan, recording};
 use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
-use crate::{async_readback, digests, driver, driver_log, host_memory, markers, overrides, stack};
+use crate::{
+    async_readback, awaited_roles, digests, driver, driver_log, host_memory, markers, overrides,
+    stack,
+};
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
 #[cold]
@@ -74,7 +77,7 @@ fn create_trace() -> u8 {
         return PASSING;
     };
     digests::step::configure(settings.digests);
-    async_readback::configure(settings.checks_sources);
+    awaited_roles::configure(settings.checks_sources);
     plan::prepare();
     thread::watch_ends();
     functions::forget_notes();

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, FramesNote, MarkerNote, MemoryNote, PythonCodeNote, ReadbackNote,
-    ZeroedNote, digest_reach, digest_skip, field, marker_action, marker_payload, marker_source,
-    note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    SourceChangedNote, ZeroedNote, digest_reach, digest_skip, field, marker_action, marker_payload,
+    marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -213,7 +213,8 @@ pub(crate) fn note_sample() -> TraceBuilder {
     builder
 }
 
-/// The same and a call before which memory is restored: bytes, a blob, a repeated word, a variable.
+/// The same and a call before which memory is restored: bytes, a blob, a repeated word, a variable;
+/// it finds the source of a copy changed.
 pub(crate) fn memory_sample() -> TraceBuilder {
     let mut builder = note_sample();
     let at = |address, length| MemoryNote {
@@ -230,6 +231,12 @@ pub(crate) fn memory_sample() -> TraceBuilder {
         is_library: 1,
         ..at(0, 4)
     };
+    let changed = SourceChangedNote {
+        thread: 1,
+        number: 6,
+        address: 0x5000,
+        length: 48,
+    };
     let long: Vec<u8> = (0..20_000_u32).map(|byte| (byte % 251) as u8).collect();
     builder
         .call(NewCall {
@@ -241,6 +248,7 @@ pub(crate) fn memory_sample() -> TraceBuilder {
         .memory_note(0, at(0x8000, 20_000), "", Some(&long))
         .memory_note(0, ones, "", None)
         .memory_note(0, variable, "state", Some(&[9, 8, 7, 6]))
+        .note(0, note_kind::SOURCE_CHANGED, changed, &[])
         .leave(0, 0, &[]);
     builder
 }

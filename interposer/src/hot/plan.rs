@@ -9,7 +9,7 @@ use cutape_registry::{
     Width, attributes, id,
 };
 
-use crate::async_readback;
+use crate::awaited_roles;
 use crate::digests::step::{DigestStep, step_of};
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 
@@ -340,7 +340,7 @@ fn add_roles(plan: &mut Plan, function: &Function) {
         let role = parameter.role;
         plan.snapshots_before |= is_read(role);
         plan.snapshots_after |= is_written(role);
-        plan.awaits_copy |= function.stream.is_some() && async_readback::is_awaited(role);
+        plan.awaits_copy |= function.stream.is_some() && awaited_roles::is_awaited(role);
         plan.may_change_errno |= needs_care(role);
         let is_operand = matches!(
             role,
