@@ -17,7 +17,7 @@ COLUMNS = ["state", "calls", "part", "ratio %", "KiB", "part KiB", "size %", "tr
 CHOICES = {
     "torch_nvtx": ["--calls", "range:train/step[25]"],
     "cudart_nvtx": ["--launches", "3"],
-    "cudart_streams": ["--launches", "4..6"],
+    "cudart_streams": ["--launches", "1..2"],
     "cudart_graph": ["--launches", "2..4"],
     "clean.memory_history": ["--calls", "range:step[20]"],
     "torch_training": ["--launches", "200..230"],
