@@ -45,7 +45,7 @@ DuckDB and Spark.";
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ExportFormat {
-    /// A timeline for https://ui.perfetto.dev and trace_processor.
+    /// A timeline for ui.perfetto.dev and trace_processor.
     Perfetto,
     /// Tables for DuckDB, Spark, pandas: a folder, partitioned by process and rank.
     Parquet,
