@@ -104,7 +104,7 @@ pub(crate) struct Arguments {
     /// times.
     ///
     /// FILE has as many bytes as the copy reads, or is a .npy file of numpy with as
-    /// many bytes of elements. x.npy:float32[128,64] also checks type and shape.
+    /// many bytes of elements. `x.npy:float32[128,64]` also checks type and shape.
     /// What then differs in bytes from the device is reported as changed-input and
     /// does not count.
     #[arg(
@@ -118,7 +118,7 @@ pub(crate) struct Arguments {
     /// or a name of --io. FILE must not exist. Can be given several times.
     ///
     /// A FILE that ends in .npy gets numpy's header, with the type and shape of
-    /// --io, or of y.npy:float32[128,64]; otherwise it is an array of uint8.
+    /// --io, or of `y.npy:float32[128,64]`; otherwise it is an array of uint8.
     #[arg(
         long,
         value_name = "OUTPUT=FILE",
