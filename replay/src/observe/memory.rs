@@ -197,6 +197,22 @@ pub(super) struct Reached<'a> {
     long_parts: usize,
 }
 
+/// The region of a list, sorted by live address, that a live address lies in, and its number. The
+/// span is from the first region's start to the last one's end.
+pub(super) fn region_at(
+    regions: &[Region],
+    span: (u64, u64),
+    address: u64,
+) -> Option<(usize, &Region)> {
+    if !(span.0..span.1).contains(&address) {
+        return None;
+    }
+    let behind = regions.partition_point(|region| region.live <= address);
+    let number = behind.checked_sub(1)?;
+    let region = regions.get(number)?;
+    (address < region.end()).then_some((number, region))
+}
+
 impl<'a> Reached<'a> {
     /// None yet.
     pub(super) fn new(regions: &'a [Region], longest: u64) -> Self {
@@ -213,15 +229,7 @@ impl<'a> Reached<'a> {
 
     /// The region that an address lies in, and its number.
     fn find(&self, address: u64) -> Option<(usize, &'a Region)> {
-        if !(self.span.0..self.span.1).contains(&address) {
-            return None;
-        }
-        let behind = self
-            .regions
-            .partition_point(|region| region.live <= address);
-        let number = behind.checked_sub(1)?;
-        let region = self.regions.get(number)?;
-        (address < region.end()).then_some((number, region))
+        region_at(self.regions, self.span, address)
     }
 
     /// Adds what the 8-byte words of parameters (`step` 4) or memory (`step` 8) point into.

@@ -9,7 +9,7 @@ use crate::compare::received::holds;
 use crate::issue::player::Job;
 use crate::observe::job::ObservedCall;
 use crate::observe::launch;
-use crate::observe::memory::{Reader, Region};
+use crate::observe::memory::{Reader, Region, region_at};
 use crate::observe::observer::{Observer, Pending};
 use crate::observe::variables::{named_addresses, variables_of};
 use crate::place::address::Found;
@@ -139,15 +139,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn find(&self, address: u64) -> Option<(usize, &'a Region)> {
-        if !(self.span.0..self.span.1).contains(&address) {
-            return None;
-        }
-        let behind = self
-            .regions
-            .partition_point(|region| region.live <= address);
-        let position = behind.checked_sub(1)?;
-        let region = self.regions.get(position)?;
-        (address < region.end()).then_some((position, region))
+        region_at(self.regions, self.span, address)
     }
 
     /// Wants what words in memory point into. Those that point into displaced memory are replaced by
