@@ -18,7 +18,11 @@ fn textures_need_living_resources() {
     let plain_shape = [16_u64, 4, 0, halves(0x20, 1), 0];
     let plain = make("cuArray3DCreate_v2", &[at(&plain_shape)]);
     let sampler = [0_u64; 13];
-    let view = [0_u64; 14];
+    let zeros = Some([0_u64; 14]);
+    // CU_RES_VIEW_FORMAT_UINT_1X32 of the array's width and height.
+    let mut words = [0_u64; 14];
+    words[..3].copy_from_slice(&[0xd, 16, 4]);
+    let view = Some(words);
     let linear = |address, size| {
         let mut words = [0_u64; 18];
         words[0] = 2;
@@ -34,31 +38,39 @@ fn textures_need_living_resources() {
     flagged[17] = 1;
     let mut strange = of_array(array);
     strange[0] = 9;
-    // resource, with a view, expected answer
+    // resource, view, expected answer
     let rows = [
-        (of_array(array), false, code::SUCCESS),
-        (of_array(array), true, code::SUCCESS),
-        (of_array(0x1234), false, code::INVALID_VALUE),
-        (flagged, false, code::INVALID_VALUE),
-        (strange, false, code::INVALID_VALUE),
-        (linear(s.memory, 64), false, code::SUCCESS),
-        (linear(s.memory, 64), true, code::INVALID_VALUE),
-        (linear(s.memory + 4, 64), false, code::INVALID_VALUE),
-        (linear(s.memory, 0), false, code::INVALID_VALUE),
-        (linear(s.memory, 1 << 40), false, code::INVALID_VALUE),
+        (of_array(array), None, code::SUCCESS),
+        (of_array(array), view, code::SUCCESS),
+        (of_array(array), zeros, code::INVALID_VALUE),
+        (of_array(0x1234), None, code::INVALID_VALUE),
+        (flagged, None, code::INVALID_VALUE),
+        (strange, None, code::INVALID_VALUE),
+        (linear(s.memory, 64), None, code::SUCCESS),
+        (linear(s.memory, 64), view, code::INVALID_VALUE),
+        (linear(s.memory, 64), zeros, code::SUCCESS),
+        (linear(s.memory + 4, 64), None, code::INVALID_VALUE),
+        (linear(s.memory, 0), None, code::INVALID_VALUE),
+        (linear(s.memory, 1 << 40), None, code::INVALID_VALUE),
     ];
-    for (index, (resource, viewed, expected)) in rows.iter().enumerate() {
+    for (index, (resource, view, expected)) in rows.iter().enumerate() {
         let mut texture = 0_u64;
-        let view = if *viewed { at(&view) } else { 0 };
+        let given = view.as_ref().map_or(0, at);
         let result = call(
             "cuTexObjectCreate",
-            &[out(&mut texture), at(resource), at(&sampler), view],
+            &[out(&mut texture), at(resource), at(&sampler), given],
         );
         assert_eq!(result, *expected, "row {index}");
         if result == code::SUCCESS {
             let mut found = [0_u64; 18];
             ok("cuTexObjectGetResourceDesc", &[out(&mut found), texture]);
             assert_eq!(found, *resource, "row {index}");
+            let mut found = [1_u64; 14];
+            ok(
+                "cuTexObjectGetResourceViewDesc",
+                &[out(&mut found), texture],
+            );
+            assert_eq!(found, view.unwrap_or_default(), "row {index}");
             ok("cuTexObjectDestroy", &[texture]);
             assert_eq!(call("cuTexObjectDestroy", &[texture]), code::INVALID_VALUE);
         }

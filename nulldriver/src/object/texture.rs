@@ -11,7 +11,8 @@ pub(crate) struct Texture {
     pub(crate) context: u64,
     pub(crate) resource: CUDA_RESOURCE_DESC,
     pub(crate) sampler: CUDA_TEXTURE_DESC,
-    pub(crate) view: Option<CUDA_RESOURCE_VIEW_DESC>,
+    /// Zeros if it was created without one.
+    pub(crate) view: CUDA_RESOURCE_VIEW_DESC,
 }
 
 /// A surface object.

@@ -84,10 +84,17 @@ fn describe(api: &Api, offset: u32, handle: u64, kind: Kind) -> Result<ObservedT
             id::cuTexObjectGetTextureDesc,
             length,
         )?;
-        // INVALID_VALUE if the object was created without one.
         let length = size_of("CUDA_RESOURCE_VIEW_DESC");
-        let found = read("", id::cuTexObjectGetResourceViewDesc, length);
-        view = found.unwrap_or_default();
+        view = read(
+            "cuTexObjectGetResourceViewDesc",
+            id::cuTexObjectGetResourceViewDesc,
+            length,
+        )?;
+        // Zeros if the object was created without one; given for an array they are INVALID_VALUE
+        // (H100, driver 580.159.04).
+        if view.iter().all(|&byte| byte == 0) {
+            view.clear();
+        }
     }
     let shown = word(&resource, SHOWN);
     let is_array = resource_type(&resource) <= MIPMAPPED;

@@ -20,7 +20,7 @@ entries! {
         result.set(state.textures.find(texture)?.sampler);
     cuTexObjectGetResourceViewDesc:
         |state: Current, result: Out<CUDA_RESOURCE_VIEW_DESC>, texture: u64|
-        result.set(state.textures.find(texture)?.view.ok_or(INVALID_VALUE)?);
+        result.set(state.textures.find(texture)?.view);
     cuSurfObjectCreate: create_surface;
     cuSurfObjectDestroy: destroy_surface;
     cuSurfObjectGetResourceDesc: |state: Current, result: Out<CUDA_RESOURCE_DESC>, surface: u64|
@@ -93,6 +93,25 @@ fn check_sampler(sampler: &CUDA_TEXTURE_DESC) -> Answer {
     valid_if(is_valid)
 }
 
+/// The view of a texture, zeros if there is none. Only an array can have one (cuTexObjectCreate).
+/// Zeros given as a view are refused for arrays and taken for other memory: an H100 with driver
+/// 580.159.04 does so.
+fn checked_view(
+    resource: &CUDA_RESOURCE_DESC,
+    view: In<CUDA_RESOURCE_VIEW_DESC>,
+) -> Answer<CUDA_RESOURCE_VIEW_DESC> {
+    // SAFETY: the struct is made of numbers, of which zeros are values.
+    let none: CUDA_RESOURCE_VIEW_DESC = unsafe { std::mem::zeroed() };
+    if view.is_null() {
+        return Ok(none);
+    }
+    let view = view.get()?;
+    let is_array = matches!(resource.resType.0, ARRAY | MIPMAPPED);
+    let is_zero = view.format.0 == 0 && view.width == 0;
+    valid_if(is_array != is_zero)?;
+    Ok(view)
+}
+
 fn create(
     mut state: Current,
     texture: OutRef<u64>,
@@ -103,14 +122,11 @@ fn create(
     let (resource, sampler) = (resource.get()?, sampler.get()?);
     check_resource(&state, &resource)?;
     check_sampler(&sampler)?;
-    // Only an array can have a view (cuTexObjectCreate).
-    let is_array = matches!(resource.resType.0, ARRAY | MIPMAPPED);
-    invalid_if(!view.is_null() && !is_array)?;
     let object = Texture {
         context: state.context,
         resource,
         sampler,
-        view: view.get().ok(),
+        view: checked_view(&resource, view)?,
     };
     texture.set(state.textures.add(object)?)
 }
