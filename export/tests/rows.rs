@@ -3,8 +3,8 @@
 mod program;
 
 use cutape_export::rows::{
-    CallRow, CopyRow, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow, ObjectRow,
-    RangeRow, Rows, Sink, TraceRow, WaitRow,
+    CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
+    ObjectRow, RangeRow, Rows, Sink, TraceRow, WaitRow,
 };
 use cutape_format::{Error, NewCall, NewSnapshot, TraceBuilder};
 use program::{PTX, call, launch, open, program};
@@ -85,7 +85,18 @@ impl Sink for Lines {
         let [nodes, kernels] = [row.nodes, row.kernels].map(text);
         let (graph, stream) = (text(row.graph), text(row.stream));
         self.add(format!(
-            "graph {graph} {nodes} nodes {kernels} kernels on {stream}"
+            "graph {graph} {nodes} nodes {kernels} kernels on {stream} captured {}",
+            row.is_captured
+        ))
+    }
+
+    fn graph_kernel(&mut self, row: &GraphKernelRow<'_>) -> Result<(), Error> {
+        let launch = row.launch;
+        let [kernel, graph] = [text(launch.kernel), text(row.graph)];
+        let (stream, threads) = (text(launch.stream), text(launch.threads()));
+        self.add(format!(
+            "node {} of {graph} in {}: {kernel} {threads} on {stream}",
+            row.node, launch.call.index
         ))
     }
 
@@ -167,7 +178,7 @@ fn rows_of_a_program() {
     };
     assert_eq!(
         lines.with(&[
-            "range", "image", "launch", "graph", "copy", "wait", "memory"
+            "range", "image", "launch", "graph", "node", "copy", "wait", "memory"
         ]),
         [
             "range train mark false open true",
@@ -179,7 +190,8 @@ fn rows_of_a_program() {
             &launched(8, true),
             "copy memset 40 on stream#1 async true captured true",
             "wait stream stream#1 ?",
-            "graph executable-graph#1 2 nodes 1 kernels on stream#1",
+            "graph executable-graph#1 2 nodes 1 kernels on stream#1 captured false",
+            "node 0 of executable-graph#1 in 13: _Z4saxpPf 128 on stream#1",
             "memory 14 device memory#1 -100 = 0 in 0",
             "memory 15 device memory#2 +7 = 7 in 1",
             "memory 17 device memory#2 -7 = 0 in 0",

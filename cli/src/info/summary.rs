@@ -7,7 +7,7 @@ use cutape_analyzer::decode::function_of;
 use cutape_analyzer::{CallResult, result_of};
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Note, Trace};
-use cutape_registry::{Family, Function};
+use cutape_registry::{Family, Function, GraphOp, Kind};
 use serde::Serialize;
 
 use super::copies::Copies;
@@ -21,8 +21,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::render::{Limits, Renderer, notes};
 use cutape_format::TraceClock;
-use cutape_model::LaunchShape;
-use cutape_model::{Scope, TraceState};
+use cutape_model::{Effects, Exec, LaunchShape, Scope, TraceState, Work};
 
 /// How many failed calls to list.
 const SHOWN_FAILURES: usize = 10;
@@ -46,7 +45,11 @@ pub(crate) struct Summary {
     pub(crate) functions: Vec<FunctionFacts>,
     /// Kernels that calls launched, also into graphs that a stream captured.
     pub(crate) launches: u64,
-    /// By number of launches.
+    /// Launches of executable graphs, also into graphs that a stream captured.
+    pub(crate) graph_launches: u64,
+    /// Their kernel nodes, of graphs whose nodes are all known.
+    pub(crate) graph_kernels: u64,
+    /// By number of launches, then by how often graphs run them.
     pub(crate) kernels: Vec<KernelFacts>,
     /// In the order of their first begin.
     pub(crate) ranges: Vec<RangeFacts>,
@@ -168,6 +171,8 @@ pub(crate) struct KernelFacts {
     pub(crate) name: Option<String>,
     pub(crate) launches: u64,
     pub(crate) failed: u64,
+    /// How often launches of graphs run it.
+    pub(crate) in_graphs: u64,
     /// The number of different grids.
     pub(crate) grids: u64,
     /// The first few of them.
@@ -288,6 +293,8 @@ impl<'t> SummaryBuilder<'t> {
             calls: CallCounts::default(),
             functions: Vec::new(),
             launches: 0,
+            graph_launches: 0,
+            graph_kernels: 0,
             kernels: Vec::new(),
             ranges: Vec::new(),
             marks: Vec::new(),
@@ -304,7 +311,7 @@ impl<'t> SummaryBuilder<'t> {
         Ok(Self {
             trace,
             summary,
-            renderer: Renderer::new(trace, Limits::TEXT, Scope::All),
+            renderer: Renderer::new(trace, Limits::TEXT, Scope::Work),
             functions: Vec::new(),
             kernels: KernelEntries::default(),
             images: Images::default(),
@@ -334,7 +341,9 @@ impl<'t> SummaryBuilder<'t> {
         });
         summary.kernels = self.kernels.entries;
         let kernels = &mut summary.kernels;
-        kernels.sort_by(|a, b| (b.launches, &a.name).cmp(&(a.launches, &b.name)));
+        kernels.sort_by(|a, b| {
+            (b.launches, b.in_graphs, &a.name).cmp(&(a.launches, a.in_graphs, &b.name))
+        });
         (summary.ranges, summary.marks) = self.ranges.finish(self.clock, self.last);
         summary.digests = self.digests.finish();
         summary.images = self.images.list;
@@ -360,6 +369,7 @@ impl<'t> SummaryBuilder<'t> {
                 Family::Launch(_) => {
                     LaunchShape::each(function, call, &mut |shape| self.add_launch(call, shape));
                 }
+                Family::Graph(GraphOp::Launch) => self.add_graph_launch(function, call),
                 Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Link(_) => {
                     self.images.observe(self.trace, call);
                 }
@@ -475,16 +485,39 @@ impl<'t> SummaryBuilder<'t> {
         let kernel = self.kernels.of_handle(handle, &self.renderer.state);
         kernel.launches += 1;
         kernel.failed += u64::from(call.result().is_some_and(|result| result != 0));
-        if grid == kernel.last_grid {
+        kernel.add_grid(grid);
+    }
+
+    fn add_graph_launch(&mut self, function: &'static Function, call: &Call<'_>) {
+        self.summary.graph_launches += 1;
+        let state = &self.renderer.state;
+        let handle = Effects::of(function).handle_of(call, Kind::GraphExec);
+        let exec = handle.and_then(|handle| state.state.graphs.exec(handle));
+        let active = exec.and_then(Exec::known_active);
+        for (_, work) in active.into_iter().flatten() {
+            let Work::Kernel(node) = work else { continue };
+            self.summary.graph_kernels += 1;
+            if node.function != 0 {
+                let kernel = self.kernels.of_handle(node.function, state);
+                kernel.in_graphs += 1;
+                kernel.add_grid(node.grid);
+            }
+        }
+    }
+}
+
+impl KernelFacts {
+    fn add_grid(&mut self, grid: Option<[u64; 3]>) {
+        if grid == self.last_grid {
             return;
         }
-        kernel.last_grid = grid;
+        self.last_grid = grid;
         if let Some(grid) = grid
-            && kernel.all_grids.insert(grid)
+            && self.all_grids.insert(grid)
         {
-            kernel.grids += 1;
-            if kernel.first_grids.len() < SHOWN_GRIDS {
-                kernel.first_grids.push(grid);
+            self.grids += 1;
+            if self.first_grids.len() < SHOWN_GRIDS {
+                self.first_grids.push(grid);
             }
         }
     }

@@ -378,6 +378,7 @@ fn unqualified(name: &str) -> String {
 }
 
 fn write_kernels(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let has_graphs = summary.graph_kernels != 0;
     let rows = summary.kernels.iter().map(|entry| {
         let name = entry
             .name
@@ -392,10 +393,16 @@ fn write_kernels(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         if entry.grids > shown.len() as u64 {
             grids += &format!(" and {} more", entry.grids - shown.len() as u64);
         }
-        vec![name, grids, grouped(entry.launches), grouped(entry.failed)]
+        let mut row = vec![name, grids, grouped(entry.launches)];
+        row.extend(has_graphs.then(|| grouped(entry.in_graphs)));
+        row.push(grouped(entry.failed));
+        row
     });
-    let header = ["kernel", "grids", "launches", "failed"];
-    write_table("Launches by kernel", &header, rows.collect(), 2, page)
+    let header: &[&str] = match has_graphs {
+        true => &["kernel", "grids", "launches", "in graphs", "failed"],
+        false => &["kernel", "grids", "launches", "failed"],
+    };
+    write_table("Launches by kernel", header, rows.collect(), 2, page)
 }
 
 fn write_ranges(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {

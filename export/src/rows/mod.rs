@@ -33,7 +33,7 @@ mod work;
 pub use pass::Rows;
 pub use reference::{CallRef, ObjectRef, StreamRef};
 pub use row::{
-    Awaited, CallRow, CopyRow, Ending, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
-    ObjectRow, RangeRow, TraceRow, WaitRow, origin_key,
+    Awaited, CallRow, CopyRow, Ending, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow,
+    LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow, origin_key,
 };
 pub use sink::Sink;

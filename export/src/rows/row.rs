@@ -141,10 +141,26 @@ pub struct GraphLaunchRow {
     pub graph: Option<ObjectRef>,
     /// Its nodes that are switched on, in child graphs too; `None` if not all are known.
     pub nodes: Option<u64>,
-    /// Those that are kernels.
+    /// Those that are kernels; a row for each follows.
     pub kernels: Option<u64>,
     /// The stream.
     pub stream: Option<StreamRef>,
+    /// The stream captured: the graph became a node of another one and did not run.
+    pub is_captured: bool,
+}
+
+/// A kernel that a launch of an executable graph runs. If not all nodes of the graph are known,
+/// there are no such rows.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphKernelRow<'a> {
+    /// The executable graph.
+    pub graph: Option<ObjectRef>,
+    /// The number of the node among those of the launch that are switched on, from 0: in the order
+    /// in which they were added, with those of child graphs before their own node. The order of the
+    /// kernels on the GPU is that of the graph's edges.
+    pub node: u64,
+    /// The kernel, its shape, and the call and stream of the graph's launch.
+    pub launch: LaunchRow<'a>,
 }
 
 /// A copy or a memset.

@@ -1,8 +1,8 @@
 //! What takes rows.
 
 use super::row::{
-    CallRow, CopyRow, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow, ObjectRow,
-    RangeRow, TraceRow, WaitRow,
+    CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
+    ObjectRow, RangeRow, TraceRow, WaitRow,
 };
 
 /// Takes rows. A method that is not implemented ignores its rows, and an error ends the pass.
@@ -41,6 +41,11 @@ pub trait Sink {
 
     /// A launch of a graph.
     fn graph_launch(&mut self, _row: &GraphLaunchRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A kernel that the launch of a graph runs, after the row of that launch.
+    fn graph_kernel(&mut self, _row: &GraphKernelRow<'_>) -> Result<(), Self::Error> {
         Ok(())
     }
 

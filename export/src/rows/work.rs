@@ -2,7 +2,7 @@
 
 use cutape_format::{Call, Signatures};
 use cutape_model::{
-    Copied, Effects, LaunchShape, ObjectId, STREAM_PER_THREAD, TraceState, Work, each_copy,
+    Copied, Effects, Exec, LaunchShape, ObjectId, STREAM_PER_THREAD, TraceState, Work, each_copy,
     filled_bytes,
 };
 use cutape_registry::{Family, Function, GraphOp, Kind, StreamOp, Waits};
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::images::Images;
 use super::lifetimes::object_ref;
 use super::reference::{CallRef, ObjectRef, StreamRef};
-use super::row::{Awaited, CopyRow, GraphLaunchRow, LaunchRow, WaitRow};
+use super::row::{Awaited, CopyRow, GraphKernelRow, GraphLaunchRow, LaunchRow, WaitRow};
 use super::sink::Sink;
 use crate::demangle::demangle;
 
@@ -36,6 +36,26 @@ struct Kernel {
     function: Option<ObjectRef>,
     module: Option<ObjectRef>,
     image: Option<String>,
+}
+
+impl Kernel {
+    /// A row with what is known of the kernel, and nothing else.
+    fn row(kernel: Option<&Self>, call: CallRef) -> LaunchRow<'_> {
+        let text = |part: fn(&Self) -> &Option<String>| part(kernel?).as_deref();
+        LaunchRow {
+            call,
+            kernel: text(|kernel| &kernel.name),
+            demangled: text(|kernel| &kernel.demangled),
+            function: kernel.and_then(|kernel| kernel.function),
+            module: kernel.and_then(|kernel| kernel.module),
+            image: text(|kernel| &kernel.image),
+            grid: None,
+            block: None,
+            shared_bytes: None,
+            stream: None,
+            is_captured: false,
+        }
+    }
 }
 
 /// Looks up what calls launch; loops launch the same handles again and again.
@@ -75,7 +95,7 @@ impl WorkRows {
                 });
                 outcome
             }
-            Family::Graph(GraphOp::Launch) => graph_launch(of, state, sink),
+            Family::Graph(GraphOp::Launch) => self.graph_launch(of, state, images, sink),
             Family::Copy(_) | Family::Memset => copies(of, state, sink),
             Family::Stream(StreamOp::WaitEvent) => wait(of, Awaited::EventInStream, state, sink),
             _ => match function.waits {
@@ -95,25 +115,68 @@ impl WorkRows {
         images: &Images,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        let handle = shape.stream.unwrap_or(0);
-        let (stream, is_captured) = stream(of, handle, state);
+        let (stream, is_captured) = stream(of, shape.stream.unwrap_or(0), state);
         let kernel = shape
             .kernel
             .map(|handle| self.kernel(handle, state, images));
-        let text = |part: fn(&Kernel) -> &Option<String>| part(kernel?).as_deref();
         sink.launch(&LaunchRow {
             call: of.row,
-            kernel: text(|kernel| &kernel.name),
-            demangled: text(|kernel| &kernel.demangled),
-            function: kernel.and_then(|kernel| kernel.function),
-            module: kernel.and_then(|kernel| kernel.module),
-            image: text(|kernel| &kernel.image),
             grid: shape.grid,
             block: shape.block,
             shared_bytes: shape.shared,
             stream: Some(stream),
             is_captured,
+            ..Kernel::row(kernel, of.row)
         })
+    }
+
+    fn graph_launch<S: Sink>(
+        &mut self,
+        of: &Submission<'_>,
+        state: &mut TraceState,
+        images: &Images,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let handle = of.effects.stream(of.call);
+        let stream = handle.map(|handle| stream(of, handle, state));
+        let is_captured = stream.is_some_and(|(_, is_captured)| is_captured);
+        let stream = stream.map(|(stream, _)| stream);
+        let handle = of.effects.handle_of(of.call, Kind::GraphExec).unwrap_or(0);
+        let objects = &state.state.objects;
+        let graph = objects.find(Kind::GraphExec, handle).known();
+        let graph = graph.and_then(|id| objects.get(id)).map(object_ref);
+        let exec = state.state.graphs.exec(handle);
+        let active = exec.and_then(Exec::known_active);
+        let kernels = active.iter().flatten().zip(0..);
+        let kernels = kernels.filter_map(|((_, work), number)| match work {
+            Work::Kernel(kernel) => Some((number, kernel)),
+            _ => None,
+        });
+        sink.graph_launch(&GraphLaunchRow {
+            call: of.row,
+            graph,
+            nodes: active.as_ref().map(|active| active.len() as u64),
+            kernels: active.as_ref().map(|_| kernels.clone().count() as u64),
+            stream,
+            is_captured,
+        })?;
+        for (node, work) in kernels {
+            let kernel = (work.function != 0).then(|| self.kernel(work.function, state, images));
+            let launch = LaunchRow {
+                grid: work.grid,
+                block: work.block,
+                shared_bytes: work.shared,
+                stream,
+                is_captured,
+                ..Kernel::row(kernel, of.row)
+            };
+            sink.graph_kernel(&GraphKernelRow {
+                graph,
+                node,
+                launch,
+            })?;
+        }
+        Ok(())
     }
 
     fn kernel(&mut self, handle: u64, state: &TraceState, images: &Images) -> &Kernel {
@@ -167,34 +230,6 @@ fn stream(of: &Submission<'_>, handle: u64, state: &mut TraceState) -> (StreamRe
         of_thread: of_thread.then_some(thread),
     };
     (stream, is_captured)
-}
-
-fn graph_launch<S: Sink>(
-    of: &Submission<'_>,
-    state: &mut TraceState,
-    sink: &mut S,
-) -> Result<(), S::Error> {
-    let handle = of.effects.stream(of.call);
-    let stream = handle.map(|handle| stream(of, handle, state).0);
-    let graph = of.effects.handle_of(of.call, Kind::GraphExec);
-    let graph = graph.unwrap_or(0);
-    let exec = state.state.graphs.exec(graph);
-    let active = exec.filter(|exec| exec.whole && exec.graph.whole);
-    let active = active.map(|exec| exec.active());
-    let is_kernel = |work: &&Work| matches!(work, Work::Kernel(_));
-    let kernels = active.as_ref().map(|active| {
-        let work = active.iter().map(|(_, work)| *work);
-        work.filter(is_kernel).count() as u64
-    });
-    let objects = &state.state.objects;
-    let object = objects.find(Kind::GraphExec, graph).known();
-    sink.graph_launch(&GraphLaunchRow {
-        call: of.row,
-        graph: object.and_then(|id| objects.get(id)).map(object_ref),
-        nodes: active.map(|active| active.len() as u64),
-        kernels,
-        stream,
-    })
 }
 
 fn copies<S: Sink>(

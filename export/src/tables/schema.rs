@@ -2,7 +2,7 @@
 
 /// The version of the tables, `MAJOR.MINOR`. The minor one grows when tables or columns are added,
 /// the major one when one is removed or changes its meaning.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "1.1";
 
 /// The type of a column. Every column may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,23 @@ const CALL: &[Column] = &[
     ),
 ];
 
+/// A kernel, and how it is launched.
+const KERNEL: &[Column] = &[
+    text("kernel", "name of the kernel in its image"),
+    text("kernel_source", "name as in the source (demangled)"),
+    text("function", "its object, e.g. `function#3`"),
+    text("module", "module or library that it is in, e.g. `module#1`"),
+    text("image", "hash of the image that the module was loaded from"),
+    integer("grid_x", "blocks in x"),
+    integer("grid_y", "blocks in y"),
+    integer("grid_z", "blocks in z"),
+    integer("block_x", "threads of a block in x"),
+    integer("block_y", "threads of a block in y"),
+    integer("block_z", "threads of a block in z"),
+    integer("threads", "threads of the whole grid"),
+    integer("shared_bytes", "dynamic shared memory of a block, bytes"),
+];
+
 /// The stream of work.
 const STREAM: &[Column] = &[
     integer(
@@ -118,13 +135,14 @@ pub(super) mod number {
     pub(crate) const CALLS: usize = 1;
     pub(crate) const LAUNCHES: usize = 2;
     pub(crate) const GRAPH_LAUNCHES: usize = 3;
-    pub(crate) const COPIES: usize = 4;
-    pub(crate) const WAITS: usize = 5;
-    pub(crate) const OBJECTS: usize = 6;
-    pub(crate) const MEMORY: usize = 7;
-    pub(crate) const IMAGES: usize = 8;
-    pub(crate) const RANGES: usize = 9;
-    pub(crate) const FINDINGS: usize = 10;
+    pub(crate) const GRAPH_KERNELS: usize = 4;
+    pub(crate) const COPIES: usize = 5;
+    pub(crate) const WAITS: usize = 6;
+    pub(crate) const OBJECTS: usize = 7;
+    pub(crate) const MEMORY: usize = 8;
+    pub(crate) const IMAGES: usize = 9;
+    pub(crate) const RANGES: usize = 10;
+    pub(crate) const FINDINGS: usize = 11;
 }
 
 /// All tables.
@@ -178,26 +196,7 @@ pub const TABLES: &[Table] = &[
     Table {
         name: "launches",
         row: "a kernel that a call launches",
-        groups: &[
-            TRACE,
-            CALL,
-            &[
-                text("kernel", "name of the kernel in its image"),
-                text("kernel_source", "name as in the source (demangled)"),
-                text("function", "its object, e.g. `function#3`"),
-                text("module", "module or library that it is in, e.g. `module#1`"),
-                text("image", "hash of the image that the module was loaded from"),
-                integer("grid_x", "blocks in x"),
-                integer("grid_y", "blocks in y"),
-                integer("grid_z", "blocks in z"),
-                integer("block_x", "threads of a block in x"),
-                integer("block_y", "threads of a block in y"),
-                integer("block_z", "threads of a block in z"),
-                integer("threads", "threads of the whole grid"),
-                integer("shared_bytes", "dynamic shared memory of a block, bytes"),
-            ],
-            STREAM,
-        ],
+        groups: &[TRACE, CALL, KERNEL, STREAM],
     },
     Table {
         name: "graph_launches",
@@ -217,7 +216,35 @@ pub const TABLES: &[Table] = &[
                 ),
                 integer("stream", "number of the stream in the trace"),
                 text("stream_name", "as in `launches`"),
+                boolean(
+                    "captured",
+                    "the stream captured: the graph became a node of another and did not run",
+                ),
             ],
+        ],
+    },
+    Table {
+        name: "graph_kernels",
+        row: "a kernel that the launch of a graph runs; none if not all nodes of the graph are known",
+        groups: &[
+            TRACE,
+            &[
+                integer("call", "index of the call that launched the graph"),
+                integer("thread", "ordinal of the thread, from 0"),
+                integer(
+                    "enter_ns",
+                    "when the program entered that call, ns from the start of the recording",
+                ),
+                integer("result", "what that call returned, 0 is CUDA_SUCCESS"),
+                text("graph", "executable graph, e.g. `executable-graph#1`"),
+                integer(
+                    "node",
+                    "number of the node among those that are switched on, from 0, as added; edges \
+                     decide the order on the GPU",
+                ),
+            ],
+            KERNEL,
+            STREAM,
         ],
     },
     Table {

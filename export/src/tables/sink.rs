@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::schema::{TABLES, number};
 use crate::Error;
 use crate::rows::{
-    CallRef, CallRow, CopyRow, FindingRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
-    ObjectRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow, origin_key,
+    CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow,
+    MemoryRow, ObjectRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow, origin_key,
 };
 
 /// How many elements of arrays and bytes of blocks the column of arguments has.
@@ -144,6 +144,46 @@ fn stream_texts(stream: Option<StreamRef>) -> (Option<u32>, Option<String>) {
     (number, stream.map(|stream| stream.to_string()))
 }
 
+/// Texts of a launch that the row has in another form.
+struct KernelTexts {
+    function: Option<String>,
+    module: Option<String>,
+    stream: Option<String>,
+}
+
+impl KernelTexts {
+    fn of(row: &LaunchRow<'_>) -> Self {
+        Self {
+            function: text(row.function),
+            module: text(row.module),
+            stream: text(row.stream),
+        }
+    }
+
+    /// The kernel, its shape, and the stream.
+    fn cells<'a>(&'a self, row: &LaunchRow<'a>) -> [Cell<'a>; 16] {
+        let part = |sizes: Option<[u64; 3]>, at: fn([u64; 3]) -> u64| Cell::from(sizes.map(at));
+        [
+            row.kernel.into(),
+            row.demangled.into(),
+            self.function.as_ref().into(),
+            self.module.as_ref().into(),
+            row.image.into(),
+            part(row.grid, |[x, _, _]| x),
+            part(row.grid, |[_, y, _]| y),
+            part(row.grid, |[_, _, z]| z),
+            part(row.block, |[x, _, _]| x),
+            part(row.block, |[_, y, _]| y),
+            part(row.block, |[_, _, z]| z),
+            row.threads().into(),
+            row.shared_bytes.into(),
+            row.stream.map(|stream| stream.number).into(),
+            self.stream.as_ref().into(),
+            row.is_captured.into(),
+        ]
+    }
+}
+
 fn side(side: Option<Side>) -> Cell<'static> {
     Cell::from(side.map(|side| match side {
         Side::Host => "host",
@@ -251,41 +291,39 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn launch(&mut self, row: &LaunchRow<'_>) -> Result<(), Error> {
-        let [function, module] = [row.function, row.module].map(text);
-        let (stream, stream_name) = stream_texts(row.stream);
-        let part = |sizes: Option<[u64; 3]>, at: fn([u64; 3]) -> u64| Cell::from(sizes.map(at));
-        let cells: [Cell<'_>; 16] = [
-            row.kernel.into(),
-            row.demangled.into(),
-            function.as_ref().into(),
-            module.as_ref().into(),
-            row.image.into(),
-            part(row.grid, |[x, _, _]| x),
-            part(row.grid, |[_, y, _]| y),
-            part(row.grid, |[_, _, z]| z),
-            part(row.block, |[x, _, _]| x),
-            part(row.block, |[_, y, _]| y),
-            part(row.block, |[_, _, z]| z),
-            row.threads().into(),
-            row.shared_bytes.into(),
-            stream.into(),
-            stream_name.as_ref().into(),
-            row.is_captured.into(),
-        ];
-        self.record(number::LAUNCHES, &[&call_cells(&row.call), &cells])
+        let kernel = KernelTexts::of(row);
+        let cells = [&call_cells(&row.call)[..], &kernel.cells(row)];
+        self.record(number::LAUNCHES, &cells)
     }
 
     fn graph_launch(&mut self, row: &GraphLaunchRow) -> Result<(), Error> {
         let graph = text(row.graph);
         let (stream, stream_name) = stream_texts(row.stream);
-        let cells: [Cell<'_>; 5] = [
+        let cells: [Cell<'_>; 6] = [
             graph.as_ref().into(),
             row.nodes.into(),
             row.kernels.into(),
             stream.into(),
             stream_name.as_ref().into(),
+            row.is_captured.into(),
         ];
         self.record(number::GRAPH_LAUNCHES, &[&call_cells(&row.call), &cells])
+    }
+
+    fn graph_kernel(&mut self, row: &GraphKernelRow<'_>) -> Result<(), Error> {
+        let graph = text(row.graph);
+        let call = row.launch.call;
+        let cells: [Cell<'_>; 6] = [
+            call.index.into(),
+            call.thread.into(),
+            call.enter_ns.into(),
+            call.result.into(),
+            graph.as_ref().into(),
+            row.node.into(),
+        ];
+        let kernel = KernelTexts::of(&row.launch);
+        let kernel = kernel.cells(&row.launch);
+        self.record(number::GRAPH_KERNELS, &[&cells, &kernel])
     }
 
     fn copy(&mut self, row: &CopyRow) -> Result<(), Error> {

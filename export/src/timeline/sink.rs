@@ -8,8 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;
 use crate::rows::{
-    Awaited, CallRef, CallRow, CopyRow, FindingRow, GraphLaunchRow, LaunchRow, MemoryRow, RangeRow,
-    Sink, StreamRef, TraceRow, WaitRow,
+    Awaited, CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, LaunchRow,
+    MemoryRow, RangeRow, Sink, StreamRef, TraceRow, WaitRow,
 };
 
 /// A track of a process.
@@ -47,7 +47,7 @@ pub enum Annotation<'a> {
 pub struct Slice<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its category: `call`, `launch`, `graph-launch`, `copy`, `wait`, `range`, `mark`, `finding`.
+    /// Its category: `call`, `launch`, `graph-launch`, `graph-kernel`, `copy`, `wait`, `range`, `mark`, `finding`.
     pub category: &'static str,
     /// When it begins, ns since 1970.
     pub begin: u64,
@@ -175,12 +175,7 @@ impl<W: TimelineWriter> TimelineSink<W> {
         let Some(stream) = stream else { return Ok(()) };
         let mut all = vec![("call", Annotation::Number(call.index))];
         all.extend_from_slice(annotations);
-        if captured {
-            all.push(("captured", Annotation::Flag(true)));
-        }
-        if call.result != Some(0) {
-            all.push(("failed", Annotation::Flag(true)));
-        }
+        all.extend(outcome(call, captured));
         let begin = self.at(call.enter_ns, call.index);
         let end = self.at(call.end_ns(), call.index).max(begin);
         // Slices of a track must not overlap, but two threads may enqueue at once.
@@ -195,9 +190,26 @@ impl<W: TimelineWriter> TimelineSink<W> {
             annotations: &all,
             flows: (&[], &[self.flow]),
         };
-        let name = |_: &Self| format!("{stream}: enqueued (host time, not GPU time)");
-        self.slice(Track::Stream(stream.number), name, &slice)
+        self.slice(Track::Stream(stream.number), stream_track(stream), &slice)
     }
+}
+
+/// The name of a stream's track.
+fn stream_track<S>(stream: StreamRef) -> impl FnOnce(&S) -> String {
+    move |_| format!("{stream}: enqueued (host time, not GPU time)")
+}
+
+/// Whether work of a call did not run, and why.
+fn outcome<'a>(
+    call: &CallRef,
+    is_captured: bool,
+) -> impl Iterator<Item = (&'static str, Annotation<'a>)> + use<'a> {
+    let facts = [
+        ("captured", is_captured),
+        ("failed", call.result != Some(0)),
+    ];
+    let facts = facts.into_iter().filter(|(_, is_so)| *is_so);
+    facts.map(|(name, _)| (name, Annotation::Flag(true)))
 }
 
 /// What fits: `None` is left out.
@@ -212,6 +224,39 @@ fn numbers<'a>(facts: &[(&'static str, Option<u64>)]) -> Vec<(&'static str, Anno
 
 fn sizes(sizes: Option<[u64; 3]>) -> Option<String> {
     sizes.map(|[x, y, z]| format!("{x}x{y}x{z}"))
+}
+
+/// The shape of a launch.
+struct ShapeTexts {
+    grid: Option<String>,
+    block: Option<String>,
+}
+
+impl ShapeTexts {
+    fn of(row: &LaunchRow<'_>) -> Self {
+        Self {
+            grid: sizes(row.grid),
+            block: sizes(row.block),
+        }
+    }
+
+    /// The name of a kernel's slice, and its facts.
+    fn of_kernel<'a>(
+        &'a self,
+        row: &LaunchRow<'a>,
+    ) -> (&'a str, Vec<(&'static str, Annotation<'a>)>) {
+        let mut annotations = numbers(&[("shared_bytes", row.shared_bytes)]);
+        let texts = [
+            ("kernel", row.kernel),
+            ("grid", self.grid.as_deref()),
+            ("block", self.block.as_deref()),
+            ("image", row.image),
+        ];
+        for (name, text) in texts {
+            annotations.extend(text.map(|text| (name, Annotation::Text(text))));
+        }
+        (row.demangled.unwrap_or("unknown kernel"), annotations)
+    }
 }
 
 impl<W: TimelineWriter> Sink for TimelineSink<W> {
@@ -300,18 +345,8 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
     }
 
     fn launch(&mut self, row: &LaunchRow<'_>) -> Result<(), Error> {
-        let name = row.demangled.unwrap_or("unknown kernel");
-        let (grid, block) = (sizes(row.grid), sizes(row.block));
-        let mut annotations = numbers(&[("shared_bytes", row.shared_bytes)]);
-        let texts = [
-            ("kernel", row.kernel),
-            ("grid", grid.as_deref()),
-            ("block", block.as_deref()),
-            ("image", row.image),
-        ];
-        for (name, text) in texts {
-            annotations.extend(text.map(|text| (name, Annotation::Text(text))));
-        }
+        let shape = ShapeTexts::of(row);
+        let (name, annotations) = shape.of_kernel(row);
         let stream = (row.stream, row.is_captured);
         self.work(&row.call, stream, (name, "launch"), &annotations)
     }
@@ -320,8 +355,31 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
         let graph = row.graph.map(|graph| graph.to_string());
         let name = graph.as_deref().unwrap_or("unknown graph");
         let annotations = numbers(&[("nodes", row.nodes), ("kernels", row.kernels)]);
-        let stream = (row.stream, false);
+        let stream = (row.stream, row.is_captured);
         self.work(&row.call, stream, (name, "graph-launch"), &annotations)
+    }
+
+    fn graph_kernel(&mut self, row: &GraphKernelRow<'_>) -> Result<(), Error> {
+        let launch = &row.launch;
+        let call = launch.call;
+        let Some(stream) = launch.stream else {
+            return Ok(());
+        };
+        let shape = ShapeTexts::of(launch);
+        let (name, kernel) = shape.of_kernel(launch);
+        let mut annotations = numbers(&[("call", Some(call.index)), ("node", Some(row.node))]);
+        annotations.extend(kernel);
+        annotations.extend(outcome(&call, launch.is_captured));
+        // A moment within the launch of the graph: the host does nothing for a single node.
+        let slice = Slice {
+            name,
+            category: "graph-kernel",
+            begin: self.at(call.enter_ns, call.index),
+            end: None,
+            annotations: &annotations,
+            flows: (&[], &[]),
+        };
+        self.slice(Track::Stream(stream.number), stream_track(stream), &slice)
     }
 
     fn copy(&mut self, row: &CopyRow) -> Result<(), Error> {

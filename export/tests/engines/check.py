@@ -21,7 +21,8 @@ import perfetto_engine
 
 QUERIES = pathlib.Path(__file__).parents[2] / "queries"
 TABLES = (
-    "traces calls launches graph_launches copies waits objects memory images ranges findings"
+    "traces calls launches graph_launches graph_kernels copies waits objects memory images ranges "
+    "findings"
 ).split()
 # Of `info`, and of the rows.
 DIRECTIONS = {
@@ -31,6 +32,10 @@ DIRECTIONS = {
     "host_to_host_bytes": "host-to-host",
     "filled_bytes": "memset",
 }
+# Of `info`, and tables.
+WORK = ("launches", "graph_launches", "graph_kernels")
+# Categories on timelines.
+CATEGORIES = {"launch": "launches", "graph-launch": "graph_launches", "graph-kernel": "graph_kernels"}
 failures = []
 
 
@@ -47,7 +52,7 @@ def cutape(*words):
 
 
 class Counts(collections.Counter):
-    """calls, failed, launches, leaked, and bytes by direction; zeros do not count."""
+    """calls, failed, findings, of WORK, and bytes by direction; zeros do not count."""
 
     def __eq__(self, other):
         return +self == +other
@@ -61,7 +66,8 @@ def counts_of_info(folder):
         facts = json.loads(cutape("info", "--format", "json", trace))
         counts["calls"] += facts["calls"]["total"]
         counts["failed"] += facts["calls"]["failed"]
-        counts["launches"] += facts["launches"]
+        for key in WORK:
+            counts[key] += facts[key]
         counts["findings"] += findings(trace)
         for key, direction in DIRECTIONS.items():
             counts[direction] += facts["copies"][key]
@@ -80,14 +86,14 @@ def findings(trace):
 def counts_of_json_lines(path):
     counts = Counts()
     lines = map(json.loads, path.open())
-    if next(lines) != {"table": "schema", "version": "1.0"}:
+    if next(lines) != {"table": "schema", "version": "1.1"}:
         failures.append(f"{path}: no schema in the first line")
     for row in lines:
         match row["table"]:
             case "calls":
                 counts["calls"] += 1
                 counts["failed"] += row["failed"]
-            case "launches" | "findings" as table:
+            case "launches" | "graph_launches" | "graph_kernels" | "findings" as table:
                 counts[table] += 1
             case "copies" if row.get("result") == 0:
                 counts[row["direction"]] += row.get("bytes", 0)
@@ -101,7 +107,7 @@ def counts_of_chrome(path):
         category, arguments = event.get("cat"), event.get("args", {})
         if category == "flow":
             flows[event["ph"]] += 1
-        elif category in ("call", "launch", "copy"):
+        elif category in ("call", "copy", *CATEGORIES):
             add_event(counts, category, event["name"], arguments.get("failed", False),
                       arguments.get("bytes", 0))
     if flows["f"] > flows["s"] * 1000 or (flows["f"] and not flows["s"]):
@@ -113,8 +119,8 @@ def add_event(counts, category, name, failed, size):
     if category == "call":
         counts["calls"] += 1
         counts["failed"] += bool(failed)
-    elif category == "launch":
-        counts["launches"] += 1
+    elif category in CATEGORIES:
+        counts[CATEGORIES[category]] += 1
     elif not failed:
         counts[name] += size or 0
 
@@ -125,7 +131,7 @@ def counts_of_perfetto(path):
     events, flows, work, errors, counters = perfetto_engine.query(path, [
         "SELECT category, name, extract_arg(arg_set_id, 'debug.failed') AS failed,"
         " extract_arg(arg_set_id, 'debug.bytes') AS bytes FROM slice"
-        " WHERE category IN ('call', 'launch', 'copy')",
+        " WHERE category IN ('call', 'launch', 'graph-launch', 'graph-kernel', 'copy')",
         "SELECT count(*) AS n FROM flow",
         "SELECT count(*) AS n FROM slice"
         " WHERE category IN ('launch', 'graph-launch', 'copy', 'wait')",
@@ -148,7 +154,7 @@ def counts_of_tables(query):
     counts = Counts()
     ((counts["calls"], counts["failed"]),) = query(
         "SELECT count(*), count(CASE WHEN failed THEN 1 END) FROM calls")
-    for table in ("launches", "findings"):
+    for table in (*WORK, "findings"):
         ((counts[table],),) = query(f"SELECT count(*) FROM {table}")
     for direction, _, size, _ in query((QUERIES / "bytes_by_direction.sql").read_text()):
         counts[direction] = int(size or 0)

@@ -14,6 +14,12 @@ pub(super) const DEEPEST: usize = 16;
 pub struct KernelWork {
     /// The function's or kernel's handle.
     pub function: u64,
+    /// Blocks in x, y, z.
+    pub grid: Option<[u64; 3]>,
+    /// Threads of a block in x, y, z.
+    pub block: Option<[u64; 3]>,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: Option<u64>,
     /// The bytes of the parameters; empty if they are not known.
     pub parameters: Arc<[u8]>,
 }

@@ -8,6 +8,7 @@ use cutape_registry::{CopyOp, Family, LaunchOp, MemoryOp, MemoryType, NodeKind, 
 
 use super::graph::{Graph, KernelWork, Operand, Work};
 use crate::effects::Effects;
+use crate::launch_shape::LaunchShape;
 
 /// Numbers of `CUgraphNodeType`.
 mod kind {
@@ -117,8 +118,14 @@ fn work_of<'a>(
     let kernel = |prefix| {
         let members = members(prefix);
         let function = members.number("func").filter(|&function| function != 0);
+        let three = |[x, y, z]: [&str; 3]| {
+            Some([members.number(x)?, members.number(y)?, members.number(z)?])
+        };
         Work::Kernel(KernelWork {
             function: function.or_else(|| members.number("kern")).unwrap_or(0),
+            grid: three(["gridDimX", "gridDimY", "gridDimZ"]),
+            block: three(["blockDimX", "blockDimY", "blockDimZ"]),
+            shared: members.number("sharedMemBytes"),
             parameters: parameters(call, [Some(position), None]),
         })
     };
@@ -204,27 +211,23 @@ pub(super) fn plain(effects: &Effects, call: &Call<'_>, child: &dyn Fn(u64) -> A
 /// The node that a captured call becomes.
 pub(crate) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
     let function = effects.function;
+    let kernel = |positions: [Option<u8>; 2]| {
+        let shape = LaunchShape::of(function, call);
+        Work::Kernel(KernelWork {
+            function: shape.kernel.unwrap_or(0),
+            grid: shape.grid,
+            block: shape.block,
+            shared: shape.shared,
+            parameters: parameters(call, positions.map(|position| position.map(usize::from))),
+        })
+    };
     match function.family {
-        Family::Launch(LaunchOp::Arguments(launch)) => Work::Kernel(KernelWork {
-            function: call.argument(usize::from(launch.function)),
-            parameters: parameters(
-                call,
-                [
-                    Some(usize::from(launch.parameters)),
-                    launch.extra.map(usize::from),
-                ],
-            ),
-        }),
-        Family::Launch(LaunchOp::Config(launch)) => Work::Kernel(KernelWork {
-            function: call.argument(usize::from(launch.function)),
-            parameters: parameters(
-                call,
-                [
-                    Some(usize::from(launch.parameters)),
-                    Some(usize::from(launch.extra)),
-                ],
-            ),
-        }),
+        Family::Launch(LaunchOp::Arguments(launch)) => {
+            kernel([Some(launch.parameters), launch.extra])
+        }
+        Family::Launch(LaunchOp::Config(launch)) => {
+            kernel([Some(launch.parameters), Some(launch.extra)])
+        }
         Family::Copy(CopyOp::Described(_)) => {
             described(effects, call, (0, NodeKind::Copy), &|_| Arc::default())
         }

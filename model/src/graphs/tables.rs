@@ -64,6 +64,11 @@ impl Exec {
         all
     }
 
+    /// The same; `None` unless calls have shown all nodes and their parameters.
+    pub fn known_active(&self) -> Option<Vec<(&Node, &Work)>> {
+        (self.whole && self.graph.whole).then(|| self.active())
+    }
+
     fn collect<'a>(&'a self, graph: &'a Graph, depth: usize, all: &mut Vec<(&'a Node, &'a Work)>) {
         for (_, node) in graph.live() {
             if self.disabled.contains(&node.handle) {

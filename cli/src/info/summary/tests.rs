@@ -123,7 +123,7 @@ fn keys_and_numbers() {
         (
             "/kernels/0",
             json!({
-                "name": "_Z1kv", "launches": 3, "failed": 0, "grids": 2,
+                "name": "_Z1kv", "launches": 3, "failed": 0, "in_graphs": 0, "grids": 2,
                 "first_grids": [[4, 1, 1], [8, 2, 1]],
             }),
         ),
