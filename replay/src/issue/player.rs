@@ -373,18 +373,26 @@ impl<'t> Player<'t> {
         others: impl IntoIterator<Item = u64>,
     ) -> Result<(), Code> {
         let before = self.api.current_context().unwrap_or(0);
-        let owners = self.ranges.all_live().map(|range| range.context);
-        let contexts: BTreeSet<u64> = owners
-            .chain(others)
-            .filter(|&context| self.handles.is_taken(Kind::Context, context))
-            .chain([before])
-            .filter(|&context| context != 0)
-            .collect();
-        for context in contexts {
+        for context in self.contexts_with_work(others, before) {
             self.api.set_current(context)?;
             self.api.synchronize()?;
         }
         self.api.set_current(before)
+    }
+
+    /// Live contexts that own memory, the current one, and others.
+    pub(crate) fn contexts_with_work(
+        &self,
+        others: impl IntoIterator<Item = u64>,
+        current: u64,
+    ) -> BTreeSet<u64> {
+        let owners = self.ranges.all_live().map(|range| range.context);
+        owners
+            .chain(others)
+            .filter(|&context| self.handles.is_taken(Kind::Context, context))
+            .chain([current])
+            .filter(|&context| context != 0)
+            .collect()
     }
 
     /// True if the driver has waited for the work that the recorded call waited for.

@@ -1,5 +1,7 @@
 //! What an observation does before and after a call goes to the driver.
 
+use std::time::Duration;
+
 use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
 
 use crate::api::result_name;
@@ -18,6 +20,9 @@ use crate::observe::variables::{
     add_variables, hashes_of, mark_as_loaded, named_addresses, variables_of,
 };
 use crate::overrides::launch::source_of;
+
+/// How long an observation waits for work: less than the time after which a call of a replay hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Before a call goes to the driver. False if it is not to be issued.
 #[inline]
@@ -89,6 +94,9 @@ fn observe(
     if observer.waits_for_memory {
         return Err("streams may wait for values in memory".into());
     }
+    if let Some(call) = observer.endless {
+        return Err(endless(&format!("the work that call {call} waited for")));
+    }
     let is_launch = matches!(job.function.family, Family::Launch(_));
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
     if moments.reach == Reach::Launch && !is_launch && !is_graph {
@@ -103,7 +111,7 @@ fn observe(
             result_name(result)
         ));
     }
-    wait(job, "before")?;
+    wait(job, observer, "before")?;
     let mut regions = all_live(job, &observer.mapped);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
@@ -196,7 +204,14 @@ fn reader<'a>(job: &'a Job<'_, '_>, observer: &'a mut Observer) -> Reader<'a> {
 }
 
 /// Waits for all work.
-fn wait(job: &Job<'_, '_>, when: &str) -> Result<(), String> {
+fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
+    let current = job.api.current_context().unwrap_or(0);
+    let contexts = job.contexts_with_work([], current);
+    let ends = |&context: &u64| job.api.ends_soon(context, PATIENCE);
+    if !contexts.iter().all(ends) {
+        observer.endless = Some(job.call.index);
+        return Err(endless(&format!("the work {when} it")));
+    }
     let waited = job.wait_for_contexts([]);
     waited.map_err(|code| {
         format!(
@@ -204,6 +219,11 @@ fn wait(job: &Job<'_, '_>, when: &str) -> Result<(), String> {
             result_name(code)
         )
     })
+}
+
+fn endless(work: &str) -> String {
+    let seconds = PATIENCE.as_secs();
+    format!("{work} did not end in {seconds} s: a kernel may wait for what the CPU does later")
 }
 
 fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
@@ -336,7 +356,7 @@ fn read_again(
     observer: &mut Observer,
     pending: &mut Pending,
 ) -> Result<(), String> {
-    wait(job, "after")?;
+    wait(job, observer, "after")?;
     let live = all_live(job, &observer.mapped);
     let still_lives =
         |region: &Region| region.is_of_launch() || live.iter().any(|other| region.is_in(other));

@@ -1,16 +1,19 @@
 //! Typed driver calls that only an observation makes.
 
 use std::ffi::{CStr, CString};
+use std::time::{Duration, Instant};
 
 use cutape_registry::id;
 
-use crate::api::{Api, Code, INVALID_VALUE};
+use crate::api::{Api, Code, INVALID_VALUE, NOT_READY};
 use crate::buffer::Buffer;
 use crate::observe::job::ObservedLaunch;
 use crate::observe::memset::Memset;
 
 /// Longest name of a kernel that is read.
 const LONGEST_NAME: usize = 1 << 16;
+/// CU_EVENT_DISABLE_TIMING.
+const EVENT_WITHOUT_TIME: u64 = 2;
 
 impl Api {
     /// The module of a live function.
@@ -44,6 +47,31 @@ impl Api {
         let args = [outputs[0], outputs[1], module, name.as_ptr() as u64];
         self.own(id::cuModuleGetGlobal_v2, &args)?;
         Ok((address, bytes))
+    }
+
+    /// Whether the work of all streams of a live context ends soon. True as well where the driver
+    /// cannot tell (before CUDA 12.5) or the work has failed.
+    pub(super) fn ends_soon(&self, context: u64, patience: Duration) -> bool {
+        let recorded = |api: &Self| {
+            let event: u64 = api.get(id::cuEventCreate, &[EVENT_WITHOUT_TIME])?;
+            match api.own(id::cuCtxRecordEvent, &[context, event]) {
+                Ok(()) => Ok(event),
+                Err(code) => api.own(id::cuEventDestroy_v2, &[event]).and(Err(code)),
+            }
+        };
+        let Ok(event) = self.in_context(context, recorded) else {
+            return true;
+        };
+        let since = Instant::now();
+        let is_running = || self.own(id::cuEventQuery, &[event]) == Err(NOT_READY);
+        let mut ends = !is_running();
+        while !ends && since.elapsed() < patience {
+            std::thread::sleep(Duration::from_micros(100));
+            ends = !is_running();
+        }
+        // Its memory is released when it is complete (cuEventDestroy).
+        let _ = self.own(id::cuEventDestroy_v2, &[event]);
+        ends
     }
 
     /// A limit of the current context.

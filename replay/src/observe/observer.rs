@@ -41,6 +41,8 @@ pub(crate) struct Observer {
     /// A stream may wait for a value in memory that a later call writes: waiting for it would not
     /// end.
     pub(super) waits_for_memory: bool,
+    /// The observed call whose work did not end: later ones are not waited for.
+    pub(super) endless: Option<u64>,
     /// Memory is read through it.
     pub(super) buffer: Vec<u8>,
 }
@@ -89,6 +91,7 @@ impl Observer {
             followed: None,
             graph: None,
             waits_for_memory: false,
+            endless: None,
             buffer: Vec::new(),
         })
     }
