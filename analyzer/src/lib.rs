@@ -20,6 +20,7 @@ pub mod render;
 mod reported;
 mod rules;
 mod state;
+pub mod suggestion;
 mod suppress;
 
 pub use analyzer::Analyzer;

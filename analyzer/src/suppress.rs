@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::finding::Finding;
 use crate::glob;
+use crate::suggestion::{did_you_mean, unknown_rule};
 
 /// Findings to leave out, one entry a line: `rule [function] [key:pattern...] [# comment]`, each a
 /// [glob](crate::glob). All words of a line must match.
@@ -115,8 +116,8 @@ impl Suppressions {
                 line: number + 1,
                 what,
             };
-            if !rule.contains(['*', '?']) && cutape_registry::rule(rule).is_none() {
-                return Err(error(format!("there is no rule \"{rule}\"")));
+            if !is_glob(rule) && cutape_registry::rule(rule).is_none() {
+                return Err(error(unknown_rule(rule)));
             }
             let mut entry = Entry {
                 rule: rule.to_owned(),
@@ -127,13 +128,19 @@ impl Suppressions {
                 match word.split_once(':') {
                     Some((name, pattern)) => {
                         let key = KEYS.iter().find(|(known, _)| *known == name);
-                        let names = || KEYS.map(|(name, _)| name).join(", ");
                         let (_, key) = key.ok_or_else(|| {
-                            error(format!("there is no \"{name}:\"; write one of {}", names()))
+                            let names = KEYS.map(|(name, _)| name);
+                            let suggestion = did_you_mean(name, names);
+                            let names = names.join(", ");
+                            error(format!("`{name}:` is none of {names}{suggestion}"))
                         })?;
                         entry.keys.push((*key, pattern.to_owned()));
                     }
                     None if entry.function.is_none() && entry.keys.is_empty() => {
+                        if let Some(suggestion) = unknown_function(word) {
+                            let what = format!("the driver has no function `{word}`{suggestion}");
+                            return Err(error(what));
+                        }
                         entry.function = Some(word.to_owned());
                     }
                     None => {
@@ -159,7 +166,7 @@ impl Suppressions {
             let pattern = entry.function.as_ref();
             let mut keys = entry.keys.iter();
             glob::matches(&entry.rule, finding.rule)
-                && pattern.is_none_or(|pattern| glob::matches(pattern, function))
+                && pattern.is_none_or(|pattern| names_function(pattern, function))
                 && keys.all(|(key, pattern)| key.matches(pattern, finding))
         })
     }
@@ -171,6 +178,27 @@ impl Suppressions {
             .filter(|finding| !self.matches(finding))
             .collect()
     }
+}
+
+fn is_glob(word: &str) -> bool {
+    word.contains(['*', '?'])
+}
+
+/// The nearest functions, if a word is meant as a function's name and no function has it.
+fn unknown_function(word: &str) -> Option<String> {
+    let names = || {
+        cutape_registry::FUNCTIONS
+            .iter()
+            .flat_map(|f| [f.name, f.base])
+    };
+    let is_unknown = !is_glob(word) && names().all(|name| name != word);
+    is_unknown.then(|| did_you_mean(word, names()))
+}
+
+/// Whether a pattern matches a function's exported or its documented name.
+fn names_function(pattern: &str, name: &str) -> bool {
+    let base = || cutape_registry::function(name).map_or(name, |function| function.base);
+    glob::matches(pattern, name) || glob::matches(pattern, base())
 }
 
 /// Findings of an earlier run, to be left out: by rule, function and place in the program.
@@ -247,6 +275,28 @@ mod tests {
             assert_eq!(Suppressions::parse(wrong).unwrap_err().line, 1, "{wrong}");
         }
         assert!(Suppressions::parse("* cuLaunch* kernel:saxpy* result:CUDA_SUCCESS").is_ok());
+        for (line, words) in [
+            (
+                "memory-lek",
+                "there is no rule `memory-lek`; did you mean `memory-leak`",
+            ),
+            (
+                "* cuMemAlocc",
+                "no function `cuMemAlocc`; did you mean `cuMemAlloc`",
+            ),
+            ("* modul:a", "did you mean `module`?"),
+        ] {
+            let error = Suppressions::parse(line).unwrap_err();
+            assert!(error.what.contains(words), "{line}: {error}");
+        }
+        for (pattern, name, expected) in [
+            ("cuMemAlloc", "cuMemAlloc_v2", true),
+            ("cuMemAlloc_v2", "cuMemAlloc_v2", true),
+            ("cuMemFree", "cuMemAlloc_v2", false),
+            ("cuMem*", "cuMemFree_v2", true),
+        ] {
+            assert_eq!(names_function(pattern, name), expected, "{pattern} {name}");
+        }
         assert!(Baseline::parse("{}").is_err());
         assert!(Baseline::parse("[{}]").is_err());
         assert!(Baseline::parse("not json").is_err());

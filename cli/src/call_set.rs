@@ -1,19 +1,21 @@
 //! Sets of calls: one syntax for all verbs.
 
 mod marked;
+mod unmatched;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use cutape_analyzer::glob::matches;
+use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::{Call, Signatures, Trace};
 
 use self::marked::Marked;
 pub(crate) use self::marked::Markers;
+pub(crate) use self::unmatched::no_kernel;
 
 use crate::failure::Failure;
-use crate::suggestion::did_you_mean;
 use cutape_export::demangle::demangle;
 use cutape_model::{Scope, TraceState};
 
@@ -22,6 +24,9 @@ pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 
      100.., ..200), a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), \
      range:NAME (calls in ranges of NVTX, step*, train/step, step[0]), mark:A..mark:B, thread:N; \
      a comma joins several";
+
+/// What a term with a colon begins with.
+const PREFIXES: [&str; 4] = ["kernel", "range", "mark", "thread"];
 
 /// Some of a trace's calls: the union of its terms.
 #[derive(Debug)]
@@ -68,6 +73,15 @@ impl CallSet {
             moments: Vec::new(),
             kernels: RefCell::default(),
         })
+    }
+
+    /// The calls of a thread.
+    pub(crate) fn of_thread(ordinal: u32) -> Self {
+        Self {
+            terms: vec![Term::Thread(ordinal)],
+            moments: Vec::new(),
+            kernels: RefCell::default(),
+        }
     }
 
     /// Parses the value of `--calls` and checks it against a trace.
@@ -160,6 +174,21 @@ impl CallSet {
         calls.map(|call| call.index)
     }
 
+    /// As [`Self::calls`]; an error that names `--calls` if there is none.
+    pub(crate) fn some_calls(&self, text: &str, trace: &Trace) -> Result<Vec<u64>, Failure> {
+        let calls: Vec<u64> = self.calls(trace).collect();
+        match calls.is_empty() {
+            false => Ok(calls),
+            true => Err(self.unmatched(text, trace)),
+        }
+    }
+
+    /// No call matches `--calls`.
+    pub(crate) fn unmatched(&self, text: &str, trace: &Trace) -> Failure {
+        let text = text.escape_debug();
+        Failure::unusable(format!("--calls {text}: {}", self.no_match(trace)))
+    }
+
     /// Whether the set contains a call; `kernel` is the kernel that it launches, if known.
     pub(crate) fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
         self.terms.iter().any(|term| match term {
@@ -196,8 +225,12 @@ impl CallSet {
 /// parameters.
 pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
     let readable = demangle(kernel);
-    let bare = readable.split('(').next().unwrap_or(&readable);
-    matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare)
+    matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare(&readable))
+}
+
+/// A kernel's readable name without parameters.
+fn bare(readable: &str) -> &str {
+    readable.split('(').next().unwrap_or(readable)
 }
 
 impl Term {
@@ -232,6 +265,13 @@ impl Term {
             return Ok(Term::Range(index, behind));
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
+        if let Some((prefix, _)) = word.split_once(':') {
+            let suggestion = did_you_mean(prefix, PREFIXES);
+            return Err(format!(
+                "`{shown}`: no term begins with `{}:`{suggestion}",
+                prefix.escape_debug()
+            ));
+        }
         match word.chars().find(|&c| !allowed(c)) {
             Some(other) => Err(format!("`{shown}`: no function name contains {other:?}")),
             None => Ok(Term::Function(word.to_owned())),
@@ -332,6 +372,11 @@ mod tests {
             ("mark:x", "a mark is a moment"),
             ("mark:x..7", "ends with a mark"),
             ("cuMem*,cu Foo", "no function name contains ' '"),
+            (
+                "kernl:foo",
+                "no term begins with `kernl:`; did you mean `kernel`?",
+            ),
+            ("foo:bar", "no term begins with `foo:`"),
             ("a\nb", "no function name contains '\\n'"),
         ] {
             let error = CallSet::parse(text).unwrap_err();

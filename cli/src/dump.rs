@@ -88,7 +88,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let shown = write_calls(&trace, &filter, arguments.format, style, progress, &mut out)?;
     out.flush()?;
     if shown == 0 && (arguments.calls.is_some() || arguments.thread.is_some()) {
-        eprintln!("cutape: {}: no call matches", arguments.trace.display());
+        let why = match &filter.calls {
+            Some(set) => set.no_match(&trace),
+            None => CallSet::of_thread(arguments.thread.unwrap_or(0)).no_match(&trace),
+        };
+        eprintln!("cutape: {}: {why}", arguments.trace.display());
     }
     Ok(ExitCode::SUCCESS)
 }

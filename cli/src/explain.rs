@@ -3,15 +3,11 @@
 use std::process::ExitCode;
 
 use cutape_analyzer::Severity;
+use cutape_analyzer::suggestion::unknown_rule;
 use cutape_registry::{RULES, Rule};
 
 use crate::failure::Failure;
 use crate::output;
-
-/// How alike a rule's id and what was typed must be to be suggested; 1 is equal.
-const ALIKE: f64 = 0.7;
-/// How many rules are suggested.
-const MOST: usize = 3;
 
 /// What `explain` takes.
 #[derive(clap::Args)]
@@ -26,7 +22,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => list(),
         Some(id) => match cutape_registry::rule(id) {
             Some(rule) => explanation(rule, output::columns()),
-            None => return Err(Failure::unusable(unknown(id))),
+            None => return Err(Failure::unusable(unknown_rule(id))),
         },
     };
     output::print(&text)?;
@@ -77,40 +73,9 @@ fn explanation(rule: &Rule, width: usize) -> String {
     text
 }
 
-/// The message about an id that no rule has, with the rules that are most like it.
-pub(crate) fn unknown(id: &str) -> String {
-    let mut alike: Vec<(f64, &str)> = RULES
-        .iter()
-        .map(|rule| (strsim::jaro_winkler(id, rule.id), rule.id))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
-        .collect();
-    alike.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let alike: Vec<&str> = alike.iter().take(MOST).map(|(_, id)| *id).collect();
-    match alike.is_empty() {
-        true => format!("there is no rule \"{id}\"; `cutape explain` lists all"),
-        false => format!(
-            "there is no rule \"{id}\"; did you mean {}?",
-            alike.join(" or ")
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn unknown_rules_are_suggested() {
-        for (typed, expected) in [
-            ("module-doubleunload", "did you mean module-double-unload"),
-            ("memory-double-fre", "did you mean memory-double-free"),
-            ("graph-user-after-destroy", "graph-use-after-destroy"),
-            ("@", "`cutape explain` lists all"),
-        ] {
-            let message = unknown(typed);
-            assert!(message.contains(expected), "{typed}: {message}");
-        }
-    }
 
     #[test]
     fn every_rule_is_explained() {

@@ -124,12 +124,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .transpose()?;
     let launches = selection::launches(&trace, set.as_ref());
     if launches.is_empty() {
-        let trace = trace.path().display();
+        if let (Some(text), Some(set)) = (calls, &set) {
+            set.some_calls(text, &trace)?;
+        }
+        let shown = trace.path().display();
         return Err(Failure::unusable(match calls {
             Some(text) => {
                 format!("--calls {text}: none of these calls launches a kernel or a graph")
             }
-            None => format!("{trace}: no call of the trace launches a kernel"),
+            None => format!("{shown}: no call of the trace launches a kernel"),
         }));
     }
     let launches = match arguments.sample {

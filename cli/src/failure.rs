@@ -1,8 +1,11 @@
 //! The error that ends a verb: its message and exit status.
 
 use std::fmt;
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind::NotFound};
 use std::path::Path;
+
+use cutape_analyzer::suggestion::{nearest, question};
 
 /// Findings or a divergence.
 pub(crate) const FOUND: u8 = 1;
@@ -12,6 +15,9 @@ pub(crate) const UNUSABLE: u8 = 2;
 pub(crate) const BUG: u8 = 3;
 /// Not an error: the reader of our output closed the pipe.
 pub(crate) const QUIET: u8 = 255;
+
+/// So many traces of a folder are all suggested.
+const FEW: usize = 3;
 
 /// An error with its exit status; the message is one line.
 #[derive(Debug)]
@@ -47,8 +53,37 @@ impl Failure {
 
 impl From<cutape_format::Error> for Failure {
     fn from(error: cutape_format::Error) -> Self {
-        Self::unusable(error)
+        match &error {
+            cutape_format::Error::Io { path, source } if source.kind() == NotFound => {
+                Self::unusable(format!("{error}{}", traces_beside(path)))
+            }
+            _ => Self::unusable(error),
+        }
     }
+}
+
+/// The traces of a file's folder with the nearest names, as a question to follow a message; if none
+/// has such a name and they are few, all of them.
+fn traces_beside(path: &Path) -> String {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let place = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let files = fs::read_dir(place).into_iter().flatten().flatten();
+    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    // The endings are alike anyhow.
+    let stem = |name: String| name.strip_suffix(".cutape").map(str::to_owned);
+    let mut stems: Vec<String> = names.filter_map(stem).collect();
+    stems.sort();
+    let word = path.file_stem().unwrap_or_default().to_string_lossy();
+    let all = || stems.iter().map(String::as_str);
+    let mut alike = nearest(&word, all());
+    if alike.is_empty() && stems.len() <= FEW {
+        alike.extend(all());
+    }
+    let shown = |stem| folder.join(format!("{stem}.cutape")).display().to_string();
+    question(alike.into_iter().map(shown))
 }
 
 impl From<io::Error> for Failure {
@@ -61,5 +96,52 @@ impl From<io::Error> for Failure {
             };
         }
         Self::unusable(format!("cannot write the result: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_traces_are_suggested() {
+        let folder = std::env::temp_dir().join(format!("cutape-missing-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for (word, others, expected) in [
+            (
+                "ap.cutape",
+                &["app.cutape", "x.cutape", "y.txt"][..],
+                &["app.cutape"][..],
+            ),
+            ("app", &["app.cutape"], &["app.cutape"]),
+            ("app.cutpae", &["app.cutape", "b.cutape"], &["app.cutape"]),
+            (
+                "zzz.cutape",
+                &["a.cutape", "b.cutape"],
+                &["a.cutape", "b.cutape"],
+            ),
+            (
+                "zzz.cutape",
+                &["a.cutape", "b.cutape", "c.cutape", "d.cutape"],
+                &[],
+            ),
+            ("zzz.cutape", &["y.txt"], &[]),
+        ] {
+            fs::remove_dir_all(&folder).unwrap();
+            fs::create_dir_all(&folder).unwrap();
+            for name in others {
+                fs::write(folder.join(name), "").unwrap();
+            }
+            let expected = expected
+                .iter()
+                .map(|name| folder.join(name).display().to_string());
+            assert_eq!(
+                traces_beside(&folder.join(word)),
+                question(expected),
+                "{word} {others:?}"
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(traces_beside(&folder.join("a.cutape")), "");
     }
 }

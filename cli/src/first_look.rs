@@ -17,7 +17,9 @@ pub(crate) fn is_trace(argument: &OsStr) -> bool {
     let path = Path::new(argument);
     let is_option = argument.to_string_lossy().starts_with('-');
     let has_ending = path.extension().is_some_and(|ending| ending == "cutape");
-    !is_option && (path.is_file() || has_ending)
+    // What was forgotten is suggested.
+    let lacks_ending = || path.with_added_extension("cutape").is_file();
+    !is_option && (path.is_file() || has_ending || lacks_ending())
 }
 
 /// Prints the lines.

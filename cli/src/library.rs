@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use cutape_analyzer::suggestion::did_you_mean;
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use crate::failure::Failure;
@@ -73,7 +74,8 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
         Some(path) if path == Path::new("null") => null_driver(),
         Some(path) => {
             let path = path.canonicalize().map_err(|error| {
-                Failure::unusable(format!("--driver {}: {error}", path.display()))
+                let suggestion = did_you_mean(&path.to_string_lossy(), ["null"]);
+                Failure::unusable(format!("--driver {}: {error}{suggestion}", path.display()))
             })?;
             let refused = |why: &str| {
                 let path = path.display();

@@ -43,7 +43,6 @@ mod replay;
 mod report;
 mod signals;
 mod stacks;
-mod suggestion;
 mod symbol_context;
 mod symbols;
 #[cfg(test)]

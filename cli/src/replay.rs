@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
+use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::Trace;
 use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict};
 
@@ -206,7 +207,8 @@ fn verdict(text: &str) -> Result<Verdict, String> {
     let known = Verdict::ALL.into_iter().find(|known| known.word() == text);
     known.ok_or_else(|| {
         let words = Verdict::ALL.map(Verdict::word);
-        format!("no verdict; the verdicts are {}", words.join(", "))
+        let suggestion = did_you_mean(text, words);
+        format!("none of {}{suggestion}", words.join(", "))
     })
 }
 
@@ -394,14 +396,9 @@ fn selection(trace: &Trace, arguments: &Arguments) -> Result<Option<Selection>, 
         return Ok(None);
     };
     let mut chosen = Vec::new();
-    for index in CallSet::for_trace(text, trace)?.calls(trace) {
+    for index in CallSet::for_trace(text, trace)?.some_calls(text, trace)? {
         chosen.resize(index as usize, false);
         chosen.push(true);
-    }
-    if chosen.is_empty() {
-        return Err(Failure::unusable(format!(
-            "--calls {text}: no call of the trace matches"
-        )));
     }
     Ok(Some(Arc::new(move |call| {
         chosen.get(call.index as usize) == Some(&true)

@@ -558,7 +558,10 @@ const BAD_COMMANDS: &[BadCommand] = &[
             "-o",
             "new.cutape",
         ],
-        expected: &["--calls 99999", "no call of the trace matches"],
+        expected: &[
+            "--calls 99999",
+            "no call matches: the trace has calls 0 to ",
+        ],
     },
     BadCommand {
         name: "trim-bad-set",

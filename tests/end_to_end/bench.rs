@@ -243,7 +243,7 @@ fn a_replaced_kernel_must_have_the_same_name_and_parameters(folder: &Path) {
         (
             format!("sgemm={good}"),
             2,
-            "the trace launches no such kernel",
+            "no kernel `sgemm` is launched; the trace has `",
         ),
         (format!("saxpy={good}.gone"), 2, "No such file"),
         (
@@ -269,7 +269,10 @@ fn a_replaced_kernel_must_have_the_same_name_and_parameters(folder: &Path) {
 
 fn what_cannot_be_measured_is_refused(folder: &Path) {
     for (options, words) in [
-        (&["--calls", "99999"][..], "no call of the trace matches"),
+        (
+            &["--calls", "99999"][..],
+            "no call matches: the trace has calls",
+        ),
         (
             &["--calls", "cuInit"],
             "none of the chosen calls can be repeated",

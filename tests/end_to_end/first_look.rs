@@ -44,7 +44,25 @@ fn misspelt_words_are_recognised(folder: &Path) {
     let missing = folder.join("no.cutape");
     for (words, text) in [
         (vec!["chekc"], "'check'"),
-        (vec![missing.to_str().unwrap()], "No such file"),
+        (vec![missing.to_str().unwrap()], "app.cutape`?"),
+        (vec!["check", missing.to_str().unwrap()], "app.cutape`?"),
+        (
+            vec!["replay", "--calls", "kernl:f", trace.to_str().unwrap()],
+            "did you mean `kernel`?",
+        ),
+        (
+            vec![
+                "replay",
+                "--allow",
+                "nondetermnistic",
+                trace.to_str().unwrap(),
+            ],
+            "did you mean `nondeterministic`?",
+        ),
+        (
+            vec!["replay", "--driver", "nul", trace.to_str().unwrap()],
+            "did you mean `null`?",
+        ),
         (
             vec!["dump", "--calls", "cuEventRecrd", trace.to_str().unwrap()],
             "did you mean `cuEventRecord`",

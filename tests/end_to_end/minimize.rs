@@ -482,7 +482,7 @@ fn what_is_not_there_is_refused(folder: &Path) -> Result<Verdict, String> {
         ),
         (
             &["--keep-finding", "memory-lea"],
-            "did you mean memory-leak",
+            "did you mean `memory-leak`",
         ),
         (
             &["--keep-divergence", "--driver", "null"],

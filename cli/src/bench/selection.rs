@@ -1,15 +1,17 @@
 //! Selects and names what to measure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
 
 use cutape_analyzer::decode::function_of;
+use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::Trace;
 use cutape_registry::{Family, StreamOp};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
-use crate::call_set::CallSet;
+use crate::call_set::{CallSet, no_kernel};
 use crate::failure::Failure;
 use cutape_export::demangle::demangle;
 use cutape_model::LaunchShape;
@@ -63,13 +65,18 @@ pub(super) fn select(trace: &Trace, settings: &Settings) -> Result<Selection, Fa
     };
     if let Some(unused) = options.iter().find(|option| !option.is_used) {
         return Err(Failure::unusable(format!(
-            "--replace {}: the trace launches no such kernel{}; `cutape info {}` lists the kernels",
+            "--replace {}: {}",
             unused.glob,
-            if set.is_some() { " among --calls" } else { "" },
-            trace.path().display()
+            match set {
+                Some(_) => "no such kernel is launched among --calls".to_owned(),
+                None => no_kernel(&unused.glob, trace),
+            }
         )));
     }
     if selection.calls.is_empty() {
+        if let (Some(text), Some(set)) = (&settings.calls, &set) {
+            set.some_calls(text, trace)?;
+        }
         let what = match (&settings.calls, settings.by_kernel()) {
             (Some(text), true) => format!("--calls {text}: no launch of the trace matches"),
             (Some(text), false) => format!("--calls {text}: no call of the trace matches"),
@@ -300,11 +307,30 @@ pub(super) fn expect_baseline(
     if exists {
         return Ok(());
     }
+    let saved = saved_baselines(settings, selection);
     Err(Failure::unusable(format!(
         "--baseline {baseline}: not found in {} for these measurements; measure once with \
-         --save-baseline {baseline}",
-        settings.output.display()
+         --save-baseline {baseline}{}",
+        settings.output.display(),
+        did_you_mean(baseline, saved.iter().map(String::as_str))
     )))
+}
+
+/// The names of earlier measurements of these subjects.
+fn saved_baselines(settings: &Settings, selection: &Selection) -> BTreeSet<String> {
+    let clocks = settings.clocks();
+    let folders = clocks.iter().flat_map(|&clock| {
+        let folder = settings.output.join(folder_of(clock));
+        let subjects = selection.subjects.iter();
+        subjects.map(move |subject| folder.join(&subject.name))
+    });
+    let entries = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let saved = entries.filter(|entry| entry.path().join("estimates.json").is_file());
+    let names = saved.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    // criterion's own: the latest measurement, the one before, their comparison.
+    names
+        .filter(|name| !["new", "base", "change"].contains(&name.as_str()))
+        .collect()
 }
 
 #[cfg(test)]

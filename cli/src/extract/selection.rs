@@ -93,11 +93,34 @@ pub(super) fn launches(trace: &Trace, set: Option<&CallSet>) -> Vec<Launch> {
     launches
 }
 
+/// The launches before and after a call, to follow a message; empty if the trace has none.
+fn nearest_launches(trace: &Trace, wanted: u64) -> String {
+    let (mut before, mut after) = (None, None);
+    for call in trace.calls() {
+        if Launches::of(&call) == Launches::Nothing || !call.succeeded() || call.index == wanted {
+            continue;
+        }
+        if call.index > wanted {
+            after = Some(call.index);
+            break;
+        }
+        before = Some(call.index);
+    }
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            format!("; the nearest launches are calls {before} and {after}")
+        }
+        (Some(call), None) | (None, Some(call)) => format!("; the nearest launch is call {call}"),
+        (None, None) => String::new(),
+    }
+}
+
 /// One launch by its call.
 pub(super) fn launch(trace: &Trace, number: Number) -> Result<Launch, Failure> {
     let failed = |what: String| {
         Err(Failure::unusable(format!(
-            "--launch {number}: {what}; `cutape dump --calls 'kernel:*' {}` lists the launches",
+            "--launch {number}: {what}{}; `cutape dump --calls 'kernel:*' {}` lists the launches",
+            nearest_launches(trace, number.call),
             trace.path().display()
         )))
     };

@@ -1,6 +1,7 @@
 //! What a smaller trace must still show: the options of `minimize`.
 
-use crate::explain;
+use cutape_analyzer::suggestion::{did_you_mean, unknown_rule};
+
 use crate::failure::Failure;
 
 /// The options that say what to keep; exactly one is given.
@@ -52,7 +53,7 @@ impl Keep {
         if let Some(rule) = self.keep_finding {
             let known = cutape_registry::rule(&rule);
             let known = known.ok_or_else(|| {
-                Failure::unusable(format!("--keep-finding: {}", explain::unknown(&rule)))
+                Failure::unusable(format!("--keep-finding: {}", unknown_rule(&rule)))
             })?;
             return match known.undecidable {
                 "" => Ok(Kept::Finding(rule)),
@@ -70,11 +71,16 @@ impl Keep {
             let number = code.parse().ok().or_else(|| i32::try_from(named()?).ok());
             return match number.filter(|&number| number != 0) {
                 Some(number) => Ok(Kept::Error(number)),
-                None => Err(Failure::unusable(format!(
-                    "--keep-error: {} is no error of the driver; give a name as \
-                     CUDA_ERROR_INVALID_VALUE, or its number",
-                    code.escape_debug()
-                ))),
+                None => {
+                    let results = cutape_registry::enumeration("CUresult");
+                    let names = results.iter().flat_map(|results| results.values);
+                    let suggestion = did_you_mean(&code, names.map(|(name, _)| *name));
+                    Err(Failure::unusable(format!(
+                        "--keep-error: {} is no error of the driver; give a name as \
+                         CUDA_ERROR_INVALID_VALUE, or its number{suggestion}",
+                        code.escape_debug()
+                    )))
+                }
             };
         }
         Ok(match self.test {
@@ -113,7 +119,7 @@ mod tests {
             ),
             (
                 finding("memory-double-fre"),
-                Err("did you mean memory-double-free"),
+                Err("did you mean `memory-double-free`"),
             ),
             (error("CUDA_ERROR_ILLEGAL_ADDRESS"), Ok("Error(700)")),
             (error("700"), Ok("Error(700)")),

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cutape_analyzer::glob::matches;
+use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::Trace;
 use serde::Deserialize;
 
@@ -84,7 +85,11 @@ impl Names {
             let known: Vec<&str> = list.keys().map(String::as_str).collect();
             match known.is_empty() {
                 true => format!("{shown} names no {what}s"),
-                false => format!("{shown} has no {what} {name}; it has {}", known.join(", ")),
+                false => {
+                    let names = known.join(", ");
+                    let suggestion = did_you_mean(name, known);
+                    format!("{shown} has no {what} {name}; it has {names}{suggestion}")
+                }
             }
         })
     }
@@ -130,8 +135,12 @@ impl Place {
         if let Some(element) = &self.element
             && npy::element(element).is_none()
         {
-            let names = ELEMENTS.map(|element| element.name).join(", ");
-            return Err(format!("no type {element:?}; the types are {names}"));
+            let names = ELEMENTS.map(|element| element.name);
+            let suggestion = did_you_mean(element, names);
+            let names = names.join(", ");
+            return Err(format!(
+                "no type {element:?}; the types are {names}{suggestion}"
+            ));
         }
         match (&self.element, &self.shape) {
             (None, Some(_)) => Err("a shape needs a type".into()),

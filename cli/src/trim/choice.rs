@@ -51,7 +51,7 @@ impl Choice {
     /// The indices of the chosen calls, in order; at least one.
     pub(crate) fn calls(&self, trace: &Trace) -> Result<Vec<u64>, Failure> {
         let chosen: Vec<u64> = match (&self.calls, self.last, &self.launches) {
-            (Some(set), ..) => CallSet::for_trace(set, trace)?.calls(trace).collect(),
+            (Some(text), ..) => return CallSet::for_trace(text, trace)?.some_calls(text, trace),
             (_, Some(last), _) => {
                 let count = trace.calls().count() as u64;
                 (count.saturating_sub(last)..count).collect()
