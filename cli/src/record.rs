@@ -103,7 +103,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         let program = arguments.program.first();
         let advice = program
             .and_then(|program| starter::advice(Path::new(program)))
-            .unwrap_or_else(|| "if it uses CUDA, docs/guide.md lists possible causes".to_owned());
+            .unwrap_or_else(|| {
+                "if it uses CUDA, docs/nothing-recorded.md lists possible causes".to_owned()
+            });
         eprintln!(
             "cutape: nothing was recorded: no CUDA driver call of the program reached cutape (it \
              {}); {advice}",

@@ -109,8 +109,8 @@ impl Surroundings<'_> {
         Some(Advice {
             label: "container",
             text: format!(
-                "this is one ({file}): a trace needs a volume to outlive it; the guide's section \
-                 \"In a container\" has the options"
+                "this is one ({file}): a trace needs a volume to outlive it; docs/containers.md \
+                 has the options"
             ),
         })
     }

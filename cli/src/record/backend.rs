@@ -63,7 +63,8 @@ pub(crate) fn select(
         },
         (BackendName::Gum, _) if library::exports(interposer, PATCHES) != Some(true) => {
             return Err(Failure::unusable(format!(
-                "--backend gum: {} was built without frida-gum; docs/guide.md says how to build it",
+                "--backend gum: {} was built without frida-gum; docs/backends.md says how to build \
+                 it",
                 interposer.display()
             )));
         }

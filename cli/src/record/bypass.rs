@@ -161,7 +161,7 @@ fn advice(process: u32, target: &Target) -> &'static str {
     };
     if root.read_link().is_ok() && !target.harmless.iter().any(sees) {
         return "cutape's files do not exist where it runs: run `cutape record` there \
-         (docs/guide.md, \"In a container\")";
+         (docs/containers.md)";
     }
     target.advice
 }

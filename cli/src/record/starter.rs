@@ -40,7 +40,7 @@ pub(crate) fn advice(program: &Path) -> Option<String> {
     if CONTAINERS.contains(&name) {
         Some(format!(
             "{name} starts programs in a container without cutape's environment or files: run \
-             `cutape record` inside the container (docs/guide.md, \"In a container\")"
+             `cutape record` inside the container (docs/containers.md)"
         ))
     } else if ENVIRONMENTS.contains(&name) {
         Some(format!(

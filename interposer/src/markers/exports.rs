@@ -1,4 +1,4 @@
-//! Functions that a program may call if it has no NVTX: `docs/guide.md` shows how to find them.
+//! Functions that a program may call if it has no NVTX: `docs/ranges.md` shows how to find them.
 
 use core::ffi::c_char;
 
