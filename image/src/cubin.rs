@@ -30,9 +30,9 @@ const OPCODE: u16 = 0xfff;
 pub(crate) const EARLY_TRIGGER: u16 = 0x82d;
 pub(crate) const DEPENDENCY_WAIT: u16 = 0x82e;
 
-const SHT_SYMTAB: u32 = 2;
+pub(crate) const SHT_SYMTAB: u32 = 2;
 const STT_OBJECT: u8 = 1;
-const STT_FUNC: u8 = 2;
+pub(crate) const STT_FUNC: u8 = 2;
 const STT_TEXTURE: u8 = 10;
 const STT_SAMPLER: u8 = 11;
 const STT_SURFACE: u8 = 12;
@@ -40,12 +40,12 @@ const STT_SURFACE: u8 = 12;
 const STT_CUDA_OBJECT: u8 = 13;
 const STB_WEAK: u8 = 2;
 
-struct Symbol {
-    name: u32,
-    kind: u8,
+pub(crate) struct Symbol {
+    pub(crate) name: u32,
+    pub(crate) kind: u8,
     bind: u8,
-    other: u8,
-    section: u16,
+    pub(crate) other: u8,
+    pub(crate) section: u16,
     value: u64,
     size: u64,
 }
@@ -70,7 +70,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Content, Problem> {
 }
 
 /// The header, the sections, and their names.
-fn open(bytes: &[u8]) -> Result<(Header, Reader<'_>, Vec<&[u8]>), Problem> {
+pub(crate) fn open(bytes: &[u8]) -> Result<(Header, Reader<'_>, Vec<&[u8]>), Problem> {
     let header = Header::read(bytes).map_err(elf_problem)?;
     if header.machine != EM_CUDA {
         let what = format!(
@@ -183,15 +183,15 @@ fn target(header: &Header, tool: Option<&str>) -> Option<Target> {
     (number != 0).then_some(Target { suffix, ..plain })
 }
 
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     wide: bool,
-    sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     budget: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn data(&self, index: usize) -> Result<&'a [u8], Problem> {
+    pub(crate) fn data(&self, index: usize) -> Result<&'a [u8], Problem> {
         let Some(section) = self.sections.get(index) else {
             return Err(Problem::malformed(
                 0,
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The string at `offset` of string table `table`.
-    fn name(&mut self, table: u32, offset: u32) -> Result<&'a [u8], Problem> {
+    pub(crate) fn name(&mut self, table: u32, offset: u32) -> Result<&'a [u8], Problem> {
         if table == 0 {
             return Ok(&[]);
         }
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         Some(words.map(text).collect::<Vec<_>>().join("\n"))
     }
 
-    fn symbols(&self, table: usize) -> Result<Vec<Symbol>, Problem> {
+    pub(crate) fn symbols(&self, table: usize) -> Result<Vec<Symbol>, Problem> {
         let data = self.data(table)?;
         let row = if self.wide { 24 } else { 16 };
         let read = |row: &[u8]| {

@@ -4,6 +4,7 @@
 //! libraries.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::Read;
 
 use crate::elf::{range, u16_at, u32_at, u64_at};
@@ -157,6 +158,45 @@ pub fn entries_for(bytes: &[u8], devices: &[(u16, u16)]) -> Option<Vec<u8>> {
     (!kept.is_empty() && out.len() < end).then_some(out)
 }
 
+/// The container at the start of `bytes` with these payloads, not compressed, in the entries at
+/// these places.
+pub(crate) fn with_payloads(bytes: &[u8], payloads: &HashMap<u64, Vec<u8>>) -> Option<Vec<u8>> {
+    let start = usize::from(u16_at(bytes, 6)?);
+    let end = start.checked_add(usize::try_from(u64_at(bytes, 8)?).ok()?)?;
+    let mut out = bytes.get(..start)?.to_vec();
+    let mut at = start;
+    while at < end {
+        let rest = bytes.get(at..end)?;
+        let header = u32_at(rest, 4)? as usize;
+        let length = header.checked_add(usize::try_from(u64_at(rest, 8)?).ok()?)?;
+        match payloads.get(&(at as u64)) {
+            None => out.extend_from_slice(rest.get(..length)?),
+            Some(payload) => {
+                let place = out.len();
+                let padded = payload.len().next_multiple_of(8);
+                out.extend_from_slice(rest.get(..header)?);
+                let flags = u64_at(rest, 40)? & !(FLAG_LZ4 | FLAG_ZSTD);
+                let mut set = |at: usize, value: &[u8]| {
+                    let place = out.get_mut(place + at..place + at + value.len())?;
+                    place.copy_from_slice(value);
+                    Some(())
+                };
+                set(8, &(padded as u64).to_le_bytes())?;
+                // Stored entries leave both sizes of compression 0.
+                set(16, &[0; 4])?;
+                set(40, &flags.to_le_bytes())?;
+                set(56, &[0; 8])?;
+                out.extend_from_slice(payload);
+                out.resize(place + header + padded, 0);
+            }
+        }
+        at = at.checked_add(length)?;
+    }
+    let length = (out.len() - start) as u64;
+    out.get_mut(8..16)?.copy_from_slice(&length.to_le_bytes());
+    Some(out)
+}
+
 fn one<'a>(header: &[u8], payload: &'a [u8], at: u64) -> Option<Packed<'a>> {
     let flags = u64_at(header, 40)?;
     let packed = u32_at(header, 16)? as usize;
@@ -254,6 +294,21 @@ pub(crate) struct Unpacker {
 }
 
 impl<'a> Packed<'a> {
+    /// Whether it is compressed together with others.
+    pub(crate) fn is_member(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Where it begins in the image.
+    pub(crate) fn place(&self) -> u64 {
+        self.at
+    }
+
+    /// Bytes that its payload takes in the image.
+    pub(crate) fn stored_length(&self) -> usize {
+        self.payload.len()
+    }
+
     pub(crate) fn compressed(&self) -> bool {
         self.flags & (FLAG_LZ4 | FLAG_ZSTD) != 0
     }

@@ -37,6 +37,8 @@ mod problem;
 #[cfg(feature = "decompress")]
 mod ptx;
 mod target;
+#[cfg(feature = "decompress")]
+mod unused;
 
 pub use extent::{Extent, WrapperHeader, extent, wrapper_data};
 pub use kind::{ImageKind, kind};
@@ -52,3 +54,5 @@ pub use fatbin::{MAX_DECOMPRESSED, MAX_DECOMPRESSED_TOTAL, MAX_ENTRIES, entries_
 pub use parse::{Entry, Image, parse, unpack};
 #[cfg(feature = "decompress")]
 pub use problem::{Place, Problem, ProblemKind};
+#[cfg(feature = "decompress")]
+pub use unused::without_unused_code;
