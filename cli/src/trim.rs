@@ -42,8 +42,25 @@ pub(crate) struct Arguments {
     /// Default: this machine's.
     #[arg(long, value_name = "DRIVER")]
     driver: Option<PathBuf>,
+    /// Which code of images is kept.
+    ///
+    /// whole: all of it.
+    /// used: only what the part runs. Fat binaries keep the code for the recorded
+    /// GPUs, and the code of kernels that no call of the part names becomes zeros,
+    /// which compress well. The part then replays on GPUs of the recorded
+    /// architecture only.
+    #[arg(long, value_enum, default_value = "whole", value_name = "WHICH")]
+    #[arg(verbatim_doc_comment, hide_possible_values = true)]
+    images: ImageCode,
     #[command(flatten)]
     guarded: GuardedOptions,
+}
+
+/// The values of `--images`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ImageCode {
+    Whole,
+    Used,
 }
 
 /// The values of `--state`.
@@ -78,17 +95,24 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         State::Recorded => recorded(&arguments, &trace, &chosen)?,
         State::Replay => replayed(&arguments, &trace, &chosen)?,
     };
-    let choice = match arguments.state {
-        State::Recorded => format!("trim {}", arguments.choice),
-        State::Replay => format!("trim {} --state replay", arguments.choice),
-    };
+    let mut choice = format!("trim {}", arguments.choice);
+    if arguments.state == State::Replay {
+        choice.push_str(" --state replay");
+    }
+    if arguments.images == ImageCode::Used {
+        choice.push_str(" --images used");
+    }
     let Cut { part, needs, state } = cut;
     let mut provenance = provenance(&trace, &part, choice)?;
+    let changes = match arguments.images {
+        ImageCode::Whole => BTreeMap::new(),
+        ImageCode::Used => cutape_cut::image_changes(&trace, &part),
+    };
+    provenance.changed = changes.keys().copied().collect();
     let (state, origin) = state.unzip();
     if origin.is_some() {
         provenance.state = origin;
     }
-    let changes = BTreeMap::new();
     let state = state.as_ref();
     let summary = cutape_cut::write(&trace, &needs, &part, &provenance, state, target, &changes)
         .map_err(|error| Failure::cannot_write(target, &error))?;

@@ -11,6 +11,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod images;
 mod part;
 mod provenance;
 mod ranges;
@@ -19,6 +20,7 @@ mod simplify;
 mod state;
 mod write;
 
+pub use images::image_changes;
 pub use part::{Part, needs, part, part_from_state, reads};
 pub use provenance::{Provenance, StateOrigin, file_hash, source_hash};
 pub use ranges::Ranges;

@@ -1,21 +1,20 @@
 //! What can be smaller in the calls that are left: payloads, sizes of launches and copies, images.
 //!
 //! Sizes are the dimensions and the shared memory of launches, and the lengths of copies that
-//! parameters give. Of a fat binary only the entries stay that the recorded devices load. Memsets,
-//! copies that structs describe, nodes of graphs, cubins and PTX stay as they are.
+//! parameters give. Of images the code stays that the calls need ([`Images`]). Memsets, copies that
+//! structs describe, nodes of graphs and PTX stay as they are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cutape_format::layout::field;
 use cutape_format::{
     Bytes, Call, CallChange, CallPart, NewBytes, SnapshotChange, StructLayout, Trace, is_payload,
 };
-use cutape_image::{ImageKind, entries_for, kind};
 use cutape_model::function_of;
-use cutape_registry::{CopyOp, Family, ImageSource, LaunchOp, Transfer};
+use cutape_registry::{CopyOp, Family, LaunchOp, Transfer};
 
-/// Longer images stay in their blob.
-const LARGE: usize = 16 << 20;
+use crate::images::Images;
 
 /// Something of a call that can be smaller.
 #[derive(Clone, Debug)]
@@ -50,7 +49,7 @@ pub enum Stage {
     Payloads,
     /// Launches and copies are smaller.
     Sizes,
-    /// Fat binaries have fewer entries.
+    /// Images have less code.
     Images,
 }
 
@@ -61,13 +60,13 @@ impl Stage {
 
 /// What can be smaller in the calls of a trace.
 pub fn simplifications(trace: &Trace, stage: Stage) -> Vec<Simplification> {
-    let devices = devices(trace);
+    let images = (stage == Stage::Images).then(|| Images::of(trace, |_| true));
     let mut found = Vec::new();
     for call in trace.calls() {
         match stage {
             Stage::Payloads => found.extend(payload(&call)),
             Stage::Sizes => sizes(trace, &call, &mut found),
-            Stage::Images => found.extend(image(trace, &call, &devices)),
+            Stage::Images => found.extend(images.iter().filter_map(|images| image(images, &call))),
         }
     }
     found
@@ -115,7 +114,7 @@ impl Simplification {
                         part: CallPart::Enter,
                         parameter: *parameter,
                         field: field::POINTEE,
-                        bytes: NewBytes::Other(whole.clone()),
+                        bytes: NewBytes::Other(whole.as_slice().into()),
                     });
                     change.snapshots.len() - 1
                 });
@@ -123,24 +122,13 @@ impl Simplification {
                     .snapshots
                     .get_mut(place)
                     .map(|there| &mut there.bytes)
-                    && let Some(member) = bytes.get_mut(*offset..*offset + 4)
+                    && let Some(member) = Arc::make_mut(bytes).get_mut(*offset..*offset + 4)
                 {
                     member.copy_from_slice(&(value as u32).to_le_bytes());
                 }
             }
         }
     }
-}
-
-/// The compute capabilities of the recorded devices.
-fn devices(trace: &Trace) -> Vec<(u16, u16)> {
-    let text = |device: u32| trace.meta_value(&format!("device.{device}.compute-capability"));
-    let devices = (0..).map_while(text);
-    let devices = devices.filter_map(|text| {
-        let (major, minor) = text.split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    });
-    devices.collect()
 }
 
 /// The snapshots of a call that are payloads and have bytes.
@@ -258,33 +246,11 @@ fn offset_of(layout: &StructLayout, name: &str) -> Option<usize> {
     Some(field.offset)
 }
 
-fn image(trace: &Trace, call: &Call<'_>, devices: &[(u16, u16)]) -> Option<Simplification> {
-    let (Family::ModuleLoad(load) | Family::LibraryLoad(load)) =
-        function_of(call.signature)?.family
-    else {
-        return None;
-    };
-    let parameter = match load.source {
-        ImageSource::Data(parameter) | ImageSource::FatBinary(parameter) => parameter,
-        ImageSource::File(_) => return None,
-    };
-    let position = usize::from(parameter);
-    let wrapped = call.snapshot(position, field::FATBIN);
-    let snapshot = wrapped.or_else(|| call.snapshot(position, field::POINTEE))?;
-    let bytes = trace.resolve(snapshot.bytes).ok()?;
-    let smaller = Some(&*bytes)
-        .filter(|bytes| kind(bytes) == ImageKind::Fatbin)
-        .and_then(|bytes| entries_for(bytes, devices))
-        .filter(|smaller| smaller.len() <= LARGE)?;
+fn image(images: &Images<'_>, call: &Call<'_>) -> Option<Simplification> {
     Some(Simplification {
         call: call.index,
         value: 1,
         least: 0,
-        subject: Subject::Bytes(vec![SnapshotChange {
-            part: CallPart::Enter,
-            parameter,
-            field: snapshot.field,
-            bytes: NewBytes::Other(smaller),
-        }]),
+        subject: Subject::Bytes(vec![images.smaller(call)?]),
     })
 }

@@ -156,7 +156,7 @@ fn calls_change_their_arguments_and_bytes() {
     let whole = Trace::open(&place.join("raw.cutape")).unwrap();
     let (enter, leave) = (CallPart::Enter, CallPart::Leave);
     let changes = BTreeMap::from([
-        (0, change(&[], &[(enter, NewBytes::Other(vec![3, 4]))])),
+        (0, change(&[], &[(enter, NewBytes::Other([3, 4].into()))])),
         (1, change(&[(0, 0x21)], &[(enter, NewBytes::First(17_000))])),
         (2, change(&[(0, 0x31)], &[(leave, NewBytes::First(1))])),
         (3, change(&[], &[(enter, NewBytes::Omitted)])),
@@ -195,6 +195,36 @@ fn calls_change_their_arguments_and_bytes() {
         panic!("no readback");
     };
     assert_eq!((note.number, snapshot.bytes), (2, Bytes::Inline(&[5])));
+}
+
+#[test]
+fn long_new_bytes_become_one_blob() {
+    let place = place("selection-blob");
+    with_notes().write(&place.join("raw.cutape")).unwrap();
+    let whole = Trace::open(&place.join("raw.cutape")).unwrap();
+    let new = |byte| NewBytes::Other(vec![byte; 17_001].into());
+    for (second, blobs) in [(6, 1), (7, 2)] {
+        let changes = [(0, 6), (1, second)].map(|(call, byte)| {
+            let changed = change(&[], &[(CallPart::Enter, new(byte))]);
+            (call, changed)
+        });
+        let changes = BTreeMap::from(changes);
+        let selection = CallSelection {
+            keeps: &|_| true,
+            keeps_host_memory: &|_, _| true,
+            keeps_memory: &|_, _| true,
+            changes: &changes,
+        };
+        let target = place.join(format!("{second}.cutape"));
+        pack_calls(&whole, &target, &[], &selection, None).unwrap();
+        let changed = Trace::open(&target).unwrap();
+        assert_eq!(changed.verify(), []);
+        assert_eq!(changed.blobs().count(), blobs);
+        for (call, byte) in changed.calls().zip([6, second]) {
+            let bytes = call.snapshot(0, 0).unwrap().bytes;
+            assert_eq!(*changed.resolve(bytes).unwrap(), [byte; 17_001]);
+        }
+    }
 }
 
 /// What a call says that memory holds: address, length, the word or the bytes.

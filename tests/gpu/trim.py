@@ -1,18 +1,20 @@
-"""Cuts a step out of traces, with memory from recorded calls and from a replay, and replays and checks
-the parts. Prints a table. The exit status is 1 if a part diverges or has other findings than the
-source, or if a step of a training with --state replay has more than a tenth of the calls.
+"""Cuts a step out of traces, with memory from recorded calls and from a replay, and with whole images
+and the code that the part uses of them (--images used), and replays and checks the parts. Prints a
+table. The exit status is 1 if a part diverges or has other findings than the source, or if a step of a
+training with --state replay has more than a tenth of the calls, or with --images used of the bytes.
 """
 
 import json
 import os
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 from real import chosen
 from run import Ended, machine
 
-COLUMNS = ["state", "calls", "part", "ratio %", "KiB", "part KiB", "size %", "trim s", "put KiB", "divergences", "elsewhere", "findings"]
+COLUMNS = ["state", "images", "calls", "part", "ratio %", "KiB", "part KiB", "size %", "trim s", "put KiB", "divergences", "elsewhere", "findings"]
 # What is cut out of the trace of a program: an NVTX range, or launches.
 CHOICES = {
     "torch_nvtx": ["--calls", "range:train/step[25]"],
@@ -25,7 +27,7 @@ CHOICES = {
 }
 # Of a trace that is given, or of another program.
 OTHERWISE = ["--launches", "5..8"]
-# A step of thirty has at most a tenth of the calls.
+# A step of thirty has at most a tenth of the calls, and of the bytes with the code that it uses.
 STEPS = ["torch_nvtx"]
 
 
@@ -53,11 +55,11 @@ def indices(cutape, trace):
     return [index for word in ranges for index in range(int(word[0]), int(word[-1]) + (len(word) == 1))], cut["source_calls"]
 
 
-def row(name, source, choice, state, cutape, results):
-    cells, problems = {"state": state}, []
-    part = results / f"{name}.{state}.part.cutape"
+def row(name, source, choice, state, images, cutape, results):
+    cells, problems = {"state": state, "images": images}, []
+    part = results / f"{name}.{state}.{images}.part.cutape"
     part.unlink(missing_ok=True)
-    cut = Ended([cutape, "trim", source, *choice, "--state", state, "-o", part])
+    cut = Ended([cutape, "trim", source, *choice, "--state", state, "--images", images, "-o", part])
     cells["trim s"] = f"{cut.seconds:.1f}"
     if cut.status != 0:
         return cells, [f"trim: {cut.message()[-300:]}"]
@@ -71,6 +73,8 @@ def row(name, source, choice, state, cutape, results):
         problems.append("the part is larger than its source")
     if state == "replay" and name in STEPS and len(kept) * 10 > all_calls:
         problems.append("the step has more than a tenth of the calls")
+    if state == "replay" and images == "used" and name in STEPS and sizes[1] * 10 > sizes[0]:
+        problems.append("the step has more than a tenth of the bytes")
     report, ended = report_of([cutape, "replay", "--keep-going", part], results / "report.json")
     if report is None:
         return cells, [*problems, f"replay: {ended.message()[:300]}"]
@@ -108,14 +112,14 @@ def main():
     wrong = []
 
     def add(name, trace):
-        for state in ("recorded", "replay"):
-            cells, problems = row(name, trace, CHOICES.get(name, OTHERWISE), state, cutape, results)
+        for state, images in product(("recorded", "replay"), ("whole", "used")):
+            cells, problems = row(name, trace, CHOICES.get(name, OTHERWISE), state, images, cutape, results)
             lines.append("  ".join([f"{name:24}"] + [f"{str(cells.get(column, '-')):>11}" for column in COLUMNS]))
             # At once, for when the time is limited.
             print(lines[-1], flush=True)
             for problem in problems:
                 print(f"    {problem}", flush=True)
-            wrong.extend(f"{name} {state}: {problem}" for problem in problems)
+            wrong.extend(f"{name} {state} {images}: {problem}" for problem in problems)
 
     for trace in traces:
         add(trace.stem, trace)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records programs, cuts a late step out of each trace in both ways (--state recorded, --state replay),
-# replays and checks the parts. Prints a table: sizes, divergences, whether check finds the same.
+# Records programs, cuts a late step out of each trace (--state recorded and replay, each with --images
+# whole and used), replays and checks the parts. Prints a table: sizes, divergences, whether check finds the same.
 #   tests/gpu/trim.sh PACKAGE RESULTS [NAME|TRACE...]
 # PACKAGE is the output of `cargo xtask package`. What is not installed (nvcc, a Python package) is
 # skipped and named. A NAME chooses the programs that contain it; traces are taken as they are.

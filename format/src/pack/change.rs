@@ -1,7 +1,12 @@
 //! How a call of a cut trace differs from that of its source.
 
+use std::sync::Arc;
+
 use crate::codec;
-use crate::layout::{BlobRef, EnterHead, RecordHead, SnapshotHead, record_kind, snapshot_flag};
+use crate::layout::{
+    BlobRef, EnterHead, INLINE_LIMIT, RecordHead, SnapshotHead, record_kind, snapshot_flag,
+};
+use crate::pack::record::blob_of;
 use crate::read::call::Arguments;
 use crate::read::record::Enter;
 use crate::read::signature::Signature;
@@ -45,8 +50,8 @@ pub enum NewBytes {
     Omitted,
     /// The first of them.
     First(u64),
-    /// Others, stored in the record.
-    Other(Vec<u8>),
+    /// Others.
+    Other(Arc<[u8]>),
 }
 
 impl CallChange {
@@ -116,7 +121,11 @@ pub(crate) fn changed(
     const OTHERS: u16 = snapshot_flag::TRUNCATED | snapshot_flag::UNCHANGED;
     let kept = flags & OTHERS;
     Some(match (new, bytes) {
-        (NewBytes::Other(other), _) => (kept, other.clone()),
+        (NewBytes::Other(other), _) if other.len() > INLINE_LIMIT => (
+            kept | snapshot_flag::BLOB,
+            codec::encode_to_vec(blob_of(other)),
+        ),
+        (NewBytes::Other(other), _) => (kept, other.to_vec()),
         (_, Bytes::Unreadable | Bytes::Omitted(_)) => return None,
         (NewBytes::Omitted, _) => {
             let length = bytes.length().filter(|&length| length > 0)?;

@@ -8,7 +8,7 @@ use crate::layout::{
     BlobRef, INLINE_LIMIT, MemoryNote, RECORD_HEAD_LENGTH, RecordHead, SnapshotHead, field,
     note_kind, record_kind, snapshot_flag,
 };
-use crate::pack::record::put_record;
+use crate::pack::record::{blob_of, put_record};
 
 /// Reads the bytes of a piece, by its position in the list.
 pub type ReadPiece<'a> = dyn Fn(usize) -> io::Result<Vec<u8>> + Sync + 'a;
@@ -94,14 +94,3 @@ const HEAD: RecordHead = RecordHead {
     detail: 0,
     function: note_kind::MEMORY,
 };
-
-/// The blob with these bytes. Its name is a part of their hash, with the highest bit set, which no
-/// position in a file has.
-fn blob_of(bytes: &[u8]) -> BlobRef {
-    let hash = blake3::hash(bytes);
-    let start = hash.as_bytes().first_chunk::<8>().copied();
-    BlobRef {
-        position: u64::from_le_bytes(start.unwrap_or_default()) | 1 << 63,
-        length: bytes.len() as u64,
-    }
-}

@@ -230,7 +230,8 @@ fn write_packed(
         write_table(&mut writer, chunk_kind::SOURCES, sources)?;
     }
     let calls = write_calls(trace, &mut writer, changes, reduction)?;
-    let mut summary = write_blobs(trace, &mut writer, &calls.references, changes.memory)?;
+    let new = changes.selection.map(|selection| &selection.changes);
+    let mut summary = write_blobs(trace, &mut writer, &calls.references, changes.memory, new)?;
     summary.payloads = calls.replaced.payloads;
     summary.payload_bytes = calls.replaced.bytes;
     write_list(&mut writer, chunk_kind::CALL_COUNTS, &calls.counts)?;
