@@ -21,7 +21,7 @@ use cutape_format::Trace;
 use crate::failure::{FOUND, Failure};
 use crate::guarded;
 use crate::library;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 
 pub(crate) use child::{ChildArguments, run_child};
 pub(crate) use measurement::Benchmark;
@@ -104,7 +104,7 @@ fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
     };
     let guard = settings.guarded.guard();
     let plan = cutape_replay::plan(trace);
-    let mut progress = Progress::new("calls and iterations");
+    let mut progress = Progress::new("measuring", Unit::Things("calls and iterations"), None);
     let measured = cutape_replay::rerun_guarded(trace, &plan, &command, &guard, &mut |done| {
         progress.reach(done)
     })

@@ -6,6 +6,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_diff::{Kind, Options};
@@ -14,6 +15,7 @@ use cutape_format::{Trace, WalkSummary};
 use crate::failure::{FOUND, Failure};
 use crate::input;
 use crate::output::{self, ReportFile};
+use crate::progress::Progress;
 
 /// How many differences are listed without `--all`.
 const MOST: usize = 20;
@@ -110,14 +112,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let (a, b) = (open(paths[0])?, open(paths[1])?);
     let noise = arguments.noise.iter().map(|path| open(path));
     let noise = noise.collect::<Result<Vec<Trace>, Failure>>()?;
+    let read = AtomicU64::new(0);
     let options = Options {
         noise: &noise,
         ignored: arguments.ignore,
         all: arguments.all,
         most: if arguments.all { MOST_OF_ALL } else { MOST },
         times: arguments.times,
+        read: Some(&read),
     };
-    let found = cutape_diff::compare(&a, &b, &options)?;
+    let traces = [&a, &b].into_iter().chain(&noise);
+    let progress = Progress::over_calls("comparing", traces);
+    let found = progress.watch(&read, || cutape_diff::compare(&a, &b, &options))?;
     for (trace, walked) in [&a, &b].into_iter().chain(&noise).zip(&found.walked) {
         check_sound(trace, walked)?;
     }

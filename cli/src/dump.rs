@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let progress = if stdout.is_terminal() {
         Progress::hidden()
     } else {
-        Progress::new("calls")
+        Progress::over_calls("writing", [&trace])
     };
     let mut out = BufWriter::with_capacity(1 << 16, stdout.lock());
     let style = match coloured {

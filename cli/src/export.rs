@@ -137,10 +137,10 @@ struct Export<'a> {
 impl Export<'_> {
     /// Writes the rows of all traces; returns the number of calls.
     fn write<S: Sink<Error = Error>>(&self, sink: &mut S) -> Result<u64, Failure> {
-        let mut progress = Progress::new("calls");
         let mut calls = 0;
         for path in self.traces {
             let trace = input::open_for_walk(path)?;
+            let mut progress = Progress::over_calls("exporting", [&trace]);
             let each = &mut || {
                 calls += 1;
                 progress.step();

@@ -25,7 +25,7 @@ pub(crate) fn is_trace(argument: &OsStr) -> bool {
 /// Prints the lines.
 pub(crate) fn run(path: &Path) -> Result<ExitCode, Failure> {
     let trace = input::open_for_walk(path)?;
-    let summary = Summary::of(&trace, &mut Progress::new("calls"))?;
+    let summary = Summary::of(&trace, &mut Progress::over_calls("reading", [&trace]))?;
     output::print(&text(&summary, path))?;
     Ok(ExitCode::SUCCESS)
 }

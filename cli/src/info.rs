@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         )));
     } else {
         let trace = crate::input::open_for_walk(&arguments.trace)?;
-        let summary = Summary::of(&trace, &mut Progress::new("calls"))?;
+        let summary = Summary::of(&trace, &mut Progress::over_calls("reading", [&trace]))?;
         print(arguments.format, &summary, |out| {
             tables::write(&summary, columns, out)
         })?;

@@ -20,7 +20,7 @@ use self::judge::Judge;
 use self::keep::Keep;
 use crate::call_image::CallImage;
 use crate::failure::{FOUND, Failure};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::{input, quantity, trim};
 
 /// What `minimize` takes.
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         end: limit.map(|limit| Instant::now() + limit),
         tests: 0,
         failed: HashSet::new(),
-        progress: Progress::new("attempts"),
+        progress: Progress::new("trying", Unit::Things("attempts"), None),
         stopped: None,
     };
     search.run()

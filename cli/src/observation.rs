@@ -55,7 +55,7 @@ pub(crate) fn observe(
     };
     let plan = cutape_replay::plan(trace);
     let guard = guarded.guard();
-    let mut progress = Progress::new("calls");
+    let mut progress = Progress::over_calls("replaying", [trace]);
     let reach = &mut |done| progress.reach(done);
     let observed = cutape_replay::observe_guarded(trace, &plan, &command, &guard, reach);
     let _ = fs::remove_file(&description);

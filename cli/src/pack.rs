@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
 
 use crate::failure::Failure;
+use crate::progress::{Progress, Unit};
 use crate::quantity;
 use crate::record::session;
 use crate::{input, payloads, stacks, symbols};
@@ -40,8 +42,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         payloads: arguments.payloads,
         outputs: arguments.outputs,
     };
-    let summary = cutape_format::pack_with_policies(&trace, target, &[], &symbols, kept)
-        .map_err(|error| Failure::cannot_write(target, &error))?;
+    let written = AtomicU64::new(0);
+    let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
+        cutape_format::pack_counting(&trace, target, &[], &symbols, kept, &written)
+    });
+    let summary = packed.map_err(|error| Failure::cannot_write(target, &error))?;
     let repeated = match summary.duplicate_blobs {
         0 => String::new(),
         number => format!("; {} stored once", quantity::count(number, "repeated blob")),

@@ -257,7 +257,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         guarded::child(&program, "replay", CHILD, &hidden)
     };
-    let mut progress = Progress::new("calls");
+    let mut progress = Progress::over_calls("replaying", [&trace]);
     let plan = cutape_replay::plan(&trace);
     let guard = arguments.guarded.guard();
     let reach = &mut |done| progress.reach(done);

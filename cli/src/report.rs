@@ -130,7 +130,7 @@ fn report_of(
 ) -> Result<Report, Failure> {
     // Rules read the content of blobs.
     input::expect_undamaged(trace, &trace.verify_blobs())?;
-    let summary = Summary::of(trace, &mut Progress::new("calls"))?;
+    let summary = Summary::of(trace, &mut Progress::over_calls("reading", [trace]))?;
     let choice = Choice {
         suppress: arguments.suppress.as_deref(),
         baseline: None,
@@ -141,7 +141,7 @@ fn report_of(
     let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;
     let resolver = Resolver::default();
     let context = SymbolContext::new(trace, &resolver);
-    let mut progress = Progress::new("calls");
+    let mut progress = Progress::over_calls("checking", [trace]);
     let mut collector = Collector::new(
         trace,
         || progress.step(),

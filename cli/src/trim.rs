@@ -182,7 +182,7 @@ pub(crate) fn refuse_existing(target: &Path) -> Result<(), Failure> {
 
 /// Reads what each call needs.
 pub(crate) fn read_needs(trace: &Trace) -> Result<Needs, Failure> {
-    let mut progress = Progress::new("calls");
+    let mut progress = Progress::over_calls("reading", [trace]);
     Ok(cutape_cut::needs(trace, &mut || progress.step())?)
 }
 

@@ -43,6 +43,7 @@ mod times;
 mod titles;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use cutape_format::{Error, Trace, WalkSummary};
@@ -72,6 +73,8 @@ pub struct Options<'t> {
     pub most: usize,
     /// Compare durations of calls too.
     pub times: bool,
+    /// Counts the calls that have been read.
+    pub read: Option<&'t AtomicU64>,
 }
 
 /// What a comparison found, and what the walks over the traces say about their soundness.
@@ -91,14 +94,14 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
     let traces: Vec<&Trace> = [a, b].into_iter().chain(options.noise).collect();
     let lengths_only = traces.iter().any(|trace| settings::lacks_payloads(trace));
     let mut masks = Masks::default();
-    let mut read = read_all(&traces, lengths_only, options.times, &masks)?;
+    let mut read = read_all(&traces, lengths_only, options, &masks)?;
     if let [in_a, _, others @ ..] = &read[..]
         && !others.is_empty()
     {
         let others: Vec<_> = options.noise.iter().zip(others).collect();
         masks = noise::masks((a, in_a), &others, lengths_only)?;
         if !masks.is_empty() {
-            read = read_all(&traces, lengths_only, options.times, &masks)?;
+            read = read_all(&traces, lengths_only, options, &masks)?;
         }
     }
     let walked = read.iter_mut();
@@ -196,11 +199,15 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
 fn read_all(
     traces: &[&Trace],
     lengths_only: bool,
-    with_times: bool,
+    options: &Options<'_>,
     masks: &Masks,
 ) -> Result<Vec<Sequence>, Error> {
+    if let Some(read) = options.read {
+        // What was read before is read again, with other masks.
+        read.store(0, Ordering::Relaxed);
+    }
     thread::scope(|scope| {
-        let read = |trace| Sequence::read(trace, lengths_only, with_times, masks);
+        let read = |trace| Sequence::read(trace, lengths_only, options.times, masks, options.read);
         let readers: Vec<_> = traces
             .iter()
             .map(|&trace| scope.spawn(move || read(trace)))

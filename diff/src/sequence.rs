@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cutape_format::{Call, Error, Trace, WalkSummary};
 use rustc_hash::FxHashMap;
@@ -97,6 +98,9 @@ pub(crate) struct Durations {
     pub(crate) names: FxHashMap<u64, (Box<str>, Option<Box<str>>)>,
 }
 
+/// Calls that are counted at once.
+const STRIDE: u64 = 256;
+
 /// The calls of a trace, as they are compared.
 #[derive(Debug, Default)]
 pub(crate) struct Sequence {
@@ -111,17 +115,23 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// Reads all calls of a trace.
+    /// Reads all calls of a trace, and counts them in `read`.
     pub(crate) fn read(
         trace: &Trace,
         lengths_only: bool,
         with_times: bool,
         masks: &Masks,
+        read: Option<&AtomicU64>,
     ) -> Result<Self, Error> {
         let mut sequence = Self::default();
         let mut reader = Reader::new(trace, lengths_only);
         let summary = trace.walk().run(|call| {
             sequence.add(&mut reader, call, with_times, masks);
+            if let Some(read) = read
+                && sequence.calls.is_multiple_of(STRIDE)
+            {
+                read.fetch_add(STRIDE, Ordering::Relaxed);
+            }
             Ok::<(), Error>(())
         })?;
         sequence.summary = summary;

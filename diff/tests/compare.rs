@@ -122,6 +122,7 @@ const OPTIONS: Options<'static> = Options {
     all: false,
     most: 20,
     times: false,
+    read: None,
 };
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) fn check_trace(
     trace: &Trace,
     filter: &mut FindingFilter,
 ) -> Result<(WalkSummary, Pass), Failure> {
-    let mut progress = Progress::new("calls");
+    let mut progress = Progress::over_calls("checking", [trace]);
     let mut pass = Pass::default();
     let walked = trace.walk().run(|call| {
         pass.push(trace, call, filter);

@@ -14,7 +14,7 @@ use super::tables::table;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::quantity::{count, grouped, time_or_unknown};
 use cutape_format::TraceClock;
 
@@ -74,7 +74,7 @@ impl Folder {
         };
         let mut ranked = Vec::new();
         let mut unmatched = format!("no call of these traces matches `{}`", text.escape_debug());
-        let mut progress = Progress::new("calls");
+        let mut progress = Progress::new("reading", Unit::Things("calls"), None);
         for file in &files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let trace = name.to_string_lossy().into_owned();

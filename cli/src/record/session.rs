@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use cutape_format::{MissingFileRange, PackSummary, Trace};
+use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
 
 use crate::clock::TickClock;
 use crate::failure::{self, Failure};
@@ -14,6 +14,7 @@ use crate::input;
 use crate::library;
 use crate::output::word;
 use crate::payloads;
+use crate::progress::{Progress, Unit};
 use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
 use crate::record::family::{family, new_family};
@@ -245,7 +246,13 @@ impl Outcome {
             meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
         }
         trace.name_addresses(stacks::sources(&trace));
-        cutape_format::pack(&trace, path, &meta, &symbols::of_callers(&trace)).map_err(|error| {
+        let symbols = symbols::of_callers(&trace);
+        let kept = PayloadPolicies::default();
+        let written = AtomicU64::new(0);
+        let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
+            cutape_format::pack_counting(&trace, path, &meta, &symbols, kept, &written)
+        });
+        packed.map_err(|error| {
             let unhashed = match payloads::await_hashing(&trace) {
                 true => " with all payload bytes; `cutape pack` replaces them with hashes",
                 false => "",

@@ -101,7 +101,7 @@ fn read_memory_reads(
     part: &Part,
     also_used: Vec<u64>,
 ) -> Result<(Needs, MemoryReads), Failure> {
-    let mut progress = Progress::new("calls");
+    let mut progress = Progress::over_calls("reading", [trace]);
     Ok(cutape_cut::reads(trace, part, also_used, &mut || {
         progress.step()
     })?)

@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, ChunkHead, ChunkIdentity, FILE_HEAD_LENGTH,
@@ -119,6 +119,8 @@ pub(crate) struct Writer<'f> {
     pub(crate) position: u64,
     /// The chunks written since it was taken.
     pub(crate) index: Vec<IndexEntry>,
+    /// Tells another thread how much is written.
+    written: Option<&'f AtomicU64>,
 }
 
 impl<'f> Writer<'f> {
@@ -130,7 +132,13 @@ impl<'f> Writer<'f> {
             file,
             position: FILE_HEAD_LENGTH as u64,
             index: Vec::new(),
+            written: None,
         })
+    }
+
+    /// Tells another thread how many bytes are written.
+    pub(crate) fn counting(self, written: Option<&'f AtomicU64>) -> Self {
+        Self { written, ..self }
     }
 
     /// Writes what is still buffered.
@@ -169,6 +177,9 @@ impl<'f> Writer<'f> {
             names,
         });
         self.position += head.length;
+        if let Some(written) = self.written {
+            written.store(self.position, Ordering::Relaxed);
+        }
         Ok(())
     }
 }

@@ -16,6 +16,6 @@ pub use file::TemporaryFile;
 pub use memory::{AddedMemory, MemoryPiece, ReadPiece};
 pub use reduce::is_payload;
 pub use repair::{RepairSummary, repair};
-pub use rewrite::{pack, pack_calls, pack_with_policies};
+pub use rewrite::{pack, pack_calls, pack_counting, pack_with_policies};
 pub use selection::CallSelection;
 pub use summary::PackSummary;

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 use crate::codec::{self, Encode};
 use crate::layout::{
@@ -45,6 +46,28 @@ pub fn pack(
     pack_with_policies(trace, target, meta, symbols, PayloadPolicies::default())
 }
 
+/// As [`pack_with_policies`]; keeps the number of bytes written so far in `written`.
+///
+/// # Errors
+/// As [`pack_with_policies`].
+pub fn pack_counting(
+    trace: &Trace,
+    target: &Path,
+    meta: &[(String, String)],
+    symbols: &[Symbol],
+    policies: PayloadPolicies,
+    written: &AtomicU64,
+) -> io::Result<PackSummary> {
+    expect_undamaged(trace)?;
+    let changes = Changes {
+        symbols,
+        policies,
+        written: Some(written),
+        ..Changes::new(meta)
+    };
+    rewrite(trace, target, &changes)
+}
+
 /// As [`pack`], keeping no more of the payloads than `policies` allow. What the trace has already
 /// lost does not come back. The meta entries `payloads` and `outputs` name what is left.
 ///
@@ -58,16 +81,8 @@ pub fn pack_with_policies(
     symbols: &[Symbol],
     policies: PayloadPolicies,
 ) -> io::Result<PackSummary> {
-    if let Some(first) = trace.damage().first() {
-        let advice = "; `repair` keeps the readable part";
-        return Err(damaged(trace, first, advice));
-    }
-    let changes = Changes {
-        symbols,
-        policies,
-        ..Changes::new(meta)
-    };
-    rewrite(trace, target, &changes)
+    let written = AtomicU64::new(0);
+    pack_counting(trace, target, meta, symbols, policies, &written)
 }
 
 /// Writes some calls of `trace` to `target`, with what they refer to, adding `meta` entries and
@@ -85,10 +100,7 @@ pub fn pack_calls(
     wanted: &CallSelection<'_>,
     memory: Option<&AddedMemory<'_>>,
 ) -> io::Result<PackSummary> {
-    if let Some(first) = trace.damage().first() {
-        let advice = "; `repair` keeps the readable part";
-        return Err(damaged(trace, first, advice));
-    }
+    expect_undamaged(trace)?;
     let encoded = memory.map(EncodedMemory::new).transpose()?;
     let notes = memory.zip(encoded.as_ref());
     let notes = notes.map(|(memory, encoded)| (memory.call, &*encoded.notes));
@@ -102,6 +114,13 @@ pub fn pack_calls(
     rewrite(trace, target, &changes)
 }
 
+fn expect_undamaged(trace: &Trace) -> io::Result<()> {
+    match trace.damage().first() {
+        Some(first) => Err(damaged(trace, first, "; `repair` keeps the readable part")),
+        None => Ok(()),
+    }
+}
+
 /// How a trace is changed when it is written anew.
 #[derive(Clone, Copy)]
 pub(super) struct Changes<'a> {
@@ -110,6 +129,8 @@ pub(super) struct Changes<'a> {
     policies: PayloadPolicies,
     selection: Option<&'a Selection>,
     memory: Option<&'a EncodedMemory<'a>>,
+    /// Bytes written so far.
+    written: Option<&'a AtomicU64>,
     /// Damage is an error; otherwise what cannot be read is left out.
     is_whole: bool,
 }
@@ -123,6 +144,7 @@ impl<'a> Changes<'a> {
             policies: PayloadPolicies::default(),
             selection: None,
             memory: None,
+            written: None,
             is_whole: true,
         }
     }
@@ -197,7 +219,7 @@ fn write_packed(
     changes: &Changes<'_>,
     reduction: Option<&Reduction<'_>>,
 ) -> io::Result<PackSummary> {
-    let mut writer = Writer::behind_head(file)?;
+    let mut writer = Writer::behind_head(file)?.counting(changes.written);
     write_table(&mut writer, chunk_kind::META, merged_meta(trace, changes))?;
     let mappings = match changes.selection {
         Some(selection) => selection.mappings(trace.mappings()),
