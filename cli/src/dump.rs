@@ -247,7 +247,6 @@ impl CallSites<'_> {
 #[derive(Clone, Copy, Default)]
 struct Palette {
     name: Style,
-    success: Style,
     failure: Style,
     side: Style,
 }
@@ -255,7 +254,6 @@ struct Palette {
 impl Palette {
     const COLOURED: Self = Self {
         name: Style::new().bold(),
-        success: AnsiColor::Green.on_default(),
         failure: AnsiColor::Red.on_default().bold(),
         side: Style::new().dimmed(),
     };
@@ -271,7 +269,6 @@ fn text_lines(
 ) {
     let Palette {
         name,
-        success,
         failure,
         side,
     } = palette;
@@ -289,7 +286,7 @@ fn text_lines(
             let _ = write!(out, " = {failure}? (did not return){failure:#}");
         }
         (Some(code), Some(text)) => {
-            let style = if code == 0 { success } else { failure };
+            let style = if code == 0 { Style::new() } else { failure };
             let _ = write!(out, " = {style}{text}{style:#}");
         }
         (Some(code), None) => {

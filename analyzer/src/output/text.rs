@@ -42,13 +42,13 @@ impl Style {
         stacks: false,
         width: WIDTH,
     };
-    /// The usual terminal colours.
+    /// Red, magenta and bright blue: of a terminal's colours these can be read on light and on dark.
     pub const COLOUR: Style = Style {
         error: "\u{1b}[1;31m",
-        warning: "\u{1b}[1;33m",
-        advice: "\u{1b}[1;36m",
+        warning: "\u{1b}[1;35m",
+        advice: "\u{1b}[1;94m",
         strong: "\u{1b}[1m",
-        dim: "\u{1b}[34m",
+        dim: "\u{1b}[94m",
         reset: "\u{1b}[0m",
         stacks: false,
         width: WIDTH,
@@ -175,4 +175,63 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         length += letters;
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The code of a colour, and what xterm, the Linux console, GNOME's terminal and Visual Studio
+    /// Code show for it.
+    const SHOWN: [(&str, [u32; 4]); 6] = [
+        ("31", [0xcd0000, 0xaa0000, 0xcc0000, 0xcd3131]),
+        ("32", [0x00cd00, 0x00aa00, 0x4e9a06, 0x0dbc79]),
+        ("33", [0xcdcd00, 0xaa5500, 0xc4a000, 0xe5e510]),
+        ("34", [0x0000ee, 0x0000aa, 0x3465a4, 0x2472c8]),
+        ("35", [0xcd00cd, 0xaa00aa, 0x75507b, 0xbc3fbc]),
+        ("94", [0x5c5cff, 0x5555ff, 0x729fcf, 0x3b8eea]),
+    ];
+    /// Less contrast strains the eyes; WCAG asks for 3 for large or bold text, which bold letters
+    /// of GNOME's palette miss.
+    const CONTRAST: f64 = 2.5;
+
+    /// As WCAG 2 defines it, from 0 to 1.
+    fn luminance(colour: u32) -> f64 {
+        let part = |shift: u32| {
+            let share = f64::from((colour >> shift) & 0xff) / 255.0;
+            match share <= 0.04045 {
+                true => share / 12.92,
+                false => ((share + 0.055) / 1.055).powf(2.4),
+            }
+        };
+        0.2126 * part(16) + 0.7152 * part(8) + 0.0722 * part(0)
+    }
+
+    /// Whether a colour can be read on black and on white in all palettes.
+    fn is_readable(code: &str) -> bool {
+        let (_, shown) = SHOWN.iter().find(|(known, _)| *known == code).unwrap();
+        shown.iter().all(|&colour| {
+            let light = luminance(colour);
+            (light + 0.05) / 0.05 >= CONTRAST && 1.05 / (light + 0.05) >= CONTRAST
+        })
+    }
+
+    #[test]
+    fn colours_are_readable_on_light_and_dark() {
+        for (code, expected) in [("32", false), ("33", false), ("34", false)] {
+            assert_eq!(is_readable(code), expected, "{code}");
+        }
+        let Style {
+            error,
+            warning,
+            advice,
+            dim,
+            ..
+        } = Style::COLOUR;
+        for style in [error, warning, advice, dim] {
+            let codes = style.trim_start_matches("\u{1b}[").trim_end_matches('m');
+            let code = codes.rsplit(';').next().unwrap();
+            assert!(is_readable(code), "{codes}");
+        }
+    }
 }

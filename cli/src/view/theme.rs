@@ -1,5 +1,5 @@
-//! Colours: the terminal's own sixteen, none of which is the background, so that they can be read
-//! on light and dark; without colour only bold, underlined and reversed.
+//! Colours: those of the terminal's sixteen that can be read on light and dark, as in the findings
+//! of `check`; without colour only bold, underlined and reversed.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -30,11 +30,12 @@ impl Theme {
             Role::Plain => Style::new(),
             Role::Strong => Style::new().add_modifier(Modifier::BOLD),
             Role::Dim => Style::new().add_modifier(Modifier::DIM),
-            Role::Success => self.colour(Color::Green),
+            Role::Success => Style::new(),
             Role::Failure => self.colour(Color::Red).add_modifier(Modifier::BOLD),
-            // Yellow cannot be read on white.
             Role::Warning => self.colour(Color::Magenta).add_modifier(Modifier::BOLD),
-            Role::Link => self.colour(Color::Cyan).add_modifier(Modifier::UNDERLINED),
+            Role::Link => self
+                .colour(Color::LightBlue)
+                .add_modifier(Modifier::UNDERLINED),
         }
     }
 
