@@ -1,6 +1,7 @@
 //! Sets of calls: one syntax for all verbs.
 
 mod marked;
+mod term;
 mod unmatched;
 
 use std::cell::RefCell;
@@ -11,9 +12,11 @@ use cutape_analyzer::glob::matches;
 use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::{Call, Signatures, Trace};
 
-use self::marked::Marked;
 pub(crate) use self::marked::Markers;
 pub(crate) use self::unmatched::no_kernel;
+
+use self::term::{Term, bare};
+use self::unmatched::no_match;
 
 use crate::failure::Failure;
 use cutape_export::demangle::demangle;
@@ -25,9 +28,6 @@ pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 
      range:NAME (calls in ranges of NVTX, step*, train/step, step[0]), mark:A..mark:B, thread:N; \
      a comma joins several";
 
-/// What a term with a colon begins with.
-const PREFIXES: [&str; 4] = ["kernel", "range", "mark", "thread"];
-
 /// Some of a trace's calls: the union of its terms.
 #[derive(Debug)]
 pub(crate) struct CallSet {
@@ -36,20 +36,6 @@ pub(crate) struct CallSet {
     moments: Vec<Range<u64>>,
     /// Matches by kernel name: demangling at every launch would dominate the time (assumed).
     kernels: RefCell<HashMap<String, bool>>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Term {
-    /// First call, and the one after the last.
-    Range(u64, u64),
-    /// Glob for the exported or the documented name.
-    Function(String),
-    /// Glob for a kernel's name: as in the image, or demangled with or without parameters.
-    Kernel(String),
-    /// Ordinal.
-    Thread(u32),
-    /// What markers of the trace decide.
-    Marked(Marked),
 }
 
 impl CallSet {
@@ -174,6 +160,12 @@ impl CallSet {
         calls.map(|call| call.index)
     }
 
+    /// Why no call of a trace matches, in one line, with the nearest names that it has. Walks over
+    /// the trace.
+    pub(crate) fn no_match(&self, trace: &Trace) -> String {
+        no_match(&self.terms, trace)
+    }
+
     /// As [`Self::calls`]; an error that names `--calls` if there is none.
     pub(crate) fn some_calls(&self, text: &str, trace: &Trace) -> Result<Vec<u64>, Failure> {
         let calls: Vec<u64> = self.calls(trace).collect();
@@ -228,70 +220,6 @@ pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
     matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare(&readable))
 }
 
-/// A kernel's readable name without parameters.
-fn bare(readable: &str) -> &str {
-    readable.split('(').next().unwrap_or(readable)
-}
-
-impl Term {
-    fn parse(word: &str) -> Result<Self, String> {
-        let shown = word.escape_debug();
-        if word.is_empty() {
-            return Err("an empty term".into());
-        }
-        if let Some(name) = word.strip_prefix("kernel:") {
-            return match name {
-                "" => Err("no name after `kernel:`".into()),
-                _ => Ok(Term::Kernel(name.to_owned())),
-            };
-        }
-        if let Some(marked) = Marked::parse(word) {
-            return marked.map(Term::Marked);
-        }
-        if let Some(ordinal) = word.strip_prefix("thread:") {
-            let ordinal = ordinal
-                .parse()
-                .map_err(|_| format!("`{shown}`: no thread number after `thread:`"))?;
-            return Ok(Term::Thread(ordinal));
-        }
-        if let Some((from, to)) = word.split_once("..") {
-            return Self::parse_range(from, to).map_err(|what| format!("`{shown}`: {what}"));
-        }
-        if word.starts_with(|first: char| first.is_ascii_digit()) {
-            let index = number(word)?;
-            let behind = index
-                .checked_add(1)
-                .ok_or_else(|| format!("`{shown}` is too large"))?;
-            return Ok(Term::Range(index, behind));
-        }
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
-        if let Some((prefix, _)) = word.split_once(':') {
-            let suggestion = did_you_mean(prefix, PREFIXES);
-            return Err(format!(
-                "`{shown}`: no term begins with `{}:`{suggestion}",
-                prefix.escape_debug()
-            ));
-        }
-        match word.chars().find(|&c| !allowed(c)) {
-            Some(other) => Err(format!("`{shown}`: no function name contains {other:?}")),
-            None => Ok(Term::Function(word.to_owned())),
-        }
-    }
-
-    fn parse_range(from: &str, to: &str) -> Result<Self, String> {
-        let first = if from.is_empty() { 0 } else { number(from)? };
-        let behind = match to.strip_prefix('=') {
-            Some(last) => number(last)?.saturating_add(1),
-            None if to.is_empty() => u64::MAX,
-            None => number(to)?,
-        };
-        if first >= behind {
-            return Err("the range is empty".into());
-        }
-        Ok(Term::Range(first, behind))
-    }
-}
-
 /// Parses a number or a range of numbers as sets have them: `120`, `100..200`, `100..=200`,
 /// `100..`, `..200`.
 pub(crate) fn number_range(text: &str) -> Result<Range<u64>, String> {
@@ -303,18 +231,11 @@ pub(crate) fn number_range(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-fn number(word: &str) -> Result<u64, String> {
-    // `parse` alone would accept a sign.
-    Some(word)
-        .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|word| word.parse().ok())
-        .ok_or_else(|| format!("`{}` is not a call number", word.escape_debug()))
-}
-
 #[cfg(test)]
 mod tests {
     use cutape_format::{NewCall, TraceBuilder};
 
+    use super::marked::Marked;
     use super::*;
     use crate::test_trace;
 
