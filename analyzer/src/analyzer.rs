@@ -285,6 +285,7 @@ impl Analyzer {
                 .map(|stack| context.frames(stack))
                 .unwrap_or_default(),
             driver_messages: driver_messages(call),
+            ranges: Vec::new(),
             result: result_of(call, context.signatures()),
         }
     }
@@ -305,6 +306,7 @@ impl Analyzer {
                 stack => context.frames(stack),
             },
             driver_messages: Vec::new(),
+            ranges: Vec::new(),
             result: site.result.map(|code| CallResult {
                 code,
                 name: cutape_registry::result_name(code).map(str::to_owned),
@@ -337,6 +339,7 @@ impl Analyzer {
             label: self.state.label(id),
             created: format!("{verb}{}", when(object.created)),
             created_call: object.created.index,
+            created_ranges: Vec::new(),
             destroyed_call: objects.end_of(id).map(|end| end.site.index),
             destroyed: objects.end_of(id).map(|end| match end.by {
                 None => when(end.site),

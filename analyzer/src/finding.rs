@@ -95,6 +95,8 @@ pub struct CallSite {
     pub frames: Vec<Frame>,
     /// What the driver's error log said about it, as far as that is more than the result.
     pub driver_messages: Vec<String>,
+    /// The ranges of the program that it is in, by begin; the analyzer leaves them to its caller.
+    pub ranges: Vec<String>,
     /// What it returned; `None` if it did not return.
     pub result: Option<CallResult>,
 }
@@ -200,6 +202,8 @@ pub struct ObjectHistory {
     pub created: String,
     /// That call's index.
     pub created_call: u64,
+    /// The ranges of the program that it was in, as in [`CallSite::ranges`].
+    pub created_ranges: Vec<String>,
     /// The call that ended it; `None` if it lives.
     pub destroyed: Option<String>,
     /// That call's index.

@@ -3,6 +3,7 @@
 pub(crate) mod filter;
 pub(crate) mod live;
 pub(crate) mod pass;
+mod ranges;
 mod report;
 
 use std::ffi::OsString;

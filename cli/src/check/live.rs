@@ -11,6 +11,7 @@ use cutape_format::{Cursor, Trace};
 
 use super::filter::FindingFilter;
 use super::pass::{Pass, check_trace};
+use super::ranges::set_ranges;
 use crate::clock::TickClock;
 use crate::failure::Failure;
 use crate::record::options::Recording;
@@ -68,10 +69,13 @@ fn finish(
         );
         return Ok(());
     }
-    for path in &outcome.traces {
+    // Its own trace first: until now all findings are of that.
+    let (first, others): (Vec<_>, Vec<_>) = outcome.traces.iter().partition(|path| *path == own);
+    for path in first.into_iter().chain(others) {
         let trace = Trace::open(path)?;
         if path == own {
             live.finish(&trace, filter);
+            set_ranges(&trace, &mut filter.findings)?;
         } else {
             check_trace(&trace, filter)?.1.report_unrecorded(&trace);
         }

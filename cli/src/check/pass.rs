@@ -6,6 +6,7 @@ use cutape_analyzer::Analyzer;
 use cutape_format::{Call, Note, Trace, WalkSummary};
 
 use super::filter::FindingFilter;
+use super::ranges::set_ranges;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::symbol_context::SymbolContext;
@@ -28,12 +29,14 @@ pub(crate) fn check_trace(
 ) -> Result<(WalkSummary, Pass), Failure> {
     let mut progress = Progress::over_calls("checking", [trace]);
     let mut pass = Pass::default();
+    let first = filter.findings.len();
     let walked = trace.walk().run(|call| {
         pass.push(trace, call, filter);
         progress.step();
         Ok::<_, Failure>(())
     })?;
     pass.finish(trace, filter);
+    set_ranges(trace, &mut filter.findings[first..])?;
     Ok((walked, pass))
 }
 

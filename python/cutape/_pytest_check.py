@@ -1,0 +1,352 @@
+"""`pytest --cutape-check`: this process prints, another one runs the tests under `cutape record`.
+
+This process collects and runs nothing. It hands on what the recorded one reports, as the first
+process of pytest-xdist does, so that the terminal, JUnit files and other plugins see the tests. It
+holds back the report of each test's teardown until the recording is complete and checked, and
+attaches findings to it. So it also reports a test in which the driver ends the process.
+"""
+
+import glob
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+
+import pytest
+
+from cutape import _program
+from cutape._pytest_findings import Checked, FindingsRepr, calls_in_flight
+from cutape.pytest_plugin import RECORDED, words
+
+# The search path comes first: the process may not find pytest without it.
+START = f"""
+import json, os, sys
+told = json.loads(os.environ[{RECORDED!r}])
+sys.path[:] = told["path"]
+sys.argv[:] = told["argv"]
+import pytest
+sys.exit(pytest.main(told["arguments"]))
+"""
+OUTSIDE = "cutape::outside-of-tests"
+POLL_SECONDS = 0.05
+
+
+def configure(config):
+    option = config.getoption
+    for name, is_set in [
+        ("-n", option("numprocesses", None) or option("tx", None)),
+        ("--pdb", option("usepdb", False) or option("trace", False)),
+        ("--cov", option("cov_source", None)),
+        ("--forked", option("forked", False)),
+    ]:
+        if is_set:
+            raise pytest.UsageError(
+                f"--cutape-check does not work with {name}: it runs the tests in one recorded "
+                "process of its own; leave one of the two out"
+            )
+    try:
+        _program.path()
+    except FileNotFoundError as error:
+        raise pytest.UsageError(f"--cutape-check: {error}") from None
+    config.pluginmanager.register(Controller(config), "cutape-check")
+
+
+class Test:
+    """A test that the recorded process has begun."""
+
+    def __init__(self, location, begin):
+        self.location = tuple(location)
+        self.begin = begin
+        self.end = None
+        self.has_called = False
+        # Reports that wait for findings.
+        self.held = []
+
+
+class Controller:
+    def __init__(self, config):
+        self.config = config
+        self.tests = {}
+        self.collected = 0
+        self.failed = ""
+        self.interrupted = None
+        self.internal_error = None
+        self.has_ended = False
+        self.checked = None
+        self.kept = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session):
+        session.items = []
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        folder = self.config.getoption("cutape_trace_dir")
+        with tempfile.TemporaryDirectory(prefix="cutape-pytest-") as temporary:
+            if folder:
+                os.makedirs(folder, exist_ok=True)
+            trace = free_name(folder or temporary)
+            status = self.run_tests(session, trace)
+            traces = sorted(glob.glob(glob.escape(trace[: -len(".cutape")]) + "*.cutape"))
+            self.kept = traces if folder else []
+            self.check(status, traces)
+        if self.internal_error is not None:
+            pytest.exit(f"internal error in the recorded process:\n{self.internal_error}", 3)
+        if self.interrupted is not None:
+            raise session.Interrupted(self.interrupted)
+        if self.failed:
+            raise session.Failed(self.failed)
+        return True
+
+    def run_tests(self, session, trace):
+        """Runs the recorded process and hands on what it reports; gives its status."""
+        reading, writing = os.pipe()
+        told = {
+            "pipe": writing,
+            "path": sys.path,
+            "argv": sys.argv,
+            "arguments": [str(word) for word in self.config.invocation_params.args],
+        }
+        command = [_program.path(), "record", "-o", trace, *self.record_options(), "--"]
+        command += [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", START]
+        environment = {**os.environ, RECORDED: json.dumps(told)}
+        # Its output is not this process's: pytest would capture it here.
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
+        if capture is not None:
+            capture.suspend_global_capture(in_=True)
+        process = subprocess.Popen(command, env=environment, pass_fds=[writing])
+        os.close(writing)
+        lines = queue.SimpleQueue()
+        reader = threading.Thread(target=read_lines, args=(reading, lines), daemon=True)
+        reader.start()
+        try:
+            while self.take_lines(session, process, reader, lines):
+                pass
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+            if capture is not None:
+                capture.resume_global_capture()
+        return process.returncode
+
+    def take_lines(self, session, process, reader, lines):
+        """Hands on what the recorded process has reported; false when it has ended."""
+        try:
+            is_running = process.poll() is None
+            if not is_running:
+                # A process that a test left behind may still have the other end of the pipe.
+                reader.join(timeout=1)
+            while True:
+                line = lines.get(timeout=POLL_SECONDS if is_running else 0)
+                self.take(session, json.loads(line))
+        except queue.Empty:
+            return is_running
+        except KeyboardInterrupt:
+            # The terminal has interrupted the recorded process too.
+            if self.interrupted is not None:
+                raise
+            self.interrupted = "KeyboardInterrupt"
+            return True
+
+    def record_options(self):
+        given = words(self.config, "cutape_record_args")
+        names = {word.split("=")[0] for word in given}
+        options = []
+        if "--stacks" not in names:
+            options.append("--stacks")
+        # The check needs no copied bytes. A recording that is kept should replay.
+        if not self.config.getoption("cutape_trace_dir"):
+            options += [
+                f"{name}=none" for name in ("--payloads", "--outputs") if name not in names
+            ]
+        return options + given
+
+    def take(self, session, said):
+        """Hands on an event of the recorded process."""
+        hook = self.config.hook
+        event = said["event"]
+        if event == "collected":
+            self.collected = said["tests"]
+            session.testscollected = said["tests"]
+            self.print_collected(said)
+        elif event == "start":
+            self.tests[said["test"]] = Test(said["location"], said["time"])
+            hook.pytest_runtest_logstart(nodeid=said["test"], location=tuple(said["location"]))
+        elif event == "finish":
+            self.tests[said["test"]].end = said["time"]
+            hook.pytest_runtest_logfinish(nodeid=said["test"], location=tuple(said["location"]))
+        elif event == "report":
+            self.take_report(self.report_of(said))
+        elif event == "collect-report":
+            report = self.report_of(said)
+            hook.pytest_collectreport(report=report)
+        elif event == "warning":
+            self.take_warning(said)
+        elif event == "interrupted":
+            self.interrupted = said["why"]
+        elif event == "internal-error":
+            self.internal_error = said["why"]
+        elif event == "end":
+            self.has_ended = True
+            self.failed = said["failed"]
+
+    def report_of(self, said):
+        hook = self.config.hook.pytest_report_from_serializable
+        report = hook(config=self.config, data=said["report"])
+        # JSON makes lists of tuples.
+        for name in ("location", "longrepr"):
+            if isinstance(getattr(report, name, None), list):
+                setattr(report, name, tuple(getattr(report, name)))
+        for name in ("sections", "user_properties"):
+            if hasattr(report, name):
+                setattr(report, name, [tuple(one) for one in getattr(report, name)])
+        return report
+
+    def take_report(self, report):
+        test = self.tests.get(report.nodeid)
+        if test is not None and report.when == "teardown":
+            test.held.append(report)
+            return
+        if test is not None and report.when == "call":
+            test.has_called = True
+        self.config.hook.pytest_runtest_logreport(report=report)
+
+    def take_warning(self, said):
+        module, name = said["category"]
+        category = getattr(sys.modules.get(module), name, None)
+        is_category = isinstance(category, type) and issubclass(category, Warning)
+        message = warnings.WarningMessage(
+            said["message"], category if is_category else Warning, said["filename"], said["lineno"]
+        )
+        location = tuple(said["location"]) if said["location"] else None
+        self.config.hook.pytest_warning_recorded.call_historic(
+            kwargs={
+                "warning_message": message,
+                "when": said["when"],
+                "nodeid": said["test"],
+                "location": location,
+            }
+        )
+
+    def print_collected(self, said):
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is None or self.config.getoption("verbose") < 0:
+            return
+        total = said["tests"] + said["deselected"]
+        text = f"collected {total} item{'' if total == 1 else 's'}"
+        if said["deselected"]:
+            text += f" / {said['deselected']} deselected / {said['tests']} selected"
+            terminal.stats.setdefault("deselected", []).extend([None] * said["deselected"])
+        terminal.write_line(f"{text}, recorded by cutape", bold=True)
+
+    def check(self, status, traces):
+        """Checks the recording, and reports each test's teardown with its findings."""
+        self.checked = Checked(self.config, self.tests)
+        for trace in traces:
+            self.checked.check(trace)
+        for nodeid, test in self.tests.items():
+            found = self.checked.of_test.get(nodeid, [])
+            if test.end is None:
+                found = [*found, *calls_in_flight(traces)]
+                self.report_unfinished(nodeid, test, found, status)
+                continue
+            for report in test.held:
+                if found and report is test.held[-1]:
+                    attach(report, FindingsRepr(found))
+                self.config.hook.pytest_runtest_logreport(report=report)
+        outside = list(self.checked.outside)
+        is_interrupted = self.interrupted is not None or self.internal_error is not None
+        if all(test.end is not None for test in self.tests.values()) and not is_interrupted:
+            if status > 128 or not self.has_ended:
+                outside.append(f"The recorded process {ending(status)} outside of a test.")
+        if outside:
+            self.report_error(OUTSIDE, FindingsRepr(outside))
+
+    def report_unfinished(self, nodeid, test, found, status):
+        """Reports a test in which the recorded process ended."""
+        for report in test.held:
+            self.config.hook.pytest_runtest_logreport(report=report)
+        left = self.collected - len(self.tests)
+        why = f"The process {ending(status)} in this test."
+        if left > 0:
+            why += f" {left} test{'s' if left > 1 else ''} after it did not run."
+        report = pytest.TestReport(
+            nodeid=nodeid,
+            location=test.location,
+            keywords={},
+            outcome="failed",
+            longrepr=FindingsRepr([why, *found]),
+            when="teardown" if test.has_called else "call",
+            duration=max(0, time.time_ns() - test.begin) / 1e9,
+        )
+        self.config.hook.pytest_runtest_logreport(report=report)
+        if not test.has_called:
+            # JUnit files take a test as complete when its teardown is reported.
+            report = pytest.TestReport(
+                nodeid=nodeid, location=test.location, keywords={}, outcome="passed",
+                longrepr=None, when="teardown",
+            )
+            self.config.hook.pytest_runtest_logreport(report=report)
+
+    def report_error(self, nodeid, longrepr):
+        report = pytest.TestReport(
+            nodeid=nodeid,
+            location=(nodeid.split("::")[0], None, nodeid.split("::")[1]),
+            keywords={},
+            outcome="failed",
+            longrepr=longrepr,
+            when="teardown",
+        )
+        self.config.hook.pytest_runtest_logreport(report=report)
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.checked is None:
+            return
+        terminalreporter.section("cutape", sep="=")
+        for line in self.checked.summary():
+            terminalreporter.line(line)
+        for trace in self.kept:
+            terminalreporter.line(f"recording: {trace}")
+
+
+def attach(report, findings):
+    """Makes the report of a teardown one of findings."""
+    if report.passed:
+        report.outcome = "failed"
+        report.longrepr = findings
+    else:
+        report.sections.append(("cutape check", str(findings)))
+
+
+def ending(status):
+    """How a process ended, from the status of `cutape record`."""
+    if status <= 128:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(status - 128).name}"
+    except ValueError:
+        return f"ended with status {status}"
+
+
+def read_lines(pipe, lines):
+    with os.fdopen(pipe, encoding="utf-8") as file:
+        for line in file:
+            lines.put(line)
+
+
+def free_name(folder):
+    """The path of a recording that does not exist yet."""
+    number = 0
+    while True:
+        name = f"pytest-{number}" if number else "pytest"
+        if not glob.glob(glob.escape(os.path.join(folder, name)) + "[.]*cutape"):
+            return os.path.join(folder, f"{name}.cutape")
+        number += 1

@@ -1,0 +1,113 @@
+"""In the recorded process: runs the tests, and tells the first process how they end.
+
+Each test is a range in the trace, with the test's id as its name.
+"""
+
+import ctypes
+import json
+import os
+import time
+
+import pytest
+from _pytest.config import create_terminal_writer
+
+
+def configure(config, told):
+    pipe = json.loads(told)["pipe"]
+    os.set_inheritable(pipe, False)
+    # What a worker of pytest-xdist has. pytest and its plugins then leave what belongs to a whole
+    # run, such as JUnit files and the cache of failures, to the other process.
+    config.workerinput = {"workerid": "gw0", "workercount": 1, "testrunuid": "cutape"}
+    config.pluginmanager.register(Recorded(config, os.fdopen(pipe, "w")), "cutape-recorded")
+
+
+def recorder_function(name):
+    """A function of the recorder that takes text or nothing."""
+    # With the backend gum, the recorder is not libcuda but a library of the process.
+    for library in ("libcuda.so.1", None):
+        try:
+            return getattr(ctypes.CDLL(library), name)
+        except (OSError, AttributeError):
+            pass
+    return lambda *_: None
+
+
+class Recorded:
+    """Sends what pytest reports, as lines of JSON."""
+
+    def __init__(self, config, pipe):
+        self.config = config
+        self.pipe = pipe
+        self.deselected = 0
+
+    def send(self, event, **members):
+        members.update(event=event, time=time.time_ns())
+        try:
+            self.pipe.write(json.dumps(members) + "\n")
+            self.pipe.flush()
+        except OSError:
+            # The other process has ended; nothing more is wanted.
+            pass
+
+    def send_report(self, event, report):
+        hook = self.config.hook.pytest_report_to_serializable
+        self.send(event, report=hook(config=self.config, report=report))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self):
+        # The other process prints what happens.
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            nowhere = open(os.devnull, "w")
+            reporter._tw = create_terminal_writer(self.config, nowhere)
+        self.push = recorder_function("cutape_range_push")
+        self.pop = recorder_function("cutape_range_pop")
+
+    def pytest_deselected(self, items):
+        self.deselected += len(items)
+
+    def pytest_collectreport(self, report):
+        if not report.passed:
+            self.send_report("collect-report", report)
+
+    def pytest_collection_finish(self, session):
+        self.send("collected", tests=len(session.items), deselected=self.deselected)
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        self.push(item.nodeid.encode())
+        yield
+        self.pop()
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.send("start", test=nodeid, location=location)
+
+    def pytest_runtest_logreport(self, report):
+        self.send_report("report", report)
+
+    def pytest_runtest_logfinish(self, nodeid, location):
+        self.send("finish", test=nodeid, location=location)
+
+    def pytest_warning_recorded(self, warning_message, when, nodeid, location):
+        category = warning_message.category
+        self.send(
+            "warning",
+            category=[category.__module__, category.__qualname__],
+            message=str(warning_message.message),
+            filename=warning_message.filename,
+            lineno=warning_message.lineno,
+            when=when,
+            test=nodeid,
+            location=location,
+        )
+
+    def pytest_keyboard_interrupt(self, excinfo):
+        self.send("interrupted", why=str(excinfo.value) or excinfo.typename)
+
+    def pytest_internalerror(self, excrepr):
+        self.send("internal-error", why=str(excrepr))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session):
+        self.send("end", failed=session.shouldfail or "")
+
