@@ -150,7 +150,7 @@ fn check_location(location: &Value) {
 fn sarif_is_what_the_standard_asks_for() {
     let mut found = findings(SCRIPT);
     // Names with characters that a URI cannot have.
-    let log = sarif(&found, "/home/a b/ä.cutape");
+    let log = sarif(&found, "/home/a b/ä.cutape", "/home");
     assert_eq!(log["version"], "2.1.0");
     assert!(
         log["$schema"]
@@ -198,7 +198,7 @@ fn sarif_is_what_the_standard_asks_for() {
     }
     found.clear();
     assert_eq!(
-        sarif(&found, "t")["runs"][0]["results"],
+        sarif(&found, "t", "/")["runs"][0]["results"],
         serde_json::json!([])
     );
 }

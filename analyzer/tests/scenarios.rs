@@ -209,7 +209,7 @@ fn outputs_agree() {
     let value = json(&found, &Omitted::default());
     assert_eq!(value["findings"][0]["rule"], "link-cubin-after-destroy");
     assert_eq!(value["findings"][0]["call"]["call"], 4);
-    let log = sarif(&found, "a b.cutape");
+    let log = sarif(&found, "a b.cutape", "/home");
     let run = &log["runs"][0];
     assert_eq!(run["results"][0]["ruleId"], "link-cubin-after-destroy");
     assert_eq!(run["results"][0]["level"], "error");

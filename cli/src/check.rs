@@ -62,6 +62,12 @@ pub(crate) struct Arguments {
     /// Write the findings to this file instead of stdout.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Also write the findings to this file as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Also write the findings to this file as SARIF 2.1.0.
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
     /// Keep the program's trace in this file. Default: do not keep it.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -91,8 +97,13 @@ enum Level {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let file = arguments.report.as_deref().map(ReportFile::prepare);
     let file = file.transpose()?;
-    let baseline = arguments.write_baseline.as_deref();
-    let baseline = baseline.map(ReportFile::prepare).transpose()?;
+    let others = [
+        ("--write-baseline", &arguments.write_baseline, Format::Json),
+        ("--junit", &arguments.junit, Format::Junit),
+        ("--sarif", &arguments.sarif, Format::Sarif),
+    ]
+    .map(|(option, path, format)| Ok((ReportFile::given(option, path)?, format)));
+    let others = others.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let format = arguments.format;
     let choice = Choice {
         suppress: arguments.suppress.as_deref(),
@@ -148,8 +159,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             filter.finish()?;
         }
     }
-    if let Some(baseline) = baseline {
-        baseline.write(&report::whole(Format::Json, &name, &filter)?)?;
+    for (file, format) in others {
+        if let Some(file) = file {
+            file.write(&report::whole(format, &name, &filter)?)?;
+        }
     }
     let level = match arguments.fail_on {
         Level::Error => Some(Severity::Error),

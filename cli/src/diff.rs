@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// Write the differences to this file instead of stdout.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Also write the differences to this file as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
 }
 
 const EPILOGUE: &str = "\
@@ -108,6 +111,7 @@ fn kinds() -> impl TypedValueParser<Value = Kind> {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let file = arguments.report.as_deref().map(ReportFile::prepare);
     let file = file.transpose()?;
+    let junit = ReportFile::given("--junit", &arguments.junit)?;
     let paths = [arguments.a.as_path(), arguments.b.as_path()];
     let (a, b) = (open(paths[0])?, open(paths[1])?);
     let noise = arguments.noise.iter().map(|path| open(path));
@@ -133,6 +137,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Format::Json => format!("{:#}\n", json::json(paths, report)),
         Format::Junit => junit::junit(paths, report)?,
     };
+    if let Some(junit) = junit {
+        junit.write(&junit::junit(paths, report)?)?;
+    }
     match &file {
         Some(file) => file.write(&text)?,
         None => output::print(&text)?,

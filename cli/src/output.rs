@@ -42,19 +42,38 @@ pub(crate) fn coloured(no_color: bool) -> bool {
 /// A report file, checked to be writable before the work starts.
 #[derive(Debug)]
 pub(crate) struct ReportFile {
+    /// The option that names it.
+    option: &'static str,
     path: PathBuf,
 }
 
 impl ReportFile {
-    /// Checks that the file is writable and not a trace.
+    /// Checks that the file of `--report` is writable and not a trace.
     ///
     /// # Errors
     /// If it is not writable or holds a trace.
     pub(crate) fn prepare(path: &Path) -> Result<Self, Failure> {
+        Self::named("--report", path)
+    }
+
+    /// The same for another option, which may not be given.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub(crate) fn given(
+        option: &'static str,
+        path: &Option<PathBuf>,
+    ) -> Result<Option<Self>, Failure> {
+        let path = path.as_deref();
+        path.map(|path| Self::named(option, path)).transpose()
+    }
+
+    fn named(option: &'static str, path: &Path) -> Result<Self, Failure> {
         let existed = path.exists();
         if existed && !path.is_file() && !path.is_dir() {
             // The other end of a pipe or terminal would notice if it were opened twice.
             return Ok(Self {
+                option,
                 path: path.to_owned(),
             });
         }
@@ -66,17 +85,18 @@ impl ReportFile {
             && begin == MAGIC;
         if is_trace {
             return Err(Failure::unusable(format!(
-                "--report {}: this file is a trace; choose another name",
+                "{option} {}: this file is a trace; choose another name",
                 path.display()
             )));
         }
         let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|error| cannot_write(path, &error))?;
+        opened.map_err(|error| cannot_write(option, path, &error))?;
         if !existed {
             // Created only as a check: a run that fails leaves no empty report.
             let _ = fs::remove_file(path);
         }
         Ok(Self {
+            option,
             path: path.to_owned(),
         })
     }
@@ -86,13 +106,13 @@ impl ReportFile {
     /// # Errors
     /// If writing fails.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        fs::write(&self.path, text).map_err(|error| cannot_write(&self.path, &error))
+        fs::write(&self.path, text).map_err(|error| cannot_write(self.option, &self.path, &error))
     }
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+fn cannot_write(option: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::unusable(format!(
-        "cannot write {}: {error}; choose another place with --report",
+        "cannot write {}: {error}; choose another place with {option}",
         path.display()
     ))
 }

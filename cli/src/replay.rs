@@ -20,6 +20,7 @@ use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions};
 use crate::library;
+use crate::output::ReportFile;
 use crate::progress::Progress;
 
 /// The hidden verb of the guarded child.
@@ -149,6 +150,9 @@ pub(crate) struct Arguments {
     /// How to print the report.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
+    /// Also write the report to this file as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
     #[command(flatten)]
     guarded: GuardedOptions,
 }
@@ -231,6 +235,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         ));
     }
     let output = arguments.guarded.report()?;
+    let junit = ReportFile::given("--junit", &arguments.junit)?;
     if output.is_stdout() && arguments.format != Format::Text {
         return Err(Failure::unusable(
             "--report - and --format both print to stdout; use --report FILE or one of them",
@@ -286,11 +291,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })?;
     drop(progress);
     pending::complete(&trace, &mut report);
+    let as_junit = || Ok::<_, Failure>(text::junit(&trace, &report, &arguments.allow)? + "\n");
     let printed = match arguments.format {
         Format::Text => text::text(&trace, &report),
         Format::Json => guarded::json(&report),
-        Format::Junit => text::junit(&trace, &report, &arguments.allow)? + "\n",
+        Format::Junit => as_junit()?,
     };
+    if let Some(junit) = junit {
+        junit.write(&as_junit()?)?;
+    }
     output.write(&report, &printed)?;
     files.publish(&report)?;
     Ok(if report.agrees_but_for(&arguments.allow) {

@@ -29,6 +29,7 @@ gum: clippy | clippy -q -p cutape-interposer --features gum -- -D warnings | ? l
 gum: stub | xtask gum-test | ? libclang cc nm
 gum: Frida | xtask gum-test --frida | ? libclang cc nm python3 frida
 engines | xtask engines | ? python3 java node
+integrations | xtask integrations | python3
 packages | xtask dist --quick --check | cc dpkg-deb python3
 tests | test --workspace --no-fail-fast | cc nm";
 

