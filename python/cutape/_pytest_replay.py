@@ -24,10 +24,10 @@ def replay(item, marker):
         report = os.path.join(folder, "report.json")
         common = words(item.config, "cutape_replay_args")
         ended = _program.run("replay", *common, *options, "--report", report, trace)
-        item.add_report_section("call", "cutape replay", ended.stdout + ended.stderr)
         if ended.returncode != 0:
             what = ended.stdout if ended.returncode == 1 else ended.stderr
             pytest.fail(what.strip() or f"cutape replay: status {ended.returncode}", pytrace=False)
+        item.add_report_section("call", "cutape replay", ended.stdout + ended.stderr)
         with open(report, encoding="utf-8") as file:
             return json.load(file)
 
