@@ -42,7 +42,7 @@ def configure(config):
     for name, is_set in [
         ("-n", option("numprocesses", None) or option("tx", None)),
         ("--pdb", option("usepdb", False) or option("trace", False)),
-        ("--cov", option("cov_source", None)),
+        ("--cov", option("cov_source", None) and not option("no_cov", False)),
         ("--forked", option("forked", False)),
     ]:
         if is_set:
@@ -255,6 +255,9 @@ class Controller:
         for nodeid, test in self.tests.items():
             found = self.checked.of_test.get(nodeid, [])
             if test.end is None:
+                if self.interrupted is not None and status <= 128 and not found:
+                    # pytest reports no test that was interrupted.
+                    continue
                 found = [*found, *calls_in_flight(traces)]
                 self.report_unfinished(nodeid, test, found, status)
                 continue

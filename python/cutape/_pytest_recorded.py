@@ -75,7 +75,7 @@ class Recorded:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
-        self.push(item.nodeid.encode())
+        self.push(item.nodeid.encode(errors="backslashreplace"))
         yield
         self.pop()
 

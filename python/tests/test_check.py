@@ -239,6 +239,7 @@ def test_a_run_ends_as_without_cutape(check, tests, options, status, line):
     result = check(tests, *options)
     assert result.ret == status
     result.stdout.fnmatch_lines([line])
+    result.stdout.no_fnmatch_line("The process ended*")
 
 
 def test_without_the_option_nothing_is_recorded(driver):
