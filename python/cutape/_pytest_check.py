@@ -40,20 +40,24 @@ POLL_SECONDS = 0.05
 def configure(config):
     option = config.getoption
     for name, is_set in [
-        ("-n", option("numprocesses", None) or option("tx", None)),
         ("--pdb", option("usepdb", False) or option("trace", False)),
         ("--cov", option("cov_source", None) and not option("no_cov", False)),
         ("--forked", option("forked", False)),
     ]:
         if is_set:
             raise pytest.UsageError(
-                f"--cutape-check does not work with {name}: it runs the tests in one recorded "
+                f"--cutape-check does not work with {name}: it runs the tests in a recorded "
                 "process of its own; leave one of the two out"
             )
     try:
         _program.path()
     except FileNotFoundError as error:
         raise pytest.UsageError(f"--cutape-check: {error}") from None
+    # The recorded process has the workers of pytest-xdist.
+    if option("tx", None):
+        config.option.dist = "no"
+        config.option.tx = []
+        config.option.numprocesses = None
     config.pluginmanager.register(Controller(config), "cutape-check")
 
 
@@ -258,6 +262,13 @@ class Controller:
                 if self.interrupted is not None and status <= 128 and not found:
                     # pytest reports no test that was interrupted.
                     continue
+                if self.has_ended:
+                    # Its worker of pytest-xdist ended, and pytest-xdist has reported that.
+                    for report in test.held:
+                        self.config.hook.pytest_runtest_logreport(report=report)
+                    if found:
+                        self.report_error(nodeid, test.location, FindingsRepr(found))
+                    continue
                 found = [*found, *calls_in_flight(traces)]
                 self.report_unfinished(nodeid, test, found, status)
                 continue
@@ -267,11 +278,12 @@ class Controller:
                 self.config.hook.pytest_runtest_logreport(report=report)
         outside = list(self.checked.outside)
         is_interrupted = self.interrupted is not None or self.internal_error is not None
-        if all(test.end is not None for test in self.tests.values()) and not is_interrupted:
+        if self.has_ended or all(test.end for test in self.tests.values()) and not is_interrupted:
             if status > 128 or not self.has_ended:
                 outside.append(f"The recorded process {ending(status)} outside of a test.")
         if outside:
-            self.report_error(OUTSIDE, FindingsRepr(outside))
+            location = (OUTSIDE.split("::")[0], None, OUTSIDE.split("::")[1])
+            self.report_error(OUTSIDE, location, FindingsRepr(outside))
 
     def report_unfinished(self, nodeid, test, found, status):
         """Reports a test in which the recorded process ended."""
@@ -299,10 +311,10 @@ class Controller:
             )
             self.config.hook.pytest_runtest_logreport(report=report)
 
-    def report_error(self, nodeid, longrepr):
+    def report_error(self, nodeid, location, longrepr):
         report = pytest.TestReport(
             nodeid=nodeid,
-            location=(nodeid.split("::")[0], None, nodeid.split("::")[1]),
+            location=location,
             keywords={},
             outcome="failed",
             longrepr=longrepr,

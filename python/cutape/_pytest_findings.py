@@ -68,10 +68,13 @@ class Checked:
         if facts is None or any(one["range"].split("/")[0] in self.tests for one in facts["ranges"]):
             return None
         started = facts["started_unix_ns"]
-        for nodeid, test in self.tests.items():
-            if test.begin <= started and (test.end is None or started <= test.end):
-                return nodeid
-        return None
+        running = [
+            nodeid
+            for nodeid, test in self.tests.items()
+            if test.begin <= started and (test.end is None or started <= test.end)
+        ]
+        # With pytest-xdist, several tests run at a time.
+        return running[0] if len(running) == 1 else None
 
     def add_lines(self, finding, test):
         """Adds to the text where the test makes the call, and which tests created objects."""

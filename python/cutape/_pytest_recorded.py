@@ -1,6 +1,7 @@
 """In the recorded process: runs the tests, and tells the first process how they end.
 
-Each test is a range in the trace, with the test's id as its name.
+Each test is a range in the trace, with the test's id as its name. With pytest-xdist, this process
+hands the tests to workers, which are recorded like all its children.
 """
 
 import ctypes
@@ -13,12 +14,25 @@ from _pytest.config import create_terminal_writer
 
 
 def configure(config, told):
+    if not uses_xdist(config):
+        config.pluginmanager.register(Ranges(), "cutape-ranges")
+    if told is None:
+        # A worker of pytest-xdist in a recorded run. The process that started it reports.
+        return
     pipe = json.loads(told)["pipe"]
     os.set_inheritable(pipe, False)
-    # What a worker of pytest-xdist has. pytest and its plugins then leave what belongs to a whole
-    # run, such as JUnit files and the cache of failures, to the other process.
-    config.workerinput = {"workerid": "gw0", "workercount": 1, "testrunuid": "cutape"}
+    if uses_xdist(config):
+        config.option.xmlpath = None
+    else:
+        # What a worker of pytest-xdist has. pytest and its plugins then leave what belongs to a
+        # whole run, such as JUnit files and the cache of failures, to the other process.
+        config.workerinput = {"workerid": "gw0", "workercount": 1, "testrunuid": "cutape"}
     config.pluginmanager.register(Recorded(config, os.fdopen(pipe, "w")), "cutape-recorded")
+
+
+def uses_xdist(config):
+    """Whether other processes run the tests."""
+    return bool(config.getoption("tx", None)) and not hasattr(config, "workerinput")
 
 
 def recorder_function(name):
@@ -32,6 +46,20 @@ def recorder_function(name):
     return lambda *_: None
 
 
+class Ranges:
+    """Makes each test a range of the recording."""
+
+    def pytest_sessionstart(self):
+        self.push = recorder_function("cutape_range_push")
+        self.pop = recorder_function("cutape_range_pop")
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        self.push(item.nodeid.encode(errors="backslashreplace"))
+        yield
+        self.pop()
+
+
 class Recorded:
     """Sends what pytest reports, as lines of JSON."""
 
@@ -39,6 +67,7 @@ class Recorded:
         self.config = config
         self.pipe = pipe
         self.deselected = 0
+        self.has_collected = False
 
     def send(self, event, **members):
         members.update(event=event, time=time.time_ns())
@@ -50,8 +79,12 @@ class Recorded:
             pass
 
     def send_report(self, event, report):
+        # The worker of pytest-xdist that it comes from cannot be sent.
+        node = vars(report).pop("node", None)
         hook = self.config.hook.pytest_report_to_serializable
         self.send(event, report=hook(config=self.config, report=report))
+        if node is not None:
+            report.node = node
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self):
@@ -60,8 +93,6 @@ class Recorded:
         if reporter is not None:
             nowhere = open(os.devnull, "w")
             reporter._tw = create_terminal_writer(self.config, nowhere)
-        self.push = recorder_function("cutape_range_push")
-        self.pop = recorder_function("cutape_range_pop")
 
     def pytest_deselected(self, items):
         self.deselected += len(items)
@@ -71,13 +102,15 @@ class Recorded:
             self.send_report("collect-report", report)
 
     def pytest_collection_finish(self, session):
+        self.has_collected = True
         self.send("collected", tests=len(session.items), deselected=self.deselected)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item):
-        self.push(item.nodeid.encode(errors="backslashreplace"))
-        yield
-        self.pop()
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids):
+        # Every worker collects the same tests.
+        if not self.has_collected:
+            self.has_collected = True
+            self.send("collected", tests=len(ids), deselected=0)
 
     def pytest_runtest_logstart(self, nodeid, location):
         self.send("start", test=nodeid, location=location)

@@ -77,10 +77,10 @@ def pytest_configure(config):
         words(config, f"cutape_{verb}_args")
     if not config.getoption("cutape_check") or only_looks(config):
         return
-    if RECORDED in os.environ:
+    if RECORDED in os.environ or hasattr(config, "workerinput"):
         from cutape import _pytest_recorded
 
-        _pytest_recorded.configure(config, os.environ.pop(RECORDED))
+        _pytest_recorded.configure(config, os.environ.pop(RECORDED, None))
     else:
         from cutape import _pytest_check
 

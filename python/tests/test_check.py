@@ -173,10 +173,45 @@ def test_recordings_are_kept(check, driver):
     assert found == ["pytest-1.cutape", "pytest.cutape"]
 
 
+def test_workers_of_xdist_are_recorded(check, driver):
+    result = check(BAD, "-n", "2", "--junitxml=junit.xml")
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "collected 3 items, recorded by cutape",
+            "*ERROR at teardown of test_bad*",
+            "checked the driver calls of 2 processes: 1 error",
+        ]
+    )
+    found = cases(driver.path / "junit.xml")
+    assert [name for name, what in found.items() if what] == [("test_inner", "test_bad")]
+    assert len(found) == 3
+
+
+def test_a_worker_that_dies_is_reported(check):
+    tests = """
+        import os, signal
+
+        def test_dies():
+            start()
+            pointer = allocate()
+            free(pointer)
+            free(pointer)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    result = check(tests, "-n", "1")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "error[[]memory-double-free[]]: memory freed twice",
+            "worker 'gw0' crashed while running 'test_inner.py::test_dies'",
+        ]
+    )
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["-n", "2"], "--cutape-check does not work with -n: *"),
         (["--pdb"], "--cutape-check does not work with --pdb: *"),
         (["--cutape-check-args='"], "--cutape-check-args: No closing quotation"),
     ],
