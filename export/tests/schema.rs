@@ -18,7 +18,7 @@ fn tables() -> String {
         );
         for column in table.columns() {
             let kind = match column.kind {
-                Type::Integer => "integer",
+                Type::Integer | Type::Distinct => "integer",
                 Type::Boolean => "boolean",
                 Type::Text => "text",
             };

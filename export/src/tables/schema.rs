@@ -9,6 +9,8 @@ pub const SCHEMA_VERSION: &str = "1.1";
 pub enum Type {
     /// A signed number of 64 bits.
     Integer,
+    /// The same; records seldom share one, so that a dictionary of them is larger than they are.
+    Distinct,
     /// True or false.
     Boolean,
     /// UTF-8.
@@ -52,6 +54,14 @@ const fn integer(name: &'static str, meaning: &'static str) -> Column {
     }
 }
 
+const fn distinct(name: &'static str, meaning: &'static str) -> Column {
+    Column {
+        name,
+        kind: Type::Distinct,
+        meaning,
+    }
+}
+
 const fn boolean(name: &'static str, meaning: &'static str) -> Column {
     Column {
         name,
@@ -73,16 +83,16 @@ const TRACE: &[Column] = &[text("trace", "the trace's file name without `.cutape
 
 /// The call that a row is about.
 const CALL: &[Column] = &[
-    integer(
+    distinct(
         "call",
         "call index: the position in the order of entry, from 0",
     ),
     integer("thread", "ordinal of the thread, from 0"),
-    integer(
+    distinct(
         "enter_ns",
         "when the program entered the call, ns from the start of the recording",
     ),
-    integer(
+    distinct(
         "leave_ns",
         "when the driver had returned, ns; null for a call in flight",
     ),
@@ -229,9 +239,9 @@ pub const TABLES: &[Table] = &[
         groups: &[
             TRACE,
             &[
-                integer("call", "index of the call that launched the graph"),
+                distinct("call", "index of the call that launched the graph"),
                 integer("thread", "ordinal of the thread, from 0"),
-                integer(
+                distinct(
                     "enter_ns",
                     "when the program entered that call, ns from the start of the recording",
                 ),
@@ -302,19 +312,19 @@ pub const TABLES: &[Table] = &[
                     "kind and number, e.g. `module#2`: unique in a trace",
                 ),
                 text("kind", "kind of the object, e.g. `module`"),
-                integer("handle", "the driver's value for it; of memory the address"),
+                distinct("handle", "the driver's value for it; of memory the address"),
                 text("origin", "`created`, `found` in its parent, `first-seen`"),
-                integer(
+                distinct(
                     "created_call",
                     "index of the call that created it or first returned it",
                 ),
                 text("created_by", "function of that call"),
-                integer("created_ns", "when that call had returned, ns"),
-                integer(
+                distinct("created_ns", "when that call had returned, ns"),
+                distinct(
                     "ended_call",
                     "index of the call that ended it; null if it lives",
                 ),
-                integer("ended_ns", "when that call was entered, ns"),
+                distinct("ended_ns", "when that call was entered, ns"),
                 text(
                     "ending",
                     "`destroyed`, `with-owner`, `handle-reused`, `alive`",
@@ -338,9 +348,9 @@ pub const TABLES: &[Table] = &[
         groups: &[
             TRACE,
             &[
-                integer("call", "index of the call that caused it"),
+                distinct("call", "index of the call that caused it"),
                 integer("thread", "ordinal of the thread, from 0"),
-                integer("ns", "when it counts, ns from the start of the recording"),
+                distinct("ns", "when it counts, ns from the start of the recording"),
                 text(
                     "memory",
                     "`device`, `pool`, `managed`, `physical`, `pinned-host`",
@@ -370,7 +380,7 @@ pub const TABLES: &[Table] = &[
                 ),
                 text("kind", "`cubin`, `fatbin`, `PTX`, ..."),
                 integer("bytes", "its length, bytes"),
-                integer("call", "index of the first call that uses it"),
+                distinct("call", "index of the first call that uses it"),
             ],
         ],
     },
@@ -392,11 +402,11 @@ pub const TABLES: &[Table] = &[
                 ),
                 boolean("mark", "it is a moment"),
                 boolean("open", "it is a range that did not end"),
-                integer(
+                distinct(
                     "begin_ns",
                     "when it began, ns from the start of the recording",
                 ),
-                integer("end_ns", "when it ended, ns"),
+                distinct("end_ns", "when it ended, ns"),
             ],
         ],
     },
@@ -409,12 +419,12 @@ pub const TABLES: &[Table] = &[
                 text("rule", "id of the rule"),
                 text("severity", "`error`, `warning`, `advice`"),
                 text("class", "`misuse`, `probe`, `expected-error`, `teardown`"),
-                integer(
+                distinct(
                     "call",
                     "index of the call; null for what is missing at the end",
                 ),
                 integer("thread", "ordinal of the thread of the call"),
-                integer("enter_ns", "when the call was entered, ns"),
+                distinct("enter_ns", "when the call was entered, ns"),
                 text("function", "function of the call"),
                 text("title", "what is wrong, in a line"),
                 text("message", "what happened, and why it is wrong"),
