@@ -1,9 +1,11 @@
 //! Keeps the rows of a trace as columns.
 
+use std::collections::BTreeMap;
+
 use cutape_analyzer::Finding;
 use cutape_export::rows::{
-    CallRow, CopyRow, FindingRow, GraphLaunchRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, Sink,
-    StreamRef, WaitRow,
+    CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, LaunchRow, MemoryRow, ObjectRow,
+    RangeRow, Sink, StreamRef, WaitRow,
 };
 use cutape_format::Trace;
 use cutape_model::{MemoryKind, Origin, function_of};
@@ -34,6 +36,9 @@ pub struct Collector<'f> {
     results: Dictionary<String, String>,
     kernels: Dictionary<String, KernelFact>,
     shapes: Dictionary<Shape, Shape>,
+    graph_kernels: Dictionary<Vec<[u64; 3]>, Vec<[u64; 3]>>,
+    /// The graph launch whose kernels still come, and by kernel and shape how many came.
+    graph: Option<(u64, BTreeMap<[u64; 2], u64>)>,
     streams: Dictionary<u32, StreamFact>,
     directions: Dictionary<&'static str, String>,
     object_kinds: Dictionary<(Kind, Option<MemoryKind>), ObjectKind>,
@@ -42,6 +47,7 @@ pub struct Collector<'f> {
     range_rows: RangeRows,
     calls: CallColumns,
     launches: [Column; 3],
+    graph_launches: [Column; 2],
     copies: [Column; 3],
     /// Calls and the numbers of their streams.
     work: Vec<(u64, u64)>,
@@ -91,6 +97,8 @@ impl<'f> Collector<'f> {
             results: Dictionary::default(),
             kernels: Dictionary::default(),
             shapes: Dictionary::default(),
+            graph_kernels: Dictionary::default(),
+            graph: None,
             streams: Dictionary::default(),
             directions: Dictionary::default(),
             object_kinds: Dictionary::default(),
@@ -106,6 +114,7 @@ impl<'f> Collector<'f> {
                 in_flight: Column::new(Ascending),
             },
             launches: [Ascending, Small, Small].map(Column::new),
+            graph_launches: [Ascending, Small].map(Column::new),
             copies: [Ascending, Large, Small].map(Column::new),
             work: Vec::new(),
             completion: Completion::new(),
@@ -120,6 +129,7 @@ impl<'f> Collector<'f> {
 
     /// All rows.
     pub fn finish(mut self) -> Collected {
+        self.end_graph();
         let done = std::mem::replace(&mut self.completion, Completion::new()).finish();
         let mut columns = Columns::default();
         let calls = self.calls;
@@ -131,6 +141,8 @@ impl<'f> Collector<'f> {
         columns.add("in_flight.call", calls.in_flight);
         let names = ["launch.call", "launch.kernel", "launch.shape"];
         add_all(&mut columns, names, self.launches);
+        let names = ["graph.call", "graph.kernels"];
+        add_all(&mut columns, names, self.graph_launches);
         let names = ["copy.call", "copy.bytes", "copy.direction"];
         add_all(&mut columns, names, self.copies);
         add_work(&mut columns, &self.work, &done);
@@ -159,6 +171,7 @@ impl<'f> Collector<'f> {
             results: self.results.values,
             kernels: self.kernels.values,
             shapes: self.shapes.values,
+            graph_kernels: self.graph_kernels.values,
             streams: self.streams.values,
             directions: self.directions.values,
             object_kinds: self.object_kinds.values,
@@ -172,6 +185,39 @@ impl<'f> Collector<'f> {
             tables,
             columns,
         }
+    }
+
+    /// The number of the kernel that a row names.
+    fn kernel(&mut self, row: &LaunchRow<'_>) -> u64 {
+        let name = row.kernel.unwrap_or("");
+        self.kernels.number(name, || KernelFact {
+            name: row.kernel.map(str::to_owned),
+            shown: row.demangled.or(row.kernel).unwrap_or(UNNAMED).to_owned(),
+        })
+    }
+
+    fn shape(&mut self, row: &LaunchRow<'_>) -> u64 {
+        let shape = Shape {
+            grid: row.grid,
+            block: row.block,
+            shared: row.shared_bytes,
+        };
+        self.shapes.number(&shape, || shape)
+    }
+
+    /// All kernels of the graph's launch have come.
+    fn end_graph(&mut self) {
+        let Some((call, kernels)) = self.graph.take() else {
+            return;
+        };
+        let kernels = kernels.into_iter();
+        let kernels: Vec<_> = kernels
+            .map(|([kernel, shape], count)| [kernel, shape, count])
+            .collect();
+        let number = self.graph_kernels.number(&kernels, || kernels.clone());
+        let [calls, numbers] = &mut self.graph_launches;
+        calls.push(call);
+        numbers.push(number);
     }
 
     /// The call's work is on that stream. A call may have several rows.
@@ -246,6 +292,7 @@ impl Sink for Collector<'_> {
     type Error = cutape_format::Error;
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Self::Error> {
+        self.end_graph();
         let (call, record) = (row.call, row.record);
         (self.on_call)();
         self.completion.observe(record);
@@ -291,26 +338,28 @@ impl Sink for Collector<'_> {
     }
 
     fn launch(&mut self, row: &LaunchRow<'_>) -> Result<(), Self::Error> {
-        let name = row.kernel.unwrap_or("");
-        let kernel = self.kernels.number(name, || KernelFact {
-            name: row.kernel.map(str::to_owned),
-            shown: row.demangled.or(row.kernel).unwrap_or(UNNAMED).to_owned(),
-        });
-        let shape = Shape {
-            grid: row.grid,
-            block: row.block,
-            shared: row.shared_bytes,
-        };
+        let (kernel, shape) = (self.kernel(row), self.shape(row));
         let [calls, kernels, shapes] = &mut self.launches;
         calls.push(row.call.index);
         kernels.push(kernel);
-        shapes.push(self.shapes.number(&shape, || shape));
+        shapes.push(shape);
         self.add_work(row.call.index, row.stream);
         Ok(())
     }
 
     fn graph_launch(&mut self, row: &GraphLaunchRow) -> Result<(), Self::Error> {
         self.add_work(row.call.index, row.stream);
+        if row.kernels.is_some() {
+            self.graph = Some((row.call.index, BTreeMap::new()));
+        }
+        Ok(())
+    }
+
+    fn graph_kernel(&mut self, row: &GraphKernelRow<'_>) -> Result<(), Self::Error> {
+        let key = [self.kernel(&row.launch), self.shape(&row.launch)];
+        if let Some((_, kernels)) = &mut self.graph {
+            *kernels.entry(key).or_default() += 1;
+        }
         Ok(())
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Tables {
     pub(crate) results: Vec<String>,
     pub(crate) kernels: Vec<KernelFact>,
     pub(crate) shapes: Vec<Shape>,
+    /// What launches of graphs run: kernel, shape, and how often.
+    pub(crate) graph_kernels: Vec<Vec<[u64; 3]>>,
     pub(crate) streams: Vec<StreamFact>,
     pub(crate) directions: Vec<String>,
     pub(crate) object_kinds: Vec<ObjectKind>,

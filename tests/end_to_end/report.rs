@@ -196,6 +196,7 @@ fn views_show_what_info_says(folder: &Path) -> Verdict {
         assert_eq!(shown, leaked);
     }
     memory_is_as_info_says(folder, &mut browser);
+    kernels_in_graphs_are_as_info_says(folder, &mut browser);
     expect_no_problems(&browser);
     Verdict::Passed
 }
@@ -218,6 +219,26 @@ fn memory_is_as_info_says(folder: &Path, browser: &mut Browser) {
         }
         // The peak is reached by a call that the table names.
         assert!(cell(&rows, &name, 5).starts_with("call "), "{rows:#?}");
+    }
+}
+
+fn kernels_in_graphs_are_as_info_says(folder: &Path, browser: &mut Browser) {
+    let trace = trace(folder, "clean/graph");
+    let page = page(&trace, &[]);
+    browser.open(&page, READY);
+    show(browser, "kernels");
+    let rows = table(browser, "Launches by kernel");
+    let info = json(&["info", "--format", "json"], &trace);
+    let kernels = info["kernels"].as_array().unwrap();
+    assert_eq!(rows.len(), kernels.len());
+    assert_ne!(info["graph_kernels"], 0);
+    for kernel in kernels {
+        let name = kernel["name"].as_str().unwrap();
+        let row = rows.iter().find(|row| row[0].ends_with(name)).unwrap();
+        for (column, key) in [(1, "launches"), (2, "in_graphs")] {
+            let expected = grouped(kernel[key].as_u64().unwrap());
+            assert_eq!(row[column], expected, "{name} {key}");
+        }
     }
 }
 

@@ -1,8 +1,10 @@
-// Launches by kernel, with their shapes and times. Counts the launches that match the filter.
+// Launches by kernel, with their shapes and times, and how often launched graphs run them. Counts
+// the calls that match the filter.
 
 class KernelsView {
   constructor(app) {
     this.app = app;
+    const hasGraphs = app.trace.graphLaunches.length > 0;
     const longest = () => Math.max(1, ...this.table.rows.map((row) => row.total));
     this.table = new SortedTable({
       caption: "Launches by kernel",
@@ -23,6 +25,7 @@ class KernelsView {
           value: (row) => row.launches,
           cell: (row) => count(row.launches),
         },
+        ...(hasGraphs ? [IN_GRAPHS] : []),
         {
           title: "Failed",
           right: true,
@@ -46,8 +49,8 @@ class KernelsView {
         {
           title: "Mean",
           right: true,
-          value: (row) => row.total / row.launches,
-          cell: (row) => duration(row.total / row.launches, app.trace.clock),
+          value: mean,
+          cell: (row) => duration(mean(row), app.trace.clock),
         },
         {
           title: "Longest",
@@ -82,6 +85,7 @@ class KernelsView {
         "p",
         { class: "about" },
         "Host time is the time in the launching calls; launches run later on the device. ",
+        hasGraphs ? "A kernel in a graph has no host time of its own. " : "",
         app.facts.bench
           ? "GPU time is what cutape bench measured for a launch of the kernel."
           : "cutape bench measures the time on the device; give its report with --bench.",
@@ -102,6 +106,7 @@ class KernelsView {
   #shapes(kernel) {
     const { clock } = this.app.trace;
     const { shapes } = this.app.facts;
+    const hasGraphs = this.app.trace.graphLaunches.length > 0;
     return new SortedTable({
       caption: `Shapes of ${kernel.shown}`,
       rows: [...kernel.shapes.values()],
@@ -121,6 +126,7 @@ class KernelsView {
           value: (row) => row.launches,
           cell: (row) => count(row.launches),
         },
+        ...(hasGraphs ? [IN_GRAPHS] : []),
         {
           title: "Host time",
           right: true,
@@ -130,8 +136,8 @@ class KernelsView {
         {
           title: "Mean",
           right: true,
-          value: (row) => row.total / row.launches,
-          cell: (row) => duration(row.total / row.launches, clock),
+          value: mean,
+          cell: (row) => duration(mean(row), clock),
         },
         {
           title: "First launch",
@@ -144,11 +150,24 @@ class KernelsView {
   }
 }
 
-function kernelRows({ trace, filter, facts: { kernels, bench } }) {
+const IN_GRAPHS = {
+  title: "In graphs",
+  right: true,
+  hint: "How often launched graphs run it",
+  value: (row) => row.inGraphs,
+  cell: (row) => count(row.inGraphs),
+};
+
+function mean(row) {
+  return row.launches === 0 ? null : row.total / row.launches;
+}
+
+function kernelRows({ trace, filter, facts: { kernels, graph_kernels, bench } }) {
   const rows = kernels.map(({ name, shown }) => ({
     name,
     shown,
     launches: 0,
+    inGraphs: 0,
     failed: 0,
     total: 0,
     longest: 0,
@@ -168,20 +187,52 @@ function kernelRows({ trace, filter, facts: { kernels, bench } }) {
     row.total += time;
     row.longest = Math.max(row.longest, time);
     row.first ??= call;
-    const shape = trace.launchShape[at];
-    let entry = row.shapes.get(shape);
-    if (!entry) {
-      entry = { shape, launches: 0, total: 0, first: call };
-      row.shapes.set(shape, entry);
-    }
+    const entry = shapeRow(row, trace.launchShape[at], call);
     entry.launches += 1;
     entry.total += time;
   }
+  addGraphs(rows, trace, filter, graph_kernels);
   for (const benchmark of bench?.benchmarks ?? []) {
     const kernel = benchmark.clock === "gpu" ? trace.kernel[benchmark.call] : undefined;
     if (kernel !== undefined && kernel !== NONE) {
       rows[kernel].gpu ??= benchmark.time.point;
     }
   }
-  return rows.filter((row) => row.launches > 0);
+  return rows.filter((row) => row.launches + row.inGraphs > 0);
+}
+
+/** Many launches run the same kernels: each list is added once, with the number of launches. */
+function addGraphs(rows, trace, filter, lists) {
+  const runs = lists.map(() => ({ launches: 0, first: null }));
+  for (let at = 0; at < trace.graphLaunches.length; at++) {
+    const call = trace.graphLaunches[at];
+    if (filter.has(call)) {
+      const run = runs[trace.graphKernels[at]];
+      run.launches += 1;
+      run.first ??= call;
+    }
+  }
+  for (const [number, { launches, first }] of runs.entries()) {
+    if (launches === 0) {
+      continue;
+    }
+    for (const [kernel, shape, times] of lists[number]) {
+      const row = rows[kernel];
+      const entry = shapeRow(row, shape, first);
+      for (const counts of [row, entry]) {
+        counts.inGraphs += launches * times;
+        counts.first = Math.min(counts.first ?? first, first);
+      }
+    }
+  }
+}
+
+/** The counts of a kernel's launches with that shape. */
+function shapeRow(row, shape, call) {
+  let entry = row.shapes.get(shape);
+  if (!entry) {
+    entry = { shape, launches: 0, inGraphs: 0, total: 0, first: call };
+    row.shapes.set(shape, entry);
+  }
+  return entry;
 }

@@ -50,7 +50,6 @@ function card(label, value, { note = null, href = null, tone = "" } = {}) {
 function summaryCards(app) {
   const { summary } = app.facts;
   const { calls } = summary;
-  const launches = summary.kernels.reduce((sum, kernel) => sum + kernel.launches, 0);
   const leaked = summary.never_destroyed.reduce((sum, { count: number }) => sum + number, 0);
   const copied = summary.copies.host_to_device_bytes + summary.copies.device_to_host_bytes;
   const { errors, warnings, advice } = app.findings.counts();
@@ -87,8 +86,13 @@ function summaryCards(app) {
       href: "#/timeline",
       note: summary.duration_ns === null ? "the clock only counts" : "of the recording",
     }),
-    card("Launches", count(launches), {
-      note: counted(summary.kernels.length, "kernel"),
+    card("Launches", count(summary.launches), {
+      note: [
+        counted(summary.kernels.length, "kernel"),
+        summary.graph_kernels ? `${count(summary.graph_kernels)} more in graphs` : null,
+      ]
+        .filter(Boolean)
+        .join(", "),
       href: "#/kernels",
     }),
     card("Peak memory", bytes(peak.bytes), {

@@ -39,6 +39,8 @@ class Trace {
     this.launches = columns.get("launch.call");
     this.launchKernel = columns.get("launch.kernel");
     this.launchShape = columns.get("launch.shape");
+    this.graphLaunches = columns.get("graph.call");
+    this.graphKernels = columns.get("graph.kernels");
     this.copies = columns.get("copy.call");
     this.copyBytes = columns.get("copy.bytes");
     this.copyDirection = columns.get("copy.direction");
@@ -121,6 +123,14 @@ class Trace {
     return at < 0 ? null : this.facts.shapes[this.launchShape[at]];
   }
 
+  /** How many kernels the launch of a graph runs; null if the trace does not show it. */
+  graphKernelsOf(call) {
+    const at = indexOf(this.graphLaunches, call);
+    return at < 0
+      ? null
+      : this.facts.graph_kernels[this.graphKernels[at]].reduce((sum, [, , runs]) => sum + runs, 0);
+  }
+
   copyOf(call) {
     const at = indexOf(this.copies, call);
     return at < 0
@@ -145,6 +155,10 @@ class Trace {
       const shape = this.shapeOf(call);
       const grid = shape?.grid ? ` [${dimensions(shape.grid)}, ${dimensions(shape.block)}]` : "";
       return kernel.shown + grid;
+    }
+    const nodes = this.graphKernelsOf(call);
+    if (nodes !== null) {
+      return `a graph of ${counted(nodes, "kernel")}`;
     }
     const copy = this.copyOf(call);
     if (copy) {
