@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::readme::{ARCHIVE, Commands, DEB, WHEEL};
-use super::roots::{Root, SUITES};
+use super::roots::{FEW, Root, SYSTEMS, System};
 use super::{Dist, python};
 use crate::step::{self, output};
 use crate::{Failure, files};
@@ -31,9 +31,9 @@ const SHARED: [&str; 4] = [
     "share/zsh",
 ];
 
-/// Tries the packages: the wheel in a virtual environment, all in fresh roots. `is_quick`: in the
-/// oldest root alone.
-pub(super) fn run(dist: &Dist, packages: &[PathBuf], is_quick: bool) -> Result<(), Failure> {
+/// Tries the packages: the wheel in a virtual environment, each of the others in a fresh system of
+/// its kind. `is_all`: every package in every system that takes it.
+pub(super) fn run(dist: &Dist, packages: &[PathBuf], is_all: bool) -> Result<(), Failure> {
     let commands = Commands::read(dist.root)?;
     let wheel = packages
         .iter()
@@ -41,17 +41,26 @@ pub(super) fn run(dist: &Dist, packages: &[PathBuf], is_quick: bool) -> Result<(
     if let Some(wheel) = wheel {
         in_environment(dist, wheel, &commands)?;
     }
-    let suites = if is_quick { &SUITES[..1] } else { &SUITES };
-    for suite in suites {
-        let root = match Root::new(&dist.work("roots"), suite) {
+    let systems = if is_all { &SYSTEMS } else { &SYSTEMS[..FEW] };
+    for &system in systems {
+        let fits = |path: &&PathBuf| match (files::extension(path), system.has_lib64) {
+            ("deb", has_lib64) => !has_lib64,
+            ("whl", _) => is_all,
+            (_, has_lib64) => is_all || has_lib64,
+        };
+        let wanted: Vec<_> = packages.iter().filter(fits).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let root = match Root::new(&dist.work("roots"), system) {
             Ok(root) => root,
             Err(why) => {
-                println!("check {suite}: ignored: {why}");
+                println!("check {}: ignored: {why}", system.name);
                 continue;
             }
         };
-        for package in packages {
-            in_root(&root, suite, package, &commands)?;
+        for package in wanted {
+            in_root(&root, system, package, &commands)?;
         }
     }
     lint(dist, packages)
@@ -82,7 +91,13 @@ fn in_environment(dist: &Dist, wheel: &Path, commands: &Commands) -> Result<(), 
 }
 
 /// Tries one package in a fresh system, and uninstalls it.
-fn in_root(root: &Root, suite: &str, package: &Path, commands: &Commands) -> Result<(), Failure> {
+fn in_root(
+    root: &Root,
+    system: System,
+    package: &Path,
+    commands: &Commands,
+) -> Result<(), Failure> {
+    let name = system.name;
     let start = Instant::now();
     let (kind, words, before, after, prefix) = match files::extension(package) {
         "whl" => (
@@ -100,15 +115,15 @@ fn in_root(root: &Root, suite: &str, package: &Path, commands: &Commands) -> Res
     let steps = script(&install, commands);
     // First, so that the shared files are still there afterwards.
     judge(
-        &format!("{suite}, {kind}"),
+        &format!("{name}, {kind}"),
         &mut root.shell(&format!("set -eu\ncd /work\n{before}\n{steps}")),
         start,
     )?;
-    has_shared(suite, &root.path(prefix))?;
+    has_shared(name, &root.path(prefix))?;
     if !after.is_empty() {
         let removed = output(&mut root.shell(after))?;
         if !removed.status.success() || root.path("usr/lib/cutape").exists() {
-            return Err(failure!("{suite}: {after}: cutape is still there"));
+            return Err(failure!("{name}: {after}: cutape is still there"));
         }
     } else {
         let rest = "rm -rf /env /usr/local/bin/cutape /usr/local/lib/cutape";

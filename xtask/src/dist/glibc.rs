@@ -49,22 +49,42 @@ impl Glibc {
     }
 
     /// A build of cargo that links with it.
-    pub(super) fn cargo(&self, root: &Path, profile: &str) -> Command {
+    pub(super) fn cargo(&self, root: &Path, package: &str, profile: &str) -> Command {
         let mut command = step::cargo(root, "build --quiet");
-        command.args(["--target", TARGET, "--profile", profile]);
+        command.args(["--target", TARGET, "--profile", profile, "-p", package]);
         let home = install::cargo_home().unwrap_or_default();
+        let mut flags = self.flags().to_vec();
         // Panic messages name source files: not by the paths of this machine.
-        let flags = [
+        flags.extend([
+            format!("--remap-path-prefix={}=cutape", root.display()),
+            format!("--remap-path-prefix={}=cargo", home.display()),
+        ]);
+        command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        command
+    }
+
+    /// An unoptimised build that links with it, from crates that are built for this machine: only
+    /// the last one is compiled again.
+    pub(super) fn quick_cargo(&self, root: &Path, package: &str, is_program: bool) -> Command {
+        let mut command = step::cargo(root, "rustc --quiet");
+        command.args(["-p", package]);
+        match is_program {
+            true => command.args(["--bin", package]),
+            false => command.arg("--lib"),
+        };
+        command.arg("--").args(self.flags());
+        command
+    }
+
+    fn flags(&self) -> [String; 4] {
+        let folder = self.0.display();
+        [
             // A library may otherwise need functions that this glibc does not have.
             "-Clink-arg=-Wl,-z,defs".to_owned(),
             format!("-Clink-arg={ALLOW}"),
-            format!("-Clink-arg=-B{}", self.0.display()),
-            format!("-Lnative={}", self.0.display()),
-            format!("--remap-path-prefix={}=cutape", root.display()),
-            format!("--remap-path-prefix={}=cargo", home.display()),
-        ];
-        command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-        command
+            format!("-Clink-arg=-B{folder}"),
+            format!("-Lnative={folder}"),
+        ]
     }
 
     /// A compiler for C programs that links with it.

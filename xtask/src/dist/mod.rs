@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use self::glibc::{Glibc, TARGET};
-use crate::parts::{Binaries, DEMO, DEMO_SOURCE, NULL_DRIVER, PARTS, replace_folder};
+use crate::parts::{Binaries, DEMO, DEMO_SOURCE, NULL_DRIVER, PARTS, PROGRAM, replace_folder};
 use crate::{Failure, files, step};
 
 /// Programs that making packages needs.
@@ -36,7 +36,7 @@ struct Dist<'a> {
 
 /// Makes all packages, or those that `words` name.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Failure> {
-    let options = ["--check", "--quick"];
+    let options = ["--check", "--all-roots", "--quick"];
     let kinds: Vec<&str> = words
         .iter()
         .copied()
@@ -47,7 +47,8 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Failure> {
         .find(|word| !["wheel", "deb", "tarball"].contains(word))
     {
         return Err(failure!(
-            "dist: {word}: unknown; choose wheel, deb or tarball, with --check or --quick"
+            "dist: {word}: unknown; choose wheel, deb or tarball, with --check, --all-roots or \
+             --quick"
         ));
     }
     if let Some(missing) = NEEDED.iter().find(|program| !step::is_installed(program)) {
@@ -77,8 +78,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Failure> {
         let size = std::fs::metadata(package).map_or(0, |data| data.len());
         println!("{} ({:.1} MB)", package.display(), size as f64 / 1e6);
     }
-    if words.contains(&"--check") {
-        check::run(&dist, &made, words.contains(&"--quick"))?;
+    let is_all = words.contains(&"--all-roots");
+    if is_all || words.contains(&"--check") {
+        check::run(&dist, &made, is_all)?;
     }
     Ok(())
 }
@@ -99,14 +101,17 @@ impl Dist<'_> {
     /// Builds for the glibc of the packages. `is_quick`: without optimisation, to check packages.
     fn build(&self, is_quick: bool) -> Result<Binaries, Failure> {
         let glibc = Glibc::new(self.root)?;
-        let target = step::target(self.root).join(TARGET);
+        let target = step::target(self.root);
         let mut built = Vec::new();
         // One by one: in one build the interposer would get features that only readers need.
         for (package, profile, file) in PARTS {
-            let profile = if is_quick { "dev" } else { profile };
-            step::run(glibc.cargo(self.root, profile).args(["-p", package]))?;
-            let folder = if is_quick { "debug" } else { profile };
-            built.push(target.join(folder).join(file));
+            if is_quick {
+                step::run(&mut glibc.quick_cargo(self.root, package, file == PROGRAM))?;
+                built.push(target.join("debug").join(file));
+            } else {
+                step::run(&mut glibc.cargo(self.root, package, profile))?;
+                built.push(target.join(TARGET).join(profile).join(file));
+            }
         }
         let library = built
             .iter()

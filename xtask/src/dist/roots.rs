@@ -1,4 +1,5 @@
-//! Fresh systems of several ages, made by debootstrap, in which the packages are tried.
+//! Fresh systems of several ages and layouts, made of Debian's packages, in which the packages are
+//! tried.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +8,62 @@ use std::process::Command;
 use crate::step::{is_installed, output, run};
 use crate::{Failure, files};
 
-/// Debian's releases, the oldest first. Their glibc is 2.31 (older than Ubuntu 22.04's 2.35), 2.36
-/// and 2.41.
-pub(super) const SUITES: [&str; 3] = ["bullseye", "bookworm", "trixie"];
+/// A fresh system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct System {
+    /// What it is called here.
+    pub(super) name: &'static str,
+    /// The release of Debian that it is made of.
+    suite: &'static str,
+    /// Libraries are in /usr/lib64, as in Fedora and its relatives, and nothing says Debian.
+    pub(super) has_lib64: bool,
+}
+
+/// The systems. Debian's glibc is 2.31 (older than the 2.35 of Ubuntu 22.04), 2.36 and 2.41.
+pub(super) const SYSTEMS: [System; 4] = [
+    System::debian("bullseye"),
+    System {
+        name: "lib64",
+        suite: "bullseye",
+        has_lib64: true,
+    },
+    System::debian("bookworm"),
+    System::debian("trixie"),
+];
+
+/// The first of them, which show what differs most: the oldest, and the other layout.
+pub(super) const FEW: usize = 2;
+
+impl System {
+    const fn debian(suite: &'static str) -> Self {
+        Self {
+            name: suite,
+            suite,
+            has_lib64: false,
+        }
+    }
+}
+
+/// Turns a Debian system into one with the layout of Fedora: libraries in /usr/lib64, none in the
+/// folder of an architecture, neither dpkg nor folders of completions.
+const TO_LIB64: &str = r#"
+cd "$1"
+mkdir -p usr/lib64
+for folder in lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu; do
+    if [ -d "$folder" ]; then
+        cp -a "$folder/." usr/lib64/
+        rm -rf "$folder"
+    fi
+done
+rm -rf lib64
+ln -s usr/lib64 lib64
+ln -sf "$(basename "$(ls usr/lib64/ld-*.so | head -n 1)")" usr/lib64/ld-linux-x86-64.so.2
+echo /usr/lib64 >etc/ld.so.conf
+rm -rf etc/ld.so.cache etc/ld.so.conf.d etc/debian_version etc/apt etc/dpkg var/lib/dpkg
+rm -f usr/bin/apt* usr/bin/dpkg* etc/os-release
+rm -rf usr/share/bash-completion usr/share/zsh usr/share/fish
+chroot . /sbin/ldconfig
+"#;
 
 /// A system with Python, and neither Rust nor a C compiler.
 #[derive(Debug)]
@@ -24,17 +78,17 @@ exec chroot "$1" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/
 "#;
 
 impl Root {
-    /// A fresh copy of a suite's system, which is kept in `folder`.
+    /// A fresh copy of a system, whose release of Debian is kept in `folder`.
     ///
     /// # Errors
     /// Why there can be none on this machine.
-    pub(super) fn new(folder: &Path, suite: &str) -> Result<Self, Failure> {
-        for program in ["debootstrap", "chroot", "unshare"] {
-            let found = is_installed(program) || Path::new("/usr/sbin").join(program).is_file();
-            if !found {
+    pub(super) fn new(folder: &Path, system: System) -> Result<Self, Failure> {
+        for program in ["chroot", "unshare"] {
+            if !is_there(program) {
                 return Err(failure!("{program} is not installed"));
             }
         }
+        let suite = system.suite;
         let kept = folder.join(suite);
         let stamp = folder.join(format!("{suite}.complete"));
         if !stamp.is_file() {
@@ -47,6 +101,10 @@ impl Root {
         remove(&fresh)?;
         let mut copy = Command::new("cp");
         run(copy.args(["-a", "--reflink=auto"]).args([&kept, &fresh]))?;
+        if system.has_lib64 {
+            let mut change = Command::new("sh");
+            run(change.args(["-euc", TO_LIB64, "sh"]).arg(&fresh))?;
+        }
         Ok(Self(fresh))
     }
 
@@ -80,19 +138,33 @@ impl Drop for Root {
     }
 }
 
+/// Whether a program is in PATH, or where only root's PATH leads.
+fn is_there(program: &str) -> bool {
+    is_installed(program) || Path::new("/usr/sbin").join(program).is_file()
+}
+
+/// With mmdebstrap if it is there, which takes half of debootstrap's time.
 fn bootstrap(suite: &str, folder: &Path) -> Result<(), Failure> {
-    let mut make = Command::new("debootstrap");
+    let options: &[&str] = match ["mmdebstrap", "debootstrap"].map(is_there) {
+        [true, _] => &["mmdebstrap", "--quiet", "--variant=apt"],
+        [false, true] => &["debootstrap", "--variant=minbase"],
+        [false, false] => return Err(failure!("mmdebstrap and debootstrap are not installed")),
+    };
+    let (program, options) = options.split_first().unwrap_or((&"", &[]));
+    let mut make = Command::new(program);
     let path = std::env::var("PATH").unwrap_or_default();
     make.env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .args(["--variant=minbase", "--include=python3,python3-venv", suite])
+        .args(options)
+        .args(["--include=python3,python3-venv", suite])
         .arg(folder);
     let made = output(&mut make)?;
     if made.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&made.stdout);
+    let said = [made.stdout, made.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
     let why = said.lines().rev().find(|line| line.starts_with("E:"));
-    Err(failure!("debootstrap {suite}: {}", why.unwrap_or("failed")))
+    Err(failure!("{program} {suite}: {}", why.unwrap_or("failed")))
 }
 
 fn remove(folder: &Path) -> Result<(), Failure> {
