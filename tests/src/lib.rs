@@ -7,6 +7,7 @@ mod browser;
 mod case;
 mod commands;
 mod compiler;
+pub mod documents;
 mod findings;
 pub mod loading;
 mod parts;
