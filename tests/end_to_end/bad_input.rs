@@ -665,6 +665,16 @@ const BAD_COMMANDS: &[BadCommand] = &[
         expected: &["none/r.json", "No such file"],
     },
     BadCommand {
+        name: "junit-folder-missing",
+        words: &["check", "--junit", "none/c.xml", "sound.cutape"],
+        expected: &["none/c.xml", "choose another place with --junit"],
+    },
+    BadCommand {
+        name: "sarif-is-a-trace",
+        words: &["check", "--sarif", "sound.cutape", "sound.cutape"],
+        expected: &["--sarif sound.cutape: this file is a trace"],
+    },
+    BadCommand {
         name: "suppressions-missing",
         words: &["check", "--suppress", "none.txt", "sound.cutape"],
         expected: &["none.txt", "No such file"],

@@ -378,6 +378,14 @@ fn every_format(folder: &Path) {
         junit.contains("failures=\"1\"") && junit.contains("256x1x1"),
         "{junit}"
     );
+    let also = folder.join("also.xml");
+    let output = diff([&a, &b], &["--junit", also.to_str().unwrap()]);
+    assert!(
+        output.stdout.contains("first difference"),
+        "{}",
+        output.stdout
+    );
+    assert_eq!(fs::read_to_string(&also).unwrap(), junit);
     let output = diff([&a, &a], &["--format", "junit"]);
     output.assert_code(0);
     assert!(
