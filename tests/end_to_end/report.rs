@@ -527,7 +527,10 @@ fn reports_of_replays_and_measurements_are_shown(folder: &Path) -> Verdict {
     };
     let trace = trace(folder, "clean/launch_vector_add");
     let replayed = folder.join("replay.json");
-    run(replay(&trace).arg("--report").arg(&replayed)).assert_code(0);
+    let said = run(replay(&trace).arg("--report").arg(&replayed));
+    said.assert_code(0);
+    let (before, _) = said.stdout.split_once(" of ").unwrap();
+    let calls = before.rsplit(' ').next().unwrap().to_owned();
     let measured = folder.join("bench.json");
     run(parts()
         .cutape(&[
@@ -560,6 +563,9 @@ fn reports_of_replays_and_measurements_are_shown(folder: &Path) -> Verdict {
     browser.open(&page, READY);
     show(&mut browser, "replay");
     assert!(browser.text(".about").contains("agrees"));
+    let cards = browser.text(".cards");
+    let expected = format!("Calls replayed\n{calls}\n");
+    assert!(cards.contains(&expected), "{expected}: {cards}");
     show(&mut browser, "bench");
     let measured: Value = serde_json::from_slice(&fs::read(measured).unwrap()).unwrap();
     let benchmarks = measured["benchmarks"].as_array().unwrap();

@@ -2,6 +2,12 @@
 
 function replayView({ facts: { replay } }) {
   const agrees = replay.divergence_count === 0 && !replay.died;
+  // The replay does the work of these calls by others, as `cutape replay` counts them.
+  const emulated = Object.values(replay.calls_emulated ?? {}).reduce(
+    (sum, calls) => sum + calls,
+    0,
+  );
+  const notCompared = replay.bytes_not_compared ?? 0;
   return element(
     "div",
     { class: "view" },
@@ -24,11 +30,13 @@ function replayView({ facts: { replay } }) {
       card("Divergences", count(replay.divergence_count), {
         tone: replay.divergence_count ? "error" : "good",
       }),
-      card("Calls replayed", count(replay.calls_replayed), { note: `of ${count(replay.calls)}` }),
+      card("Calls replayed", count(replay.calls_replayed + emulated), {
+        note: `of ${count(replay.calls)}`,
+      }),
       card("Launches", count(replay.launches ?? 0)),
       card("Results compared", count(replay.results_compared ?? 0)),
       card("Copies compared", count(replay.copies_compared ?? 0), {
-        note: bytes(replay.bytes_compared),
+        note: bytes(replay.bytes_compared) + (notCompared ? `, ${bytes(notCompared)} not` : ""),
       }),
       card("Memory placed", count(replay.placed.at_recorded_address), {
         note: `of ${counted(replay.placed.allocations, "allocation")} at the recorded address`,

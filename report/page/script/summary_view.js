@@ -100,7 +100,10 @@ function summaryCards(app) {
       note: peak.call === null ? "nothing allocated" : `after call ${count(peak.call)}`,
     }),
     card("Copied", bytes(copied), { note: "between host and device" }),
-    card("Never destroyed", count(leaked), { note: "objects", href: "#/leaks" }),
+    card("Never destroyed", count(leaked), {
+      note: leaked === 1 ? "object" : "objects",
+      href: "#/leaks",
+    }),
   );
 }
 
