@@ -28,6 +28,7 @@ benchmarks | check -q -p cutape-benches --benches
 gum: clippy | clippy -q -p cutape-interposer --features gum -- -D warnings | ? libclang | DOCS_RS=1
 gum: stub | xtask gum-test | ? libclang cc nm
 gum: Frida | xtask gum-test --frida | ? libclang cc nm python3 frida
+book | xtask book | ? python3
 engines | xtask engines | ? python3 java node
 integrations | xtask integrations | python3
 packages | xtask dist --quick --check | cc dpkg-deb python3

@@ -7,6 +7,7 @@ macro_rules! failure {
     };
 }
 
+mod book;
 mod ci;
 mod circles;
 mod codegen;
@@ -91,6 +92,8 @@ usage: cargo xtask TASK
                     (needs python3, java and node; installs Python packages)
   integrations      test the pytest plugin and what ci/ has for GitHub and GitLab (needs python3;
                     installs Python packages)
+  book              check the links of the pages in docs, and make the site target/book/html (needs
+                    python3; installs mdBook)
   tools             install cargo-modules, cargo-deny and the packages of `engines` and
                     `integrations`
   ci                run all checks and tests";
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         ["circles", packages @ ..] => circles::run(&root(), packages),
         ["engines", folders @ ..] => engines::check(&root(), folders),
         ["integrations"] => integrations::test(&root()),
+        ["book"] => book::make(&root()),
         ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),

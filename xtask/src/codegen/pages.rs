@@ -204,7 +204,7 @@ fn page(rule: &Rule, programs: &[String]) -> String {
         for program in programs {
             let (folder, name) = program.rsplit_once('/').unwrap_or(("", program));
             let group = folder.rsplit('/').next().unwrap_or(folder);
-            let _ = writeln!(text, "- `{name}` in [{group}](../../{folder})");
+            let _ = writeln!(text, "- [`{name}`](../../{folder}/{name}) in {group}");
         }
     }
     text
@@ -289,7 +289,7 @@ mod tests {
             "Severity: error",
             "CU\\_JIT\\_\\* of `a_b`, never \\<x>.",
             "## What to do",
-            "`link-x.c` in [rules]",
+            "- [`link-x.c`](../../tests/programs/rules/link-x.c) in rules",
         ] {
             assert!(page.contains(wanted), "{wanted}: {page}");
         }
