@@ -4,17 +4,51 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use cutape_format::{Damage, Trace};
+use cutape_format::{Damage, Trace, recorded_process};
 
+use crate::clock;
 use crate::failure::Failure;
 use crate::output;
+
+/// How long a call that was entered may take until it is in the trace.
+const SETTLE: Duration = Duration::from_millis(20);
+/// How long to look for what a process has written until now.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens an undamaged trace and checks that every call's function is in its signature table.
 pub(crate) fn open(path: &Path) -> Result<Trace, Failure> {
     let trace = open_with(path, Trace::open)?;
     known_functions(&trace, trace.unknown_function().as_ref())?;
     Ok(trace)
+}
+
+/// Opens a trace that a process is recording, as it is now; `None` if no process is.
+pub(crate) fn open_growing(path: &Path) -> Result<Option<Trace>, Failure> {
+    let Some(process) = recorded_process(path).filter(|process| has_mapped(*process, path)) else {
+        return Ok(None);
+    };
+    let now = clock::ticks();
+    let mut trace = Trace::follow(path)?;
+    if trace.head().clock != 0 {
+        // The order of threads is known only at the end.
+        return Err(still_written(path, process));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // Also the time in which a thread writes the record of a call that it has entered.
+        thread::sleep(SETTLE);
+        let found = trace.refresh_before(now);
+        if found.map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))? >= now
+        {
+            return Ok(Some(trace));
+        }
+        if Instant::now() > deadline {
+            return Err(still_written(path, process));
+        }
+    }
 }
 
 /// Opens a trace for a walk over all calls, after which the caller uses [`known_functions`].
@@ -103,12 +137,19 @@ fn is_program(path: &Path) -> bool {
 /// The process that is still writing a trace: it has the file mapped.
 pub(crate) fn writer(trace: &Trace) -> Option<u32> {
     let process = trace.head().process;
-    let inode = fs::metadata(trace.path()).ok()?.ino().to_string();
+    has_mapped(process, trace.path()).then_some(process)
+}
+
+fn has_mapped(process: u32, path: &Path) -> bool {
+    let maps = fs::read(format!("/proc/{process}/maps"));
+    let (Ok(file), Ok(maps)) = (fs::metadata(path), maps) else {
+        return false;
+    };
+    let inode = file.ino().to_string();
     // address, permissions, offset, device, inode, path
-    let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
     let maps = String::from_utf8_lossy(&maps);
-    let maps_trace = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
-    maps.lines().any(maps_trace).then_some(process)
+    let maps_file = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
+    maps.lines().any(maps_file)
 }
 
 /// The trace cannot be packed yet.

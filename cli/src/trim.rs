@@ -21,7 +21,7 @@ use crate::{input, output_folder, quantity};
 #[derive(clap::Args)]
 #[command(after_help = EPILOGUE)]
 pub(crate) struct Arguments {
-    /// The trace.
+    /// The trace. Of one that is being recorded, the part until now is cut.
     trace: PathBuf,
     #[command(flatten)]
     choice: Choice,
@@ -84,10 +84,10 @@ work, and what destroys what is created. It replays without divergences, and
 check finds what it found in that part. `cutape info` shows its source.";
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = input::open(&arguments.trace)?;
-    if let Some(process) = input::writer(&trace) {
-        return Err(input::still_written(&arguments.trace, process));
-    }
+    let trace = match input::open_growing(&arguments.trace)? {
+        Some(growing) => growing,
+        None => input::open(&arguments.trace)?,
+    };
     let target = &arguments.output;
     refuse_existing(target)?;
     let chosen = arguments.choice.calls(&trace)?;

@@ -1,11 +1,29 @@
 """cutape records, replays and checks the CUDA driver calls of a program.
 
-The command `cutape` starts here too, so importing this package must stay cheap.
+`open` reads a trace: its calls, and tables for pyarrow, polars, pandas and DuckDB. `check` finds
+misuse, `replay` re-issues the calls, `record` cuts a block of the running program out of its
+recording. docs/python.md of the sources has examples.
 """
 
+# The command `cutape` starts here too, so importing this package must stay cheap: everything else
+# is imported when it is used.
+import importlib
 import os
 
-__all__ = ["program"]
+_MODULES = {
+    "_native": (
+        "Call Calls DamagedTrace Error NewerVersion NotATrace Payload Table Thread Trace open schema"
+    ),
+    "_recording": "NotRecording is_recording mark range record",
+    "_values": "Address Missing Named",
+    "_verbs": (
+        "CommandError Divergence Finding FindingCall Findings Frame ObjectHistory ReplayReport check"
+        " replay"
+    ),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = ["program", *sorted(_HOMES)]
 
 
 def program() -> str:
@@ -14,3 +32,15 @@ def program() -> str:
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path}: no such file; install cutape from its wheel")
     return path
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *__all__})

@@ -31,6 +31,7 @@ gum: Frida | xtask gum-test --frida | ? libclang cc nm python3 frida
 book | xtask book | ? python3
 engines | xtask engines | ? python3 java node
 integrations | xtask integrations | python3
+python | xtask python | python3
 packages | xtask dist --quick --check | cc dpkg-deb python3
 tests | test --workspace --no-fail-fast | cc nm";
 

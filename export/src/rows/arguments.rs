@@ -5,9 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use cutape_analyzer::decode::{CallPlan, Decoded, Decoding, Names, Value};
-use cutape_format::{Call, Trace};
+use cutape_format::layout::BlobRef;
+use cutape_format::{Bytes, Call, FileRange, Trace};
 use cutape_model::TraceState;
 use cutape_registry::Kind;
+use serde_json::json;
 
 use super::reference::ObjectRef;
 
@@ -56,9 +58,15 @@ impl DecodeArguments for Decoder<'_, '_> {
         };
         let plan = self.plans.of(call, self.trace);
         plan.decode(call, decoding, &mut |snapshot| {
-            // Images and payloads may be large, and only the first bytes count.
-            let inline = snapshot.bytes.inline().map(Cow::Borrowed);
-            inline.ok_or_else(|| Value::missing(snapshot.bytes))
+            match snapshot.bytes {
+                Bytes::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
+                // Images and payloads, which may be large: their length counts.
+                Bytes::Blob(BlobRef { length, .. }) | Bytes::InFile(FileRange { length, .. }) => {
+                    let text = format!("<{length} bytes>");
+                    Err(Value::Described(text, json!({ "bytes": length })))
+                }
+                other => Err(Value::missing(other)),
+            }
         })
     }
 }

@@ -24,6 +24,8 @@ pub struct Column {
     pub name: &'static str,
     /// Its type.
     pub kind: Type,
+    /// Many rows have the same text, so that a format can store each text once.
+    pub repeats: bool,
     /// What it says, with the unit.
     pub meaning: &'static str,
 }
@@ -50,6 +52,7 @@ const fn integer(name: &'static str, meaning: &'static str) -> Column {
     Column {
         name,
         kind: Type::Integer,
+        repeats: false,
         meaning,
     }
 }
@@ -58,6 +61,7 @@ const fn distinct(name: &'static str, meaning: &'static str) -> Column {
     Column {
         name,
         kind: Type::Distinct,
+        repeats: false,
         meaning,
     }
 }
@@ -66,6 +70,7 @@ const fn boolean(name: &'static str, meaning: &'static str) -> Column {
     Column {
         name,
         kind: Type::Boolean,
+        repeats: false,
         meaning,
     }
 }
@@ -74,12 +79,21 @@ const fn text(name: &'static str, meaning: &'static str) -> Column {
     Column {
         name,
         kind: Type::Text,
+        repeats: false,
         meaning,
     }
 }
 
+/// A text that many rows have.
+const fn label(name: &'static str, meaning: &'static str) -> Column {
+    Column {
+        repeats: true,
+        ..text(name, meaning)
+    }
+}
+
 /// The file that a row is from.
-const TRACE: &[Column] = &[text("trace", "the trace's file name without `.cutape`")];
+const TRACE: &[Column] = &[label("trace", "the trace's file name without `.cutape`")];
 
 /// The call that a row is about.
 const CALL: &[Column] = &[
@@ -108,11 +122,11 @@ const CALL: &[Column] = &[
 
 /// A kernel, and how it is launched.
 const KERNEL: &[Column] = &[
-    text("kernel", "name of the kernel in its image"),
-    text("kernel_source", "name as in the source (demangled)"),
-    text("function", "its object, e.g. `function#3`"),
-    text("module", "module or library that it is in, e.g. `module#1`"),
-    text("image", "hash of the image that the module was loaded from"),
+    label("kernel", "name of the kernel in its image"),
+    label("kernel_source", "name as in the source (demangled)"),
+    label("function", "its object, e.g. `function#3`"),
+    label("module", "module or library that it is in, e.g. `module#1`"),
+    label("image", "hash of the image that the module was loaded from"),
     integer("grid_x", "blocks in x"),
     integer("grid_y", "blocks in y"),
     integer("grid_z", "blocks in z"),
@@ -129,7 +143,7 @@ const STREAM: &[Column] = &[
         "stream",
         "number of the stream in the trace, also of default streams",
     ),
-    text(
+    label(
         "stream_name",
         "`stream#2`, `default stream`, `default stream of thread 3`, or the handle",
     ),
@@ -173,7 +187,7 @@ pub const TABLES: &[Table] = &[
                     "driver_version",
                     "as `cuDriverGetVersion` returns it, e.g. 13000",
                 ),
-                text("driver_kind", "`null` for the null driver"),
+                label("driver_kind", "`null` for the null driver"),
                 text("devices", "names of the devices, a JSON array"),
                 integer("exit_status", "exit status of the program"),
                 integer("exit_signal", "signal that ended the program"),
@@ -187,9 +201,9 @@ pub const TABLES: &[Table] = &[
             TRACE,
             CALL,
             &[
-                text("function", "exported name, e.g. `cuMemAlloc_v2`"),
-                text("section", "section of the CUDA driver API manual"),
-                text("result_name", "name of the result, e.g. `CUDA_SUCCESS`"),
+                label("function", "exported name, e.g. `cuMemAlloc_v2`"),
+                label("section", "section of the CUDA driver API manual"),
+                label("result_name", "name of the result, e.g. `CUDA_SUCCESS`"),
                 boolean(
                     "failed",
                     "the call returned a CUresult other than CUDA_SUCCESS",
@@ -215,7 +229,7 @@ pub const TABLES: &[Table] = &[
             TRACE,
             CALL,
             &[
-                text("graph", "executable graph, e.g. `executable-graph#1`"),
+                label("graph", "executable graph, e.g. `executable-graph#1`"),
                 integer(
                     "nodes",
                     "nodes that are switched on; null if not all are known",
@@ -225,7 +239,7 @@ pub const TABLES: &[Table] = &[
                     "nodes that are kernels; null if not all are known",
                 ),
                 integer("stream", "number of the stream in the trace"),
-                text("stream_name", "as in `launches`"),
+                label("stream_name", "as in `launches`"),
                 boolean(
                     "captured",
                     "the stream captured: the graph became a node of another and did not run",
@@ -246,7 +260,7 @@ pub const TABLES: &[Table] = &[
                     "when the program entered that call, ns from the start of the recording",
                 ),
                 integer("result", "what that call returned, 0 is CUDA_SUCCESS"),
-                text("graph", "executable graph, e.g. `executable-graph#1`"),
+                label("graph", "executable graph, e.g. `executable-graph#1`"),
                 integer(
                     "node",
                     "number of the node among those that are switched on, from 0, as added; edges \
@@ -264,13 +278,13 @@ pub const TABLES: &[Table] = &[
             TRACE,
             CALL,
             &[
-                text(
+                label(
                     "direction",
                     "`host-to-device`, `device-to-host`, `device-to-device`, `host-to-host`, \
                      `memset`, `unknown`; managed memory counts as the host's",
                 ),
-                text("source", "`host`, `device`, `array`; null for a memset"),
-                text("target", "`host`, `device`, `array`"),
+                label("source", "`host`, `device`, `array`; null for a memset"),
+                label("target", "`host`, `device`, `array`"),
                 integer("bytes", "bytes to copy or fill; null if the trace lacks it"),
                 boolean("peer", "the call names the contexts of both operands"),
                 boolean(
@@ -288,7 +302,7 @@ pub const TABLES: &[Table] = &[
             TRACE,
             CALL,
             &[
-                text(
+                label(
                     "waits_for",
                     "`context`, `stream`, `event`, `event-in-stream`",
                 ),
@@ -296,8 +310,8 @@ pub const TABLES: &[Table] = &[
                     "stream",
                     "number of the stream that is waited for, or that waits",
                 ),
-                text("stream_name", "as in `launches`"),
-                text("event", "the event, e.g. `event#5`"),
+                label("stream_name", "as in `launches`"),
+                label("event", "the event, e.g. `event#5`"),
             ],
         ],
     },
@@ -311,34 +325,34 @@ pub const TABLES: &[Table] = &[
                     "object",
                     "kind and number, e.g. `module#2`: unique in a trace",
                 ),
-                text("kind", "kind of the object, e.g. `module`"),
+                label("kind", "kind of the object, e.g. `module`"),
                 distinct("handle", "the driver's value for it; of memory the address"),
-                text("origin", "`created`, `found` in its parent, `first-seen`"),
+                label("origin", "`created`, `found` in its parent, `first-seen`"),
                 distinct(
                     "created_call",
                     "index of the call that created it or first returned it",
                 ),
-                text("created_by", "function of that call"),
+                label("created_by", "function of that call"),
                 distinct("created_ns", "when that call had returned, ns"),
                 distinct(
                     "ended_call",
                     "index of the call that ended it; null if it lives",
                 ),
                 distinct("ended_ns", "when that call was entered, ns"),
-                text(
+                label(
                     "ending",
                     "`destroyed`, `with-owner`, `handle-reused`, `alive`",
                 ),
                 boolean("leaked", "the program created it and never destroyed it"),
-                text("parent", "object that it belongs to"),
-                text("context", "context that it lives in"),
+                label("parent", "object that it belongs to"),
+                label("context", "context that it lives in"),
                 integer("bytes", "size of what occupies addresses, bytes"),
-                text(
+                label(
                     "memory",
                     "`device`, `pool`, `managed`, `physical`, `pinned-host`",
                 ),
-                text("name", "name of a function or variable in its image"),
-                text("image", "of a module or library: hash of its image"),
+                label("name", "name of a function or variable in its image"),
+                label("image", "of a module or library: hash of its image"),
             ],
         ],
     },
@@ -351,7 +365,7 @@ pub const TABLES: &[Table] = &[
                 distinct("call", "index of the call that caused it"),
                 integer("thread", "ordinal of the thread, from 0"),
                 distinct("ns", "when it counts, ns from the start of the recording"),
-                text(
+                label(
                     "memory",
                     "`device`, `pool`, `managed`, `physical`, `pinned-host`",
                 ),
@@ -374,11 +388,11 @@ pub const TABLES: &[Table] = &[
         groups: &[
             TRACE,
             &[
-                text(
+                label(
                     "image",
                     "start of the blake3 hash of its bytes: equal in all traces",
                 ),
-                text("kind", "`cubin`, `fatbin`, `PTX`, ..."),
+                label("kind", "`cubin`, `fatbin`, `PTX`, ..."),
                 integer("bytes", "its length, bytes"),
                 distinct("call", "index of the first call that uses it"),
             ],
@@ -390,12 +404,12 @@ pub const TABLES: &[Table] = &[
         groups: &[
             TRACE,
             &[
-                text("name", "its text"),
-                text(
+                label("name", "its text"),
+                label(
                     "path",
                     "names of the ranges around it and its own: `train/step`",
                 ),
-                text("domain", "NVTX domain; null for the default one"),
+                label("domain", "NVTX domain; null for the default one"),
                 integer(
                     "thread",
                     "ordinal of the thread that began it; null if not known",
@@ -416,17 +430,17 @@ pub const TABLES: &[Table] = &[
         groups: &[
             TRACE,
             &[
-                text("rule", "id of the rule"),
-                text("severity", "`error`, `warning`, `advice`"),
-                text("class", "`misuse`, `probe`, `expected-error`, `teardown`"),
+                label("rule", "id of the rule"),
+                label("severity", "`error`, `warning`, `advice`"),
+                label("class", "`misuse`, `probe`, `expected-error`, `teardown`"),
                 distinct(
                     "call",
                     "index of the call; null for what is missing at the end",
                 ),
                 integer("thread", "ordinal of the thread of the call"),
                 distinct("enter_ns", "when the call was entered, ns"),
-                text("function", "function of the call"),
-                text("title", "what is wrong, in a line"),
+                label("function", "function of the call"),
+                label("title", "what is wrong, in a line"),
                 text("message", "what happened, and why it is wrong"),
                 text(
                     "related_calls",

@@ -84,6 +84,11 @@ pub trait TableWriter {
     /// If writing fails.
     fn begin(&mut self, trace: &TraceRow) -> io::Result<()>;
 
+    /// Whether it takes records of the table of that number; others are not made.
+    fn wants(&self, _table: usize) -> bool {
+        true
+    }
+
     /// A record of the table of that number in [`super::TABLES`].
     ///
     /// # Errors
@@ -235,6 +240,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
         let name = &row.trace;
         self.trace = name.strip_suffix(".cutape").unwrap_or(name).to_owned();
         self.writer.begin(row).map_err(Error::Write)?;
+        if !self.writer.wants(number::TRACES) {
+            return Ok(());
+        }
         let (arguments, devices) = (json(row.arguments.clone()), json(row.devices.clone()));
         let cells: [Cell<'_>; 11] = [
             row.parent.into(),
@@ -253,6 +261,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn range(&mut self, row: &RangeRow<'_>) -> Result<(), Error> {
+        if !self.writer.wants(number::RANGES) {
+            return Ok(());
+        }
         let cells: [Cell<'_>; 8] = [
             row.name.into(),
             row.path.into(),
@@ -267,6 +278,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Error> {
+        if !self.writer.wants(number::CALLS) {
+            return Ok(());
+        }
         let arguments = self.arguments.then(|| arguments(row));
         let cells: [Cell<'_>; 7] = [
             row.function.into(),
@@ -281,6 +295,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn image(&mut self, row: &ImageRow) -> Result<(), Error> {
+        if !self.writer.wants(number::IMAGES) {
+            return Ok(());
+        }
         let cells: [Cell<'_>; 4] = [
             (&row.hash).into(),
             row.kind.into(),
@@ -291,12 +308,18 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn launch(&mut self, row: &LaunchRow<'_>) -> Result<(), Error> {
+        if !self.writer.wants(number::LAUNCHES) {
+            return Ok(());
+        }
         let kernel = KernelTexts::of(row);
         let cells = [&call_cells(&row.call)[..], &kernel.cells(row)];
         self.record(number::LAUNCHES, &cells)
     }
 
     fn graph_launch(&mut self, row: &GraphLaunchRow) -> Result<(), Error> {
+        if !self.writer.wants(number::GRAPH_LAUNCHES) {
+            return Ok(());
+        }
         let graph = text(row.graph);
         let (stream, stream_name) = stream_texts(row.stream);
         let cells: [Cell<'_>; 6] = [
@@ -311,6 +334,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn graph_kernel(&mut self, row: &GraphKernelRow<'_>) -> Result<(), Error> {
+        if !self.writer.wants(number::GRAPH_KERNELS) {
+            return Ok(());
+        }
         let graph = text(row.graph);
         let call = row.launch.call;
         let cells: [Cell<'_>; 6] = [
@@ -327,6 +353,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn copy(&mut self, row: &CopyRow) -> Result<(), Error> {
+        if !self.writer.wants(number::COPIES) {
+            return Ok(());
+        }
         let (stream, stream_name) = stream_texts(row.stream);
         let cells: [Cell<'_>; 9] = [
             row.kind().into(),
@@ -343,6 +372,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn wait(&mut self, row: &WaitRow) -> Result<(), Error> {
+        if !self.writer.wants(number::WAITS) {
+            return Ok(());
+        }
         let event = text(row.event);
         let (stream, stream_name) = stream_texts(row.stream);
         let cells: [Cell<'_>; 4] = [
@@ -355,6 +387,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn memory(&mut self, row: &MemoryRow) -> Result<(), Error> {
+        if !self.writer.wants(number::MEMORY) {
+            return Ok(());
+        }
         let object = row.object.to_string();
         let cells: [Cell<'_>; 8] = [
             row.call.index.into(),
@@ -370,6 +405,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn object(&mut self, row: &ObjectRow<'_>) -> Result<(), Error> {
+        if !self.writer.wants(number::OBJECTS) {
+            return Ok(());
+        }
         let object = row.object.to_string();
         let [parent, context] = [row.parent, row.context].map(text);
         let cells: [Cell<'_>; 17] = [
@@ -395,6 +433,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
     }
 
     fn finding(&mut self, row: &FindingRow<'_>) -> Result<(), Error> {
+        if !self.writer.wants(number::FINDINGS) {
+            return Ok(());
+        }
         let finding = row.finding;
         let call = finding.call.as_ref();
         let related = json(row.related_calls());

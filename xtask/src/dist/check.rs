@@ -23,6 +23,18 @@ const EXPECTED: [&str; 6] = [
     "python3.cutape: 10 of 10 calls replayed",
 ];
 
+/// What the wheel also brings: the module of Python, used for the trace of the README's commands.
+const MODULE: &str = "\
+python3 -c 'import cutape
+trace = cutape.open(\"python3.cutape\")
+copies, = trace.tables(\"copies\")
+print(len(list(trace)), \"calls,\", len(copies), \"copies by Python\")
+print(len(cutape.check(trace)), \"findings\", trace.replay(driver=\"null\"))'";
+const EXPECTED_OF_MODULE: [&str; 2] = [
+    "10 calls, 2 copies by Python",
+    "0 findings <cutape.ReplayReport 10 of 10 calls replayed, 0 divergences>",
+];
+
 /// What each package must have installed below its prefix.
 const SHARED: [&str; 4] = [
     "share/man/man1/cutape-record.1",
@@ -76,7 +88,7 @@ fn in_environment(dist: &Dist, wheel: &Path, commands: &Commands) -> Result<(), 
     prepare(&folder.join("work"), wheel)?;
     let mut shell = Command::new("sh");
     shell
-        .args(["-euc", &script(&commands.install(WHEEL), commands)])
+        .args(["-euc", &script(&commands.install(WHEEL), commands, MODULE)])
         .current_dir(folder.join("work"))
         .env_clear()
         .env(
@@ -86,7 +98,7 @@ fn in_environment(dist: &Dist, wheel: &Path, commands: &Commands) -> Result<(), 
         .env("HOME", &folder)
         .env("LANG", "C.UTF-8")
         .env("PIP_NO_INDEX", "1");
-    judge("environment, wheel", &mut shell, start)?;
+    judge("environment, wheel", &mut shell, &EXPECTED_OF_MODULE, start)?;
     has_shared("environment", &environment)
 }
 
@@ -110,13 +122,18 @@ fn in_root(
         "deb" => ("deb", DEB, "", "apt remove --yes cutape", "usr"),
         _ => ("archive", ARCHIVE, "", "", "usr/local"),
     };
+    let (module, expected) = match kind {
+        "wheel" => (MODULE, &EXPECTED_OF_MODULE[..]),
+        _ => ("", &[][..]),
+    };
     prepare(&root.path("work"), package)?;
     let install = commands.install(words);
-    let steps = script(&install, commands);
+    let steps = script(&install, commands, module);
     // First, so that the shared files are still there afterwards.
     judge(
         &format!("{name}, {kind}"),
         &mut root.shell(&format!("set -eu\ncd /work\n{before}\n{steps}")),
+        expected,
         start,
     )?;
     has_shared(name, &root.path(prefix))?;
@@ -139,15 +156,15 @@ fn prepare(folder: &Path, package: &Path) -> Result<(), Failure> {
     files::write(&folder.join("train.py"), PROGRAM)
 }
 
-/// The README's commands.
-fn script(install: &str, commands: &Commands) -> String {
+/// The README's commands, and further ones.
+fn script(install: &str, commands: &Commands, more: &str) -> String {
     // Questions that a person would answer.
     let install = install.replace("apt install", "apt install --yes");
-    format!("{install}\n{}", commands.first_steps)
+    format!("{install}\n{}\n{more}", commands.first_steps)
 }
 
-/// Runs a script; fails unless it prints what is expected.
-fn judge(what: &str, shell: &mut Command, start: Instant) -> Result<(), Failure> {
+/// Runs a script; fails unless it prints what is expected, `more` last.
+fn judge(what: &str, shell: &mut Command, more: &[&str], start: Instant) -> Result<(), Failure> {
     let said = output(shell)?;
     let text = String::from_utf8_lossy(&said.stdout);
     let errors = String::from_utf8_lossy(&said.stderr);
@@ -156,7 +173,7 @@ fn judge(what: &str, shell: &mut Command, start: Instant) -> Result<(), Failure>
         return Err(failure!("check {what}: {}\n{}", said.status, shown()));
     }
     let mut rest = &*text;
-    for words in EXPECTED {
+    for words in EXPECTED.iter().chain(more) {
         let at = rest
             .find(words)
             .ok_or_else(|| failure!("check {what}: no `{words}` in:\n{}", shown()))?;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use object::elf::{FileHeader64, SHT_DYNAMIC};
-use object::read::elf::{Dyn, FileHeader, SectionHeader};
+use object::elf::{FileHeader64, SHT_DYNAMIC, SHT_DYNSYM};
+use object::read::elf::{Dyn, FileHeader, SectionHeader, Sym};
 use object::{Endianness, elf};
 
 use super::glibc::{VERSION, Version};
@@ -47,6 +47,45 @@ pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
         println!("{}: glibc {newest}", files::name(path));
     }
     Ok(())
+}
+
+/// Fails as [`check`], or if a Python module needs a function that is neither Python's nor of a
+/// version of a library: linking did not look for these.
+pub(super) fn check_module(path: &Path) -> Result<(), Failure> {
+    check(&[path.to_owned()])?;
+    let bytes = std::fs::read(path).map_err(|error| files::failed(path, error))?;
+    let needed = unversioned(&bytes).map_err(|error| files::failed(path, error))?;
+    let is_of_python = |name: &String| name.starts_with("Py") || name.starts_with("_Py");
+    let (python, other): (Vec<_>, Vec<_>) = needed.into_iter().partition(is_of_python);
+    if !other.is_empty() {
+        let other = other.join(", ");
+        return Err(files::failed(path, format!("needs {other}: of no library")));
+    }
+    if python.is_empty() {
+        return Err(files::failed(path, "uses no function of Python"));
+    }
+    Ok(())
+}
+
+/// The symbols that a file needs without a version.
+fn unversioned(bytes: &[u8]) -> object::read::Result<Vec<String>> {
+    let header = FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, bytes)?;
+    let symbols = sections.symbols(endian, bytes, SHT_DYNSYM)?;
+    let versions = sections.gnu_versym(endian, bytes)?;
+    let versions = versions.map_or(&[][..], |(versions, _)| versions);
+    let mut names = Vec::new();
+    for (index, symbol) in symbols.enumerate() {
+        let version = versions.get(index.0).map(|version| version.0.get(endian));
+        let has_version = version.is_some_and(|version| version > elf::VER_NDX_GLOBAL.into());
+        let is_needed = symbol.is_undefined(endian) && symbol.st_bind() == elf::STB_GLOBAL;
+        if is_needed && !has_version {
+            let name = symbols.symbol_name(endian, symbol)?;
+            names.push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// What the loader looks for.

@@ -66,7 +66,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), Failure> {
     replace_folder(&dist.folder)?;
     let mut made = Vec::new();
     if is_wanted("wheel") {
-        made.push(wheel::make(&dist, &binaries)?);
+        made.push(wheel::make(&dist, &binaries, words.contains(&"--quick"))?);
     }
     if is_wanted("deb") {
         made.push(deb::make(&dist, &binaries)?);

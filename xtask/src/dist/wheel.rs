@@ -2,16 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use super::glibc::VERSION;
-use super::{Dist, python};
-use crate::parts::{Binaries, LICENCES};
-use crate::step::output;
+use super::glibc::{Glibc, TARGET, VERSION};
+use super::{Dist, elf, python};
+use crate::parts::{self, Binaries, LICENCES};
+use crate::python::{MODULE, MODULE_BUILT, MODULE_PACKAGE};
+use crate::step::{self, output, run};
 use crate::{Failure, files};
 
 /// What is built is here in the package.
 const FOLDER: &str = "cutape/bin";
 
-pub(super) fn make(dist: &Dist, binaries: &Binaries) -> Result<PathBuf, Failure> {
+/// The versions of Python that load the module: 3.9 and later, by their stable ABI.
+const PYTHON: &str = "cp39-abi3";
+
+pub(super) fn make(
+    dist: &Dist<'_>,
+    binaries: &Binaries,
+    is_quick: bool,
+) -> Result<PathBuf, Failure> {
     let source = dist.root.join("python");
     let stage = dist.stage("wheel")?;
     copy_sources(&source, &stage)?;
@@ -30,12 +38,13 @@ pub(super) fn make(dist: &Dist, binaries: &Binaries) -> Result<PathBuf, Failure>
     for file in binaries.files() {
         files::copy(&file, &folder.join(files::name(&file)))?;
     }
+    module(dist, &stage.join(MODULE), is_quick)?;
     binaries.share(&stage)?;
     let tag = format!("manylinux_{}_{}_x86_64", VERSION.0, VERSION.1);
     // The name that this version had before versions were part of the tag: older pips know it.
     let tag = match (VERSION.0, VERSION.1) {
-        (2, 17) => format!("py3-none-{tag}.manylinux2014_x86_64"),
-        _ => format!("py3-none-{tag}"),
+        (2, 17) => format!("{PYTHON}-{tag}.manylinux2014_x86_64"),
+        _ => format!("{PYTHON}-{tag}"),
     };
     let mut build = python::command(dist.root)?;
     build
@@ -53,6 +62,23 @@ pub(super) fn make(dist: &Dist, binaries: &Binaries) -> Result<PathBuf, Failure>
         return Ok(package);
     }
     Err(files::failed(&package, "hatchling wrote another file"))
+}
+
+/// Builds the module for the glibc of the packages.
+fn module(dist: &Dist<'_>, to: &Path, is_quick: bool) -> Result<(), Failure> {
+    let glibc = Glibc::new(dist.root)?;
+    let target = step::target(dist.root);
+    let built = if is_quick {
+        run(&mut glibc.quick_cargo(dist.root, MODULE_PACKAGE, false))?;
+        target.join("debug")
+    } else {
+        run(&mut glibc.cargo(dist.root, MODULE_PACKAGE, "release"))?;
+        target.join(TARGET).join("release")
+    };
+    files::copy(&built.join(MODULE_BUILT), to)?;
+    parts::strip(to, "--strip-all")?;
+    parts::set_mode(to, 0o644)?;
+    elf::check_module(to)
 }
 
 /// Copies the sources of the package; what Python compiled is left out.

@@ -1,0 +1,38 @@
+from ._native import (
+    Call as Call,
+    Calls as Calls,
+    DamagedTrace as DamagedTrace,
+    Error as Error,
+    NewerVersion as NewerVersion,
+    NotATrace as NotATrace,
+    Payload as Payload,
+    Table as Table,
+    Thread as Thread,
+    Trace as Trace,
+    open as open,
+    schema as schema,
+)
+from ._recording import (
+    NotRecording as NotRecording,
+    is_recording as is_recording,
+    mark as mark,
+    range as range,
+    record as record,
+)
+from ._values import Address as Address, Missing as Missing, Named as Named
+from ._verbs import (
+    CommandError as CommandError,
+    Divergence as Divergence,
+    Finding as Finding,
+    FindingCall as FindingCall,
+    Findings as Findings,
+    Frame as Frame,
+    ObjectHistory as ObjectHistory,
+    ReplayReport as ReplayReport,
+    check as check,
+    replay as replay,
+)
+
+__all__: list[str]
+
+def program() -> str: ...

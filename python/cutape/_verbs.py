@@ -1,0 +1,290 @@
+"""`check` and `replay`: the program `cutape` in a process of its own, its JSON as objects."""
+
+import dataclasses
+import json
+import os
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Type, TypeVar, Union
+
+from . import _program
+from ._native import Error
+
+Path = Union[str, "os.PathLike[str]"]
+T = TypeVar("T")
+
+# The program's exit statuses.
+_CLEAN, _FOUND = 0, 1
+
+
+class CommandError(Error):
+    """The program `cutape` refused, or failed."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message, status)
+        self.message = message
+        self.status = status
+        """Its exit status: 2 for unusable input or an unusable machine, 3 for a bug in cutape."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def run(words: Sequence[Path]) -> str:
+    """Runs `cutape` with these words and returns what it printed."""
+    done = _program.run(*(os.fspath(word) for word in words))
+    if done.returncode in (_CLEAN, _FOUND):
+        return str(done.stdout)
+    message = str(done.stderr).strip()
+    if message.startswith("cutape: "):
+        message = message[len("cutape: ") :]
+    raise CommandError(message or f"cutape ended with status {done.returncode}", done.returncode)
+
+
+def _of(kind: Type[T], members: Mapping[str, Any]) -> T:
+    """The object with these members; later versions of cutape may add others."""
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: members[name] for name in names if name in members})
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """A frame of a call stack."""
+
+    function: str
+    """Demangled; of Python the qualified name; empty if unknown."""
+    file: str
+    """Path of the source; empty if unknown."""
+    line: int
+    """From 1; 0 if unknown."""
+    module: str
+    """Path of the executable or library; empty for Python."""
+    address: int
+    """The return address; 0 for Python."""
+    is_python: bool
+    is_inlined: bool
+    is_own: bool
+    """Of the program itself, not of a library."""
+    missing: str
+    """Why there is no line; empty if there is one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FindingCall:
+    """The call that a finding is about."""
+
+    call: int
+    """Call index."""
+    function: str
+    text: str
+    """The call with its arguments."""
+    thread: int
+    thread_number: int
+    caller: str
+    place: str
+    """Where the program makes the call: `train.py:42 in step`."""
+    driver_messages: List[str]
+    result: Optional[Dict[str, Any]]
+    """`code` and `name` of what it returned; None if it did not return."""
+    frames: List[Frame]
+    """The call stack, the innermost frame first; empty without `cutape record --stacks`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectHistory:
+    """An object that a finding is about, from its creation to its end."""
+
+    kind: str
+    handle: int
+    label: str
+    created: str
+    destroyed: Optional[str]
+    created_call: int
+    destroyed_call: Optional[int]
+    parents: List[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One misuse of the API, with what explains it. `str` is its first line."""
+
+    rule: str
+    """Id of the rule; `cutape explain RULE` describes it."""
+    severity: str
+    """`error`, `warning` or `advice`."""
+    class_: str
+    """`misuse`, `probe`, `expected-error` or `teardown`."""
+    repeats: int
+    """How many more findings of the rule at this place were left out."""
+    title: str
+    message: str
+    advice: str
+    manual: str
+    chain: List[str]
+    """The causes, the first one first."""
+    call: Optional[FindingCall]
+    """None for what is missing at the end of the trace."""
+    objects: List[ObjectHistory]
+
+    def __str__(self) -> str:
+        where = "" if self.call is None else f" (call {self.call.call} {self.call.function})"
+        return f"{self.severity}[{self.rule}]: {self.title}{where}"
+
+
+class Findings(List[Finding]):
+    """The findings of a trace, in the order of their calls."""
+
+    def __init__(self, findings: Iterable[Finding], omitted: Dict[str, Any]) -> None:
+        super().__init__(findings)
+        self.omitted = omitted
+        """How many findings are not in the list, and why: docs/findings.md."""
+
+
+def _finding(members: Mapping[str, Any]) -> Finding:
+    call = members["call"]
+    if call is not None:
+        frames = [_of(Frame, frame) for frame in call["frames"]]
+        call = _of(FindingCall, {**call, "frames": frames})
+    objects = [_of(ObjectHistory, history) for history in members["objects"]]
+    # `class` is a word of Python.
+    own = {**members, "class_": members["class"], "call": call, "objects": objects}
+    return _of(Finding, own)
+
+
+def check(
+    trace: Path,
+    *,
+    all: bool = False,
+    expect_errors: bool = False,
+    suppress: Optional[Path] = None,
+    baseline: Optional[Path] = None,
+    most_repeats: int = 3,
+) -> Findings:
+    """Looks for misuse of the API in a trace, as `cutape check` does.
+
+    all: also probes, expected errors, teardown. expect_errors: the program tests errors, so leave
+    out findings about calls that failed. suppress: a file that lists findings to leave out.
+    baseline: the JSON of an earlier check, whose findings are left out. most_repeats: how many
+    findings of one rule at one place to list.
+    """
+    words: List[Path] = ["check", "--format", "json", "--fail-on", "never"]
+    words += ["--most-repeats", str(most_repeats)]
+    if all:
+        words.append("--all")
+    if expect_errors:
+        words.append("--expect-errors")
+    if suppress is not None:
+        words += ["--suppress", suppress]
+    if baseline is not None:
+        words += ["--baseline", baseline]
+    found = json.loads(run([*words, _operand(trace)]))
+    return Findings(map(_finding, found["findings"]), found["omitted"])
+
+
+def _operand(path: Path) -> str:
+    """The path in a form that is no option."""
+    path = os.fspath(path)
+    return os.path.join(os.curdir, path) if path.startswith("-") else path
+
+
+@dataclasses.dataclass(frozen=True)
+class Divergence:
+    """A call whose replay differs from the recording."""
+
+    call: int
+    """Call index."""
+    function: str
+    what: Any
+    """What differs."""
+    parameter: Optional[str]
+    expected: str
+    """What the recording has."""
+    received: str
+    """What the replay got."""
+    verdict: str
+    """`not-reproduced`, `nondeterministic`, `uninitialised-read`, ...: see the guide."""
+    history: List[str]
+    """Where the objects of the call come from."""
+
+    def __str__(self) -> str:
+        return (
+            f"call {self.call} {self.function}: {self.what}: expected {self.expected}, "
+            f"received {self.received}"
+        )
+
+
+class ReplayReport:
+    """The report of a replay. `report["skipped"]` is a member of its JSON form."""
+
+    def __init__(self, data: Dict[str, Any]) -> None:
+        self.data = data
+        """The whole report, as `cutape replay --report` writes it."""
+        self.divergences = [_of(Divergence, divergence) for divergence in data["divergences"]]
+
+    @property
+    def calls(self) -> int:
+        """Calls of the trace."""
+        return int(self.data["calls"])
+
+    @property
+    def calls_replayed(self) -> int:
+        return int(self.data["calls_replayed"])
+
+    @property
+    def divergence_count(self) -> int:
+        """All divergences; the list has the first of them."""
+        return int(self.data["divergence_count"])
+
+    @property
+    def skipped(self) -> List[Dict[str, Any]]:
+        """What was not re-issued: function, count, first call, reason."""
+        return list(self.data["skipped"])
+
+    @property
+    def died(self) -> Optional[Dict[str, Any]]:
+        """In which call the replay died, and of what; None if it did not."""
+        died: Optional[Dict[str, Any]] = self.data["died"]
+        return died
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the replay got to the end, without a divergence."""
+        return self.divergence_count == 0 and self.died is None
+
+    def __getitem__(self, member: str) -> Any:
+        return self.data[member]
+
+    def __repr__(self) -> str:
+        return (
+            f"<cutape.ReplayReport {self.calls_replayed} of {self.calls} calls replayed, "
+            f"{self.divergence_count} divergences>"
+        )
+
+
+def replay(
+    trace: Path,
+    *,
+    driver: Optional[Path] = None,
+    calls: Optional[str] = None,
+    until: Optional[int] = None,
+    threads: bool = False,
+    keep_going: bool = True,
+    repeat: int = 1,
+    timing: bool = False,
+    force: bool = False,
+) -> ReplayReport:
+    """Re-issues the calls of a trace in a process of its own, and compares, as `cutape replay`.
+
+    driver: a path, or `null` for the null driver; default: this machine's. calls: compare only
+    these, e.g. `range:step*`. until: stop before that call. threads: run the recorded threads
+    concurrently. keep_going: count divergences instead of stopping at the first. repeat: replay so
+    often, to tell the causes of divergences apart. timing: measure instead of comparing bytes.
+    force: continue even if the machine does not fit the trace.
+    """
+    words: List[Path] = ["replay", "--format", "json"]
+    for option, value in (("--driver", driver), ("--calls", calls), ("--until", until)):
+        if value is not None:
+            words += [option, value if not isinstance(value, int) else str(value)]
+    if repeat != 1:
+        words += ["--repeat", str(repeat)]
+    flags = {"--threads": threads, "--keep-going": keep_going, "--timing": timing, "--force": force}
+    words += [flag for flag, is_set in flags.items() if is_set]
+    return ReplayReport(json.loads(run([*words, _operand(trace)])))

@@ -1,0 +1,269 @@
+//! A trace.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cutape_export::rows::TraceRow;
+use cutape_export::tables::{SCHEMA_VERSION, TABLES};
+use cutape_format::Trace as Reader;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::calls::{Calls, Wanted};
+use crate::error;
+use crate::table::{self, Table};
+
+/// Opens a trace. A packed one is opened by its index, in a time that does not depend on its
+/// length; damage is found when the damaged part is read.
+#[pyfunction]
+pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
+    let opened = py.detach(|| Reader::open_indexed(&path));
+    let reader = opened.map_err(error::of_trace)?;
+    Ok(Trace {
+        row: TraceRow::of(&reader),
+        reader: Arc::new(reader),
+    })
+}
+
+/// The process that recorded a trace; None if the file is none.
+#[pyfunction]
+pub(crate) fn recorded_process(path: PathBuf) -> Option<u32> {
+    cutape_format::recorded_process(&path)
+}
+
+/// The tables of `Trace.table` and their columns: name to list of (column, type, meaning).
+#[pyfunction]
+pub(crate) fn schema(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let tables = PyDict::new(py);
+    for found in TABLES {
+        let columns = PyList::empty(py);
+        for (name, kind, meaning) in table::columns(found) {
+            columns.append((name, kind, meaning))?;
+        }
+        tables.set_item(found.name, columns)?;
+    }
+    Ok(tables)
+}
+
+/// A thread of the recorded program that called the driver.
+#[pyclass(frozen, module = "cutape")]
+#[derive(Clone)]
+pub(crate) struct Thread {
+    /// Position among the threads, from 0: what calls name.
+    #[pyo3(get)]
+    ordinal: usize,
+    /// The operating system's number.
+    #[pyo3(get)]
+    number: u32,
+    /// Its name; empty if it has none.
+    #[pyo3(get)]
+    name: String,
+}
+
+#[pymethods]
+impl Thread {
+    fn __repr__(&self) -> String {
+        let Self {
+            ordinal,
+            number,
+            name,
+        } = self;
+        format!("<cutape.Thread {ordinal}, number {number}, {name:?}>")
+    }
+}
+
+/// A trace: the driver calls of a process.
+#[pyclass(frozen, module = "cutape")]
+pub(crate) struct Trace {
+    reader: Arc<Reader>,
+    row: TraceRow,
+}
+
+#[pymethods]
+impl Trace {
+    /// The file.
+    #[getter]
+    fn path(&self) -> String {
+        self.reader.path().display().to_string()
+    }
+
+    /// Path of the recorded program.
+    #[getter]
+    fn program(&self) -> Option<&str> {
+        self.row.program.as_deref()
+    }
+
+    /// Its arguments, with its own name.
+    #[getter]
+    fn arguments(&self) -> Vec<String> {
+        self.row.arguments.clone()
+    }
+
+    /// Number of the process.
+    #[getter]
+    fn process(&self) -> u32 {
+        self.row.process
+    }
+
+    /// Rank of the process in a parallel program, or None.
+    #[getter]
+    fn rank(&self) -> Option<u64> {
+        self.row.any_rank()
+    }
+
+    /// Start of the recording, in ns since 1970.
+    #[getter]
+    fn started_unix_ns(&self) -> u64 {
+        self.row.started_unix_ns
+    }
+
+    /// Version of cutape that recorded.
+    #[getter]
+    fn recorder_version(&self) -> Option<&str> {
+        self.row.recorder_version.as_deref()
+    }
+
+    /// The driver's version as cuDriverGetVersion returns it, e.g. 13000.
+    #[getter]
+    fn driver_version(&self) -> Option<u64> {
+        self.row.driver_version
+    }
+
+    /// `null` for the null driver.
+    #[getter]
+    fn driver_kind(&self) -> Option<&str> {
+        self.row.driver_kind.as_deref()
+    }
+
+    /// Names of the devices.
+    #[getter]
+    fn devices(&self) -> Vec<String> {
+        self.row.devices.clone()
+    }
+
+    /// Exit status of the program; None if a signal ended it, or if it is not known.
+    #[getter]
+    fn exit_status(&self) -> Option<i64> {
+        self.row.exit_status
+    }
+
+    /// Signal that ended the program, or None.
+    #[getter]
+    fn exit_signal(&self) -> Option<i64> {
+        self.row.exit_signal
+    }
+
+    /// The threads that called the driver, by ordinal.
+    #[getter]
+    fn threads(&self) -> Vec<Thread> {
+        let threads = self.row.threads.iter().enumerate();
+        threads
+            .map(|(ordinal, thread)| Thread {
+                ordinal,
+                number: thread.number,
+                name: thread.name.clone(),
+            })
+            .collect()
+    }
+
+    /// What the recorder noted about program and machine: key to value.
+    #[getter]
+    fn meta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let meta = PyDict::new(py);
+        for (key, value) in self.reader.meta() {
+            meta.set_item(key, value)?;
+        }
+        Ok(meta)
+    }
+
+    /// Iterates over calls, in the order in which they were entered. `function` is a name in which
+    /// `*` and `?` match any characters; `start` and `stop` are call indices as of `range`.
+    #[pyo3(signature = (function=None, *, start=0, stop=None))]
+    fn calls(&self, function: Option<String>, start: u64, stop: Option<u64>) -> PyResult<Calls> {
+        let wanted = Wanted {
+            function,
+            start,
+            stop,
+        };
+        Calls::new(Arc::clone(&self.reader), wanted)
+    }
+
+    fn __iter__(&self) -> PyResult<Calls> {
+        Calls::new(Arc::clone(&self.reader), Wanted::default())
+    }
+
+    /// A table, e.g. `launches`: all its rows, read in one pass over the trace. `arguments` fills
+    /// the column `arguments` of the table `calls`.
+    #[pyo3(signature = (name, *, arguments=false))]
+    fn table(&self, py: Python<'_>, name: &str, arguments: bool) -> PyResult<Table> {
+        let mut tables = table::read(py, &self.reader, &[name.to_owned()], arguments)?;
+        tables.pop().ok_or_else(error::bug)
+    }
+
+    /// Several tables, read in one pass.
+    #[pyo3(signature = (*names, arguments=false))]
+    fn tables<'py>(
+        &self,
+        py: Python<'py>,
+        names: Vec<String>,
+        arguments: bool,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        if names.is_empty() {
+            return Err(PyTypeError::new_err(format!(
+                "tables() takes names of tables: {}",
+                table::names()
+            )));
+        }
+        PyTuple::new(py, table::read(py, &self.reader, &names, arguments)?)
+    }
+
+    /// Looks for misuse: `cutape.check` of this trace.
+    #[pyo3(signature = (**options))]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let check = py.import("cutape._verbs")?.getattr("check")?;
+        check.call((self.file(),), options)
+    }
+
+    /// Re-issues the calls: `cutape.replay` of this trace.
+    #[pyo3(signature = (**options))]
+    fn replay<'py>(
+        &self,
+        py: Python<'py>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let replay = py.import("cutape._verbs")?.getattr("replay")?;
+        replay.call((self.file(),), options)
+    }
+
+    /// `os.fspath(trace)` is its path.
+    fn __fspath__(&self) -> OsString {
+        self.file().into_os_string()
+    }
+
+    fn __repr__(&self) -> String {
+        let program = self.row.program.as_deref().unwrap_or("unknown program");
+        format!(
+            "<cutape.Trace {:?} of {program}, process {}>",
+            self.path(),
+            self.row.process
+        )
+    }
+
+    /// The version of the tables.
+    #[classattr]
+    fn schema_version() -> &'static str {
+        SCHEMA_VERSION
+    }
+}
+
+impl Trace {
+    fn file(&self) -> PathBuf {
+        self.reader.path().to_owned()
+    }
+}

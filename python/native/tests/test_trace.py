@@ -1,0 +1,140 @@
+"""Traces and their calls agree with what the program `cutape` says."""
+
+import collections
+import os
+import pickle
+import struct
+
+import pytest
+
+import cutape
+from conftest import CORPUS, run_json
+
+
+def test_corpus_is_there():
+    assert len(CORPUS) > 20
+
+
+def test_calls_are_those_of_info(path):
+    info = run_json("info", "--format", "json", path)
+    functions = collections.Counter()
+    failed = launches = in_flight = 0
+    for index, call in enumerate(cutape.open(path)):
+        assert call.index == index
+        functions[call.function] += 1
+        failed += call.failed
+        launches += len(call.kernels)
+        in_flight += call.leave_ns is None
+        assert list(call.arguments) and repr(call) or not call.arguments
+        assert isinstance(call.outputs, dict)
+        if call.result is not None and call.section is not None:
+            assert call.failed == (call.result != 0)
+    calls = info["calls"]
+    assert sum(functions.values()) == calls["total"]
+    assert (failed, in_flight) == (calls["failed"], calls["in_flight"])
+    assert launches == info["launches"]
+
+
+def test_facts(corpus):
+    trace = cutape.open(corpus["threads"])
+    info = run_json("info", "--format", "json", corpus["threads"])
+    assert trace.path == str(corpus["threads"]) == os.fspath(trace)
+    assert trace.process == info["program"]["process"]
+    assert trace.program.startswith("/") and trace.arguments
+    assert trace.exit_status == 0 and trace.exit_signal is None and trace.rank is None
+    assert trace.driver_version >= 12000 and trace.devices
+    assert [thread.ordinal for thread in trace.threads] == list(range(len(trace.threads)))
+    assert len(trace.threads) > 1 and all(thread.number > 0 for thread in trace.threads)
+    assert trace.meta["program"] == trace.program
+    assert trace.started_unix_ns > 1_600_000_000 * 10**9
+    assert "threads.cutape" in repr(trace)
+
+
+def test_arguments(corpus):
+    calls = {call.function: call for call in cutape.open(corpus["module_fatbin"])}
+    get = calls["cuModuleGetFunction"]
+    assert get.arguments["hmod"].label.startswith("module#")
+    assert get.arguments["name"].pointee
+    assert isinstance(get.arguments["name"].pointee, str)
+    assert get.outputs["hfunc"].label.startswith("function#")
+    assert get.result == 0 and get.result.name == "CUDA_SUCCESS"
+    assert get.duration_ns == get.leave_ns - get.enter_ns
+    for function, call in calls.items():
+        if function.startswith("cuLaunchKernel"):
+            (kernel,) = call.kernels
+            assert isinstance(kernel, str)
+            assert call.arguments["gridDimX"] > 0
+            assert call.arguments["kernelParams"].pieces["kernel_parameters"]
+
+
+def test_values_survive_a_pickle():
+    for value in (cutape.Named(3, "THREE"), cutape.Address(5, "module#1", [1], {"a": b"x"})):
+        copy = pickle.loads(pickle.dumps(value))
+        assert (copy, repr(copy), vars(copy)) == (value, repr(value), vars(value))
+
+
+def test_calls_are_chosen(corpus):
+    trace = cutape.open(corpus["graph"])
+    everything = list(trace)
+    chosen = [call.index for call in trace.calls("cuMem*")]
+    assert chosen == [call.index for call in everything if call.function.startswith("cuMem")]
+    assert chosen
+    assert [call.index for call in trace.calls(start=3, stop=6)] == [3, 4, 5]
+    assert [call.index for call in trace.calls("cuGraph*", stop=0)] == []
+    assert len(list(trace.calls(start=len(everything)))) == 0
+
+
+def test_iteration_may_stop(corpus):
+    trace = cutape.open(corpus["threads"])
+    for _ in range(50):
+        assert next(iter(trace)).index == 0
+    calls = trace.calls(stop=2)
+    assert [next(calls).index, next(calls).index] == [0, 1]
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            next(calls)
+
+
+def test_unusable_files(tmp_path, corpus):
+    good = corpus["graph"].read_bytes()
+    newer = bytearray(good)
+    # The version is behind the magic number.
+    newer[8:12] = struct.pack("<I", 99)
+    for name, content, kind, words in [
+        ("empty", b"", cutape.NotATrace, "not a cutape trace"),
+        ("other", b"x" * 5000, cutape.NotATrace, "not a cutape trace"),
+        ("newer", bytes(newer), cutape.NewerVersion, "use a later cutape"),
+        ("cut", good[: len(good) * 2 // 3], cutape.DamagedTrace, "damaged at byte"),
+    ]:
+        path = tmp_path / f"{name}.cutape"
+        path.write_bytes(content)
+        with pytest.raises(kind, match=words) as raised:
+            list(cutape.open(path))
+        assert str(path) in str(raised.value) and isinstance(raised.value, cutape.Error)
+    with pytest.raises(FileNotFoundError) as raised:
+        cutape.open(tmp_path / "missing")
+    assert raised.value.filename == str(tmp_path / "missing")
+    with pytest.raises(cutape.NotATrace, match="not a regular file"):
+        cutape.open(tmp_path)
+
+
+def test_changed_bytes_are_errors(tmp_path, corpus):
+    """Never a panic, whatever is changed; what is read of it is not wrong."""
+    good = corpus["copies_2d3d"].read_bytes()
+    path = tmp_path / "changed.cutape"
+    whole = [repr(call) for call in cutape.open(corpus["copies_2d3d"])]
+    outcomes = collections.Counter()
+    for position in range(0, len(good), 97):
+        changed = bytearray(good)
+        changed[position] ^= 0x41
+        path.write_bytes(changed)
+        try:
+            trace = cutape.open(path)
+            calls = [repr(call) for call in trace]
+            trace.tables("calls", "objects", "findings", arguments=True)
+        except (cutape.Error, OSError) as error:
+            outcomes[type(error).__name__] += 1
+            continue
+        outcomes["read"] += 1
+        assert len(calls) <= len(whole)
+    assert outcomes["DamagedTrace"] > 10, outcomes
