@@ -22,8 +22,8 @@ use crate::failure::Failure;
 use cutape_export::demangle::demangle;
 use cutape_model::{Scope, TraceState};
 
-/// The syntax, for help texts and errors.
-pub(crate) const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \
+/// The syntax, for errors.
+const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \
      100.., ..200), a function (cuLaunchKernel, cuMem*), kernel:NAME (launches, saxpy*), \
      range:NAME (calls in ranges of NVTX, step*, train/step, step[0]), mark:A..mark:B, thread:N; \
      a comma joins several";

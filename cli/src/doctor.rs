@@ -1,5 +1,6 @@
 //! `cutape doctor`: checks this machine and this installation for obstacles, with advice.
 
+mod checklist;
 mod surroundings;
 
 use std::fs;
@@ -11,77 +12,57 @@ use cutape_analyzer::decode::text;
 use cutape_registry::id;
 use cutape_replay::Driver;
 
-use self::surroundings::Surroundings;
-use crate::failure::{Failure, UNUSABLE};
+use self::checklist::Checklist;
+use self::surroundings::{DriverFacts, Surroundings};
+use crate::failure::Failure;
 use crate::library;
+use crate::output::Format;
 use crate::record::library_folder::LibraryFolder;
 use crate::record::{backend, forward};
 
+const EPILOGUE: &str = "\
+What is unusual on this machine comes with what to do about it. Exit status: 0 if
+cutape works here, also with advice; 2 if a part of cutape is missing, the driver
+cannot be loaded or initialised, or the temporary folder is not writable.
+docs/doctor.md explains the lines and the JSON object.";
+
 /// What `doctor` takes.
 #[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
 pub(crate) struct Arguments {
     /// The driver to check: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
+    /// Lines for people, or one JSON object.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
 }
 
-/// The width of a line's label.
-const LABEL: usize = 14;
-/// The width of a line.
-const WIDTH: usize = 80;
 /// How many functions missing from an older driver are listed.
 const SHOWN_MISSING: usize = 20;
 
-/// Prints lines `label  value`, and remembers whether a check failed.
-struct Checklist<W> {
-    out: W,
-    failed: bool,
-}
-
-impl<W: Write> Checklist<W> {
-    fn line(&mut self, label: &str, value: impl AsRef<str>) -> Result<(), Failure> {
-        Ok(writeln!(self.out, "{label:<LABEL$}{}", value.as_ref())?)
-    }
-
-    fn path(
-        &mut self,
-        what: &str,
-        path: Result<PathBuf, Failure>,
-    ) -> Result<Option<PathBuf>, Failure> {
-        match path {
-            Ok(path) => {
-                self.line(what, path.display().to_string())?;
-                Ok(Some(path))
-            }
-            Err(failure) => {
-                self.failed = true;
-                self.line(what, format!("MISSING: {}", failure.message))?;
-                Ok(None)
-            }
-        }
-    }
-}
-
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut sheet = Checklist {
-        out: io::stdout().lock(),
-        failed: false,
-    };
+    let mut sheet = Checklist::new(arguments.format, io::stdout().lock());
     sheet.line("cutape", env!("CARGO_PKG_VERSION"))?;
     let interposer = sheet.path("interposer", library::interposer())?;
     match library::audit() {
         Ok(path) => {
             sheet.line("audit library", path.display().to_string())?;
             if let Some(why) = backend::why_no_audit_here() {
-                sheet.line("", format!("record uses --backend preload: {why}"))?;
+                let text = format!("record uses --backend preload: {why}");
+                sheet.advise("audit backend", &text)?;
             }
         }
-        Err(_) => sheet.line("audit library", "missing: record uses --backend preload")?,
+        Err(_) => sheet.advise("audit library", "missing: record uses --backend preload")?,
     }
-    sheet.path("null driver", library::null_driver())?;
+    let null = sheet.path("null driver", library::null_driver())?;
+    let mut facts = None;
     if let Some(path) = sheet.path("driver", library::driver(arguments.driver.as_deref()))? {
         exports(&mut sheet, &path, interposer.as_deref())?;
-        devices(&mut sheet, &path)?;
+        let version = devices(&mut sheet, &path)?;
+        if null.as_ref() != Some(&path) {
+            facts = Some(DriverFacts { path, version });
+        }
     }
     system(&mut sheet)?;
     let temporary = std::env::temp_dir();
@@ -90,14 +71,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         variable: &|name| std::env::var(name).ok(),
         free: free_bytes(&temporary),
         temporary: &temporary,
+        driver: facts.as_ref(),
     };
-    for advice in around.advice() {
-        let words: Vec<String> = advice.text.split(' ').map(str::to_owned).collect();
-        for (number, line) in lines(&words, WIDTH - LABEL).iter().enumerate() {
-            sheet.line(if number == 0 { advice.label } else { "" }, line)?;
-        }
+    if let Some(limits) = around.limits() {
+        sheet.paragraph("limits", &limits)?;
     }
-    Ok(ExitCode::from(if sheet.failed { UNUSABLE } else { 0 }))
+    for advice in around.advice() {
+        sheet.advise(advice.label, &advice.text)?;
+    }
+    Ok(ExitCode::from(sheet.finish()?))
 }
 
 /// Bytes that an ordinary user may still write in a folder.
@@ -153,8 +135,8 @@ fn exports(
     match obstacle {
         None => list(sheet, "forwarded", &unknown, usize::MAX)?,
         Some(why) => {
-            sheet.line("not found", why)?;
-            list(sheet, "", &unknown, usize::MAX)?;
+            let names = unknown.join(" ");
+            sheet.advise("not found", &format!("{why}: {names}"))?;
         }
     }
     list(sheet, "missing", &missing, SHOWN_MISSING)
@@ -170,34 +152,19 @@ fn list(
     if names.len() > most {
         words.push(format!("and {} more", names.len() - most));
     }
-    for (index, line) in lines(&words, WIDTH - LABEL).iter().enumerate() {
-        sheet.line(if index == 0 { what } else { "" }, line)?;
+    match words.is_empty() {
+        true => Ok(()),
+        false => sheet.paragraph(what, &words.join(" ")),
     }
-    Ok(())
 }
 
-/// Wraps words into lines of at most `width` characters; a longer word gets its own line.
-fn lines(words: &[String], width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in words {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.clone()),
-        }
-    }
-    lines
-}
-
-/// Initialises the driver and lists its devices.
-fn devices(sheet: &mut Checklist<impl Write>, path: &Path) -> Result<(), Failure> {
+/// Initialises the driver and lists its devices; the driver's version, if it can be asked.
+fn devices(sheet: &mut Checklist<impl Write>, path: &Path) -> Result<Option<i32>, Failure> {
     let driver = match Driver::open(path) {
         Ok(driver) => driver,
         Err(error) => {
-            sheet.failed = true;
-            return sheet.line("loading", format!("FAILS: {error}"));
+            sheet.fail("loading", format!("FAILS: {error}"))?;
+            return Ok(None);
         }
     };
     let ask = |function: u16, arguments: &[u64]| -> String {
@@ -213,15 +180,16 @@ fn devices(sheet: &mut Checklist<impl Write>, path: &Path) -> Result<(), Failure
     };
     let (mut version, mut count) = (0i32, 0i32);
     let answer = ask(id::cuDriverGetVersion, &[(&raw mut version) as u64]);
-    let version = match answer.is_empty() {
-        true => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
-        false => answer,
+    let known = answer.is_empty().then_some(version);
+    let shown = match known {
+        Some(version) => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        None => answer,
     };
-    sheet.line("version", version)?;
+    sheet.line("version", shown)?;
     let answer = ask(id::cuInit, &[0]);
     if !answer.is_empty() {
-        sheet.failed = true;
-        return sheet.line("cuInit", format!("FAILS: {answer}"));
+        sheet.fail("cuInit", format!("FAILS: {answer}"))?;
+        return Ok(known);
     }
     ask(id::cuDeviceGetCount, &[(&raw mut count) as u64]);
     for ordinal in 0..count.clamp(0, 64) {
@@ -243,7 +211,7 @@ fn devices(sheet: &mut Checklist<impl Write>, path: &Path) -> Result<(), Failure
             format!("{name}, compute capability {major}.{minor}, {gigabytes:.1} GiB"),
         )?;
     }
-    Ok(())
+    Ok(known)
 }
 
 /// Checks what the system allows.
@@ -258,84 +226,89 @@ fn system(sheet: &mut Checklist<impl Write>) -> Result<(), Failure> {
         }
         fixed
     };
-    sheet.line(
-        "addresses",
-        if allowed {
-            "randomisation can be disabled, as replay needs"
-        } else {
-            "randomisation cannot be disabled: replay retries in new processes until addresses are \
-             free"
-        },
-    )?;
+    match allowed {
+        true => sheet.line(
+            "addresses",
+            "randomisation can be disabled, as replay needs",
+        )?,
+        false => sheet.advise(
+            "addresses",
+            "randomisation cannot be disabled (seccomp forbids personality): replay retries in \
+             new processes until addresses are free; in Docker, --security-opt \
+             seccomp=unconfined permits it",
+        )?,
+    }
+    if !can_read_itself() {
+        sheet.advise(
+            "seccomp",
+            "process_vm_readv is forbidden: what invalid pointers point at is not recorded; in \
+             Docker, --cap-add SYS_PTRACE or --security-opt seccomp=unconfined permits it",
+        )?;
+    }
     let source =
         fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     if let Ok(source) = source {
         let source = source.trim();
         // The kernel selects tsc only if the processor's counter is reliable.
-        let meaning = match source {
-            "tsc" => "calls have times",
-            _ => "calls may have no times",
-        };
-        sheet.line("clock", format!("{source}: {meaning}"))?;
+        match source {
+            "tsc" => sheet.line("clock", "tsc: calls have times")?,
+            _ => sheet.advise("clock", &format!("{source}: calls may have no times"))?,
+        }
     }
-    let mut temporary = std::env::temp_dir().display().to_string();
-    if LibraryFolder::new(Path::new("/nonexistent")).is_err() {
-        sheet.failed = true;
-        temporary += " NOT WRITABLE: set TMPDIR to a writable folder";
+    let temporary = std::env::temp_dir().display().to_string();
+    match LibraryFolder::new(Path::new("/nonexistent")) {
+        Ok(_) => sheet.line("temporary", temporary),
+        Err(_) => sheet.fail(
+            "temporary",
+            temporary + " NOT WRITABLE: set TMPDIR to a writable folder",
+        ),
     }
-    sheet.line("temporary", temporary)
+}
+
+/// Whether this process may read its own memory with process_vm_readv, as the interposer does.
+fn can_read_itself() -> bool {
+    let (source, mut target) = (7u8, 0u8);
+    let place = |byte: *const u8| libc::iovec {
+        iov_base: byte.cast_mut().cast(),
+        iov_len: 1,
+    };
+    let (from, to) = (place(&raw const source), place(&raw mut target));
+    // SAFETY: both vectors describe one byte that outlives the call; only the target is written.
+    unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) == 1 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The text of a checklist.
-    fn printed(
-        write: impl FnOnce(&mut Checklist<Vec<u8>>) -> Result<(), Failure>,
-    ) -> (String, bool) {
-        let mut sheet = Checklist {
-            out: Vec::new(),
-            failed: false,
-        };
-        write(&mut sheet).unwrap();
-        (String::from_utf8(sheet.out).unwrap(), sheet.failed)
-    }
-
     #[test]
     fn lists_are_wrapped_and_end() {
         let long = "x".repeat(90);
+        let many = vec!["cuMemcpyHtoDAsync_v2_ptsz"; 50];
         for (names, most, text) in [
-            (vec![], 2, String::new()),
-            (vec!["cuA"], 2, "names         cuA\n".to_owned()),
+            (vec![], 2, Some(String::new())),
+            (vec!["cuA"], 2, Some("names         cuA\n".to_owned())),
             (
                 vec!["cuA", "cuB", "cuC"],
                 2,
-                "names         cuA cuB and 1 more\n".to_owned(),
+                Some("names         cuA cuB and 1 more\n".to_owned()),
             ),
             (
                 vec!["cuA", &long],
                 2,
-                format!("names         cuA\n              {long}\n"),
+                Some(format!("names         cuA\n              {long}\n")),
             ),
+            (many, usize::MAX, None),
         ] {
-            let (written, bad) = printed(|sheet| list(sheet, "names", &names, most));
-            assert_eq!((written, bad), (text, false));
-        }
-        let names = vec!["cuMemcpyHtoDAsync_v2_ptsz"; 50];
-        let (written, _) = printed(|sheet| list(sheet, "names", &names, usize::MAX));
-        assert!(written.lines().all(|line| line.len() <= WIDTH), "{written}");
-    }
-
-    #[test]
-    fn missing_files_fail() {
-        for (path, bad) in [
-            (Ok(PathBuf::from("/lib/x.so")), false),
-            (Err(Failure::unusable("why")), true),
-        ] {
-            let (written, is_bad) = printed(|sheet| sheet.path("driver", path).map(|_| ()));
-            assert_eq!(is_bad, bad, "{written}");
-            assert_eq!(written.contains("MISSING: why"), bad, "{written}");
+            let mut out = Vec::new();
+            let mut sheet = Checklist::new(Format::Text, &mut out);
+            list(&mut sheet, "names", &names, most).unwrap();
+            assert_eq!(sheet.finish().unwrap(), 0);
+            let written = String::from_utf8(out).unwrap();
+            match text {
+                Some(text) => assert_eq!(written, text),
+                None => assert!(written.lines().all(|line| line.len() <= 80), "{written}"),
+            }
         }
     }
 }

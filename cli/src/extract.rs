@@ -14,7 +14,7 @@ mod selection;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::call_set::{self, CallSet};
+use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use crate::output_folder::{self, Folder};
@@ -59,8 +59,11 @@ pub(crate) struct Arguments {
     #[arg(long, group = "what", verbatim_doc_comment)]
     all: bool,
     /// With --all: only the launches among these calls.
+    ///
+    /// SET is 120, 100..200, kernel:saxpy*, range:step*, thread:3; a comma joins
+    /// several.
     #[arg(long, value_name = "SET", conflicts_with_all = ["images", "launch"])]
-    #[arg(long_help = format!("With --all: only the launches among these calls: {}", call_set::SYNTAX))]
+    #[arg(verbatim_doc_comment)]
     calls: Option<String>,
     /// With --all: only N launches, of all kernels and from all over the trace.
     #[arg(long, value_name = "N", conflicts_with_all = ["images", "launch"])]
@@ -79,8 +82,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", default_value = LIMIT, value_parser = size)]
     #[arg(verbatim_doc_comment)]
     limit_bytes: u64,
-    /// Replay on this driver: null, or the path of a libcuda.so.1.
-    #[arg(long, value_name = "DRIVER")]
+    /// The driver to replay on: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
     #[command(flatten)]
     guarded: GuardedOptions,

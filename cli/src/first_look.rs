@@ -88,9 +88,9 @@ fn text(summary: &Summary, path: &Path) -> String {
         .map_or_else(String::new, |kernel| format!(", {kernel}"));
     line("machine", format!("{devices}, {version}{system}"));
     let mut counts = format!(
-        "{} of {} threads",
+        "{} of {}",
         grouped(calls.total),
-        summary.threads.len()
+        count(summary.threads.len() as u64, "thread")
     );
     if calls.failed > 0 {
         let _ = write!(counts, ", {} failed", grouped(calls.failed));

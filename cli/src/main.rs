@@ -64,6 +64,7 @@ use crate::failure::Failure;
 /// recording without the program, and finds misuse of the API.
 #[derive(Parser)]
 #[command(name = "cutape", version, after_help = EPILOGUE, verbatim_doc_comment)]
+#[command(override_usage = USAGE)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -73,6 +74,10 @@ struct Arguments {
     #[arg(hide_possible_values = true, long_help = LOG_HELP)]
     log: Level,
 }
+
+const USAGE: &str = "\
+cutape [OPTIONS] <COMMAND>
+       cutape <TRACE>";
 
 const LOG_HELP: &str = "How much to log on stderr: error, warn, info, debug or trace";
 

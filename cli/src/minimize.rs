@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     #[command(flatten)]
     keep: Keep,
-    /// Where to write.
+    /// The trace to write; must not exist.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The driver of replays: a path, or `null`. Default: this machine's.

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     #[command(flatten)]
     choice: Choice,
-    /// Where to write.
+    /// The trace to write; must not exist.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Where contents of memory at the start of the part come from.
@@ -37,10 +37,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "recorded", value_name = "FROM")]
     #[arg(verbatim_doc_comment, hide_possible_values = true)]
     state: State,
-    /// With --state replay: the driver, null or the path of a libcuda.so.1.
-    ///
-    /// Default: this machine's.
-    #[arg(long, value_name = "DRIVER")]
+    /// With --state replay: the driver, a path or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
     /// Which code of images is kept.
     ///

@@ -9,6 +9,7 @@ cutape_tests::suite![
     a_trace_without_a_verb,
     misspelt_words_are_recognised,
     doctor_names_other_tools,
+    doctor_prints_json,
 ];
 
 fn a_trace_without_a_verb(folder: &Path) {
@@ -98,5 +99,34 @@ fn doctor_names_other_tools(_: &Path) {
             "{}",
             output.describe()
         );
+    }
+}
+
+/// Every member and every check is documented.
+fn doctor_prints_json(_: &Path) {
+    let page = include_str!("../../docs/doctor.md");
+    let nowhere = "/no/such/folder";
+    for (variables, status, code) in [
+        (&[][..], None, 0),
+        (&[("CUDA_INJECTION64_PATH", "/x.so")], Some("advice"), 0),
+        (&[("TMPDIR", nowhere)], Some("failed"), 2),
+    ] {
+        let mut command = parts().cutape(&[&"doctor", &"--driver", &"null"]);
+        command
+            .args(["--format", "json"])
+            .envs(variables.iter().copied());
+        let output = run(&mut command);
+        output.assert_code(code);
+        let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        if let Some(status) = status {
+            assert_eq!(report["status"], status, "{}", output.describe());
+        }
+        let checks = report["checks"].as_array().unwrap();
+        let checks = checks.iter().map(|check| &check["check"]);
+        let names = checks.map(|check| check.as_str().unwrap());
+        for name in names.chain(report.as_object().unwrap().keys().map(String::as_str)) {
+            let row = format!("| `{name}` |");
+            assert!(page.contains(&row), "docs/doctor.md lacks {name}");
+        }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     pub(super) baseline: Option<String>,
     /// The folder for measurements and plots.
-    #[arg(long, value_name = "DIR", default_value = "cutape-bench")]
+    #[arg(long, value_name = "FOLDER", default_value = "cutape-bench")]
     pub(super) output: PathBuf,
     /// Do not draw plots.
     #[arg(long)]
