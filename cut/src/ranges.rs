@@ -49,7 +49,9 @@ impl Ranges {
 
     /// Whether a number is one of them.
     pub fn contains(&self, number: u64) -> bool {
-        self.0.iter().any(|range| range.contains(&number))
+        let behind = self.0.partition_point(|range| range.start <= number);
+        let last = behind.checked_sub(1).and_then(|at| self.0.get(at));
+        last.is_some_and(|range| number < range.end)
     }
 
     /// All numbers.
@@ -104,6 +106,13 @@ mod tests {
             assert_eq!(Ranges::parse(text), Some(ranges.clone()));
             assert!(ranges.iter().eq(numbers.iter().copied()));
             assert_eq!(ranges.count(), numbers.len() as u64);
+            for number in 0..12 {
+                assert_eq!(
+                    ranges.contains(number),
+                    numbers.contains(&number),
+                    "{number}"
+                );
+            }
             for (position, &number) in (0..).zip(numbers) {
                 assert_eq!(ranges.get(position), Some(number));
             }
