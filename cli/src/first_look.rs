@@ -17,9 +17,10 @@ pub(crate) fn is_trace(argument: &OsStr) -> bool {
     let path = Path::new(argument);
     let is_option = argument.to_string_lossy().starts_with('-');
     let has_ending = path.extension().is_some_and(|ending| ending == "cutape");
-    // What was forgotten is suggested.
+    // A path is no verb. An ending that was forgotten is suggested.
+    let is_path = argument.to_string_lossy().contains('/');
     let lacks_ending = || path.with_added_extension("cutape").is_file();
-    !is_option && (path.is_file() || has_ending || lacks_ending())
+    !is_option && (path.is_file() || has_ending || is_path || lacks_ending())
 }
 
 /// Prints the lines.
@@ -145,6 +146,8 @@ mod tests {
             ("--help", false),
             ("-x.cutape", false),
             ("src", false),
+            ("./src", true),
+            ("/dev/null", true),
         ] {
             assert_eq!(is_trace(OsStr::new(argument)), expected, "{argument}");
         }
