@@ -1,0 +1,368 @@
+//! Files that are no trace, or a damaged one, given to every verb that reads a trace.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cutape_format::layout::{FileHead, MAJOR, record_kind};
+use cutape_format::{NewCall, Trace, TraceBuilder};
+use cutape_tests::{Suite, Verdict, parts, run};
+
+use crate::files::{as_nobody, contents, expect_refusal, is_root, sound};
+
+pub(crate) fn add_to(suite: &mut Suite) {
+    for bad in BAD_TRACES {
+        for verb in READERS {
+            let name = format!("{}/{}", bad.name, verb.name);
+            suite.test(name, |folder| bad_trace(folder, bad, verb));
+        }
+    }
+}
+
+/// A verb that reads a trace.
+struct Reader {
+    name: &'static str,
+    /// Words before the trace.
+    before: &'static [&'static str],
+    /// Words after it.
+    after: &'static [&'static str],
+    /// Whether it repairs damaged traces.
+    repairs: bool,
+}
+
+const READERS: &[Reader] = &[
+    Reader {
+        name: "first-look",
+        before: &[],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
+        name: "diff",
+        before: &["diff"],
+        after: &["sound.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "export-perfetto",
+        before: &["export", "--format", "perfetto"],
+        after: &["-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "extract-all",
+        before: &["extract", "--all", "--driver", "null"],
+        after: &["new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "check",
+        before: &["check"],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
+        name: "replay",
+        before: &["replay", "--driver", "null"],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
+        name: "bench",
+        before: &["bench", "--driver", "null"],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
+        name: "dump",
+        before: &["dump"],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
+        name: "info",
+        before: &["info"],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
+        name: "report",
+        before: &["report"],
+        after: &["-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "export-jsonl",
+        before: &["export", "--format", "jsonl"],
+        after: &["-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "export-parquet",
+        before: &["export", "--format", "parquet"],
+        after: &["-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "extract",
+        before: &["extract", "--images"],
+        after: &["new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "pack",
+        before: &["pack"],
+        after: &["-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "trim",
+        before: &["trim"],
+        after: &["--last", "1", "-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "minimize",
+        before: &["minimize"],
+        after: &["--test", "true", "-o", "new.cutape"],
+        repairs: false,
+    },
+    Reader {
+        name: "repair",
+        before: &["repair"],
+        after: &["-o", "new.cutape"],
+        repairs: true,
+    },
+];
+
+/// A file that is not a trace that can be read.
+struct BadTrace {
+    name: &'static str,
+    /// Makes the file in a folder; its path.
+    make: fn(&Path) -> PathBuf,
+    /// What the message contains.
+    expected: &'static [&'static str],
+}
+
+const BAD_TRACES: &[BadTrace] = &[
+    BadTrace {
+        name: "missing",
+        make: |folder| folder.join("none.cutape"),
+        expected: &["none.cutape", "No such file"],
+    },
+    BadTrace {
+        name: "folder",
+        make: |folder| {
+            let place = folder.join("place");
+            fs::create_dir(&place).unwrap();
+            place
+        },
+        expected: &["not a regular file"],
+    },
+    BadTrace {
+        name: "device",
+        make: |_| "/dev/null".into(),
+        expected: &["/dev/null", "not a regular file"],
+    },
+    BadTrace {
+        name: "unreadable",
+        make: unreadable,
+        expected: &["bad.cutape", "ermission denied"],
+    },
+    BadTrace {
+        name: "empty",
+        make: |folder| write(folder, b""),
+        expected: &["bad.cutape", "0 bytes, too short"],
+    },
+    BadTrace {
+        name: "text",
+        make: |folder| write(folder, &b"a text, no trace\n".repeat(500)),
+        expected: &["bad.cutape", "not a cutape trace"],
+    },
+    BadTrace {
+        name: "random",
+        make: |folder| write(folder, &random()),
+        expected: &["bad.cutape", "not a cutape trace"],
+    },
+    BadTrace {
+        name: "wrong-magic",
+        make: |folder| write(folder, &changed(folder, |b| b[0] ^= 1)),
+        expected: &["bad.cutape", "not a cutape trace"],
+    },
+    BadTrace {
+        name: "newer",
+        make: |folder| write(folder, &newer(folder)),
+        expected: &["bad.cutape", "format 2", "use a later cutape"],
+    },
+    BadTrace {
+        name: "head-only",
+        make: |folder| write(folder, &sound(folder)[..100]),
+        expected: &["bad.cutape", "damaged at byte"],
+    },
+    BadTrace {
+        name: "cut-short",
+        make: |folder| write(folder, &cut(folder, 5000)),
+        expected: &["bad.cutape", "damaged at byte"],
+    },
+    BadTrace {
+        name: "cut-by-one",
+        make: |folder| write(folder, &cut(folder, -1)),
+        expected: &["bad.cutape", "damaged at byte"],
+    },
+    BadTrace {
+        name: "flipped-head",
+        make: |folder| write(folder, &changed(folder, |b| b[30] ^= 4)),
+        expected: &["bad.cutape", "damaged at byte 0"],
+    },
+    BadTrace {
+        name: "flipped-body",
+        make: |folder| write(folder, &changed(folder, flip_in_calls)),
+        expected: &["bad.cutape", "damaged at byte"],
+    },
+    BadTrace {
+        name: "unknown-call",
+        make: unknown_call,
+        expected: &["bad.cutape", "damaged at byte"],
+    },
+];
+
+fn write(folder: &Path, bytes: &[u8]) -> PathBuf {
+    let path = folder.join("bad.cutape");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Bytes without meaning, the same each time.
+fn random() -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..20_000).map(|_| next()).collect()
+}
+
+fn changed(folder: &Path, change: fn(&mut [u8])) -> Vec<u8> {
+    let mut bytes = sound(folder);
+    change(&mut bytes);
+    bytes
+}
+
+/// Cuts to a length, or by a number of bytes.
+fn cut(folder: &Path, length: isize) -> Vec<u8> {
+    let mut bytes = sound(folder);
+    let length = if length < 0 {
+        bytes.len().saturating_add_signed(length)
+    } else {
+        length as usize
+    };
+    bytes.truncate(length);
+    bytes
+}
+
+fn newer(folder: &Path) -> Vec<u8> {
+    let mut bytes = sound(folder);
+    let (head, _) = cutape_format::codec::decode::<FileHead>(&bytes).unwrap();
+    let head = FileHead {
+        major: MAJOR + 1,
+        ..head
+    }
+    .encode();
+    bytes[..head.len()].copy_from_slice(&head);
+    bytes
+}
+
+/// In the first chunk after the head.
+fn flip_in_calls(bytes: &mut [u8]) {
+    bytes[4096 + 64 + 40] ^= 0x10;
+}
+
+fn unreadable(folder: &Path) -> PathBuf {
+    let path = write(folder, &sound(folder));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
+    path
+}
+
+fn unknown_call(folder: &Path) -> PathBuf {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    builder.call(NewCall {
+        name: "cuInit",
+        arguments: &[0],
+        ..NewCall::default()
+    });
+    builder.leave(0, 0, &[]);
+    builder.record(0, record_kind::ENTER, 60_000, &[0; 24]);
+    write(folder, &builder.bytes())
+}
+
+fn bad_trace(folder: &Path, bad: &BadTrace, verb: &Reader) -> Result<Verdict, String> {
+    sound(folder);
+    let path = (bad.make)(folder);
+    let before = contents(folder);
+    let mut command = Command::new(&parts().cutape);
+    command
+        .args(verb.before)
+        .arg(&path)
+        .args(verb.after)
+        .current_dir(folder);
+    if fs::metadata(&path).is_ok_and(|found| found.mode() & 0o777 == 0) && is_root() {
+        // Root may read every file, another user may not.
+        if let Err(why) = as_nobody(&mut command, folder) {
+            return Ok(Verdict::Ignored(why));
+        }
+    }
+    let output = run(&mut command);
+    let new = folder.join("new.cutape");
+    // Some damage cannot be repaired: a lost signature table, an unknown function.
+    if verb.repairs
+        && bad
+            .expected
+            .iter()
+            .any(|word| word.starts_with("damaged at byte"))
+    {
+        let refused = output.stderr.contains("nothing can be kept");
+        output.expect_code(if refused { 2 } else { 0 })?;
+        if output.stderr.is_empty() || output.stderr.contains("panicked") {
+            return Err(format!(
+                "expected the damage on stderr\n{}",
+                output.describe()
+            ));
+        }
+        if new.exists() == refused {
+            return Err(format!(
+                "status {:?}, but a file was written: {}\n{}",
+                output.code(),
+                new.exists(),
+                output.describe()
+            ));
+        }
+        if !refused
+            && let Some(damage) = Trace::open(&new)
+                .map_err(|e| e.to_string())?
+                .verify()
+                .first()
+        {
+            return Err(format!("the repaired trace is damaged: {damage:?}"));
+        }
+    } else {
+        expect_refusal(&output, bad.expected)?;
+        if new.exists() {
+            return Err(format!(
+                "{} was written\n{}",
+                new.display(),
+                output.describe()
+            ));
+        }
+    }
+    for (name, bytes) in before {
+        if fs::read(&name).ok() != Some(bytes) {
+            return Err(format!(
+                "{} was changed\n{}",
+                name.display(),
+                output.describe()
+            ));
+        }
+    }
+    Ok(Verdict::Passed)
+}
