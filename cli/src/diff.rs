@@ -47,6 +47,12 @@ pub(crate) struct Arguments {
     /// repeated. May be given several times.
     #[arg(long, value_name = "A2", verbatim_doc_comment)]
     noise: Vec<PathBuf>,
+    /// Count bytes of kernel parameters too that may be unset.
+    ///
+    /// Bytes of structs that differ without an effect on what is copied back, such
+    /// as padding, are otherwise summarised at the end and are no differences.
+    #[arg(long, verbatim_doc_comment)]
+    strict: bool,
     /// Compare how long calls took on the host, by function and kernel.
     ///
     /// A change is reported only outside of the noise: both traces have 20 such
@@ -122,6 +128,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         ignored: arguments.ignore,
         all: arguments.all,
         most: if arguments.all { MOST_OF_ALL } else { MOST },
+        strict: arguments.strict,
         times: arguments.times,
         read: Some(&read),
     };

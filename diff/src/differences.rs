@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::counterparts::{Counterparts, Place, Step, entry, refs};
+use crate::ends::Ends;
 use crate::hash::hash;
 use crate::objects::NONE;
 use crate::order::{Reordered, reordered};
@@ -62,6 +63,15 @@ pub(crate) enum Calls {
     Order(Reordered),
 }
 
+/// Calls that differ and do not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uncounted {
+    /// Another thread makes them.
+    pub(crate) moved: u64,
+    /// They end objects in another order; of both traces.
+    pub(crate) reordered_ends: u64,
+}
+
 /// A difference before its calls are described.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
@@ -83,9 +93,10 @@ pub(crate) fn differences(
     b: &Sequence,
     counterparts: &mut Counterparts,
     ignored: &mut dyn FnMut(&Raw) -> Kinds,
-) -> (Vec<Raw>, u64) {
+) -> (Vec<Raw>, Uncounted) {
     let mut raws: Vec<Raw> = Vec::new();
     let mut moved = 0;
+    let mut reordered_ends = 0;
     // Objects that no call created correspond when calls that correspond use them first, so calls
     // are looked at in their order, while the counterparts change.
     let mut steps = Vec::new();
@@ -95,6 +106,7 @@ pub(crate) fn differences(
     });
     let unequal = bind_and_compare(a, b, counterparts);
     let leaks = Leaks::find(a, b, counterparts);
+    let ends = Ends::of(a, b, counterparts).reordered(counterparts, &unequal);
     let mut last: Option<(usize, Place)> = None;
     for step in steps {
         let raw = match step {
@@ -108,6 +120,14 @@ pub(crate) fn differences(
                 raw.kinds.insert(Kind::Order);
                 raw.group = hash((raw.group, "order"));
                 Some(raw)
+            }
+            Step::OnlyA(place, _) if ends.contains(&(0, place)) => {
+                reordered_ends += 1;
+                None
+            }
+            Step::OnlyB(_, place) if ends.contains(&(1, place)) => {
+                reordered_ends += 1;
+                None
             }
             Step::OnlyA(place, other) => Some(only(0, (a, b), place, other, &leaks)),
             Step::OnlyB(other, place) => Some(only(1, (b, a), place, other, &leaks)),
@@ -153,7 +173,9 @@ pub(crate) fn differences(
     let mut others = Vec::new();
     // Pairs that differ only in the objects that they use.
     for (of_a, of_b) in unequal {
-        if is_equal(a, b, of_a, of_b) {
+        if ends.contains(&(0, of_a)) && ends.contains(&(1, of_b)) {
+            reordered_ends += 2;
+        } else if is_equal(a, b, of_a, of_b) {
             others.extend(pair(a, b, (of_a, of_b), true));
         }
     }
@@ -198,7 +220,11 @@ pub(crate) fn differences(
         }
     }
     raws.sort_by_key(|raw| raw.position);
-    (raws, moved)
+    let uncounted = Uncounted {
+        moved,
+        reordered_ends,
+    };
+    (raws, uncounted)
 }
 
 /// The position of the next compared call of a thread.

@@ -26,6 +26,7 @@ mod contents;
 mod counterparts;
 mod describe;
 mod differences;
+mod ends;
 mod hash;
 mod list;
 mod masks;
@@ -41,6 +42,7 @@ mod settings;
 mod threads;
 mod times;
 mod titles;
+mod unset;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +51,7 @@ use std::thread;
 use cutape_format::{Error, Trace, WalkSummary};
 
 pub use report::{
-    CallSite, Change, Difference, Kind, LeftOut, Report, Setting, Side, Spread, Times,
+    CallSite, Change, Difference, Kind, LeftOut, Report, Setting, Side, Spread, Times, UnsetBytes,
 };
 
 pub use times::FEWEST_CALLS;
@@ -58,6 +60,7 @@ use counterparts::{Counterparts, Hint};
 use differences::{Kinds, Raw};
 use masks::Masks;
 use sequence::Sequence;
+use unset::Unset;
 
 /// What to compare, and how much to list.
 #[derive(Clone, Debug)]
@@ -71,6 +74,8 @@ pub struct Options<'t> {
     pub all: bool,
     /// How many to list.
     pub most: usize,
+    /// Count bytes of kernel parameters too that may be unset.
+    pub strict: bool,
     /// Compare durations of calls too.
     pub times: bool,
     /// Counts the calls that have been read.
@@ -104,6 +109,14 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
             read = read_all(&traces, lengths_only, options, &masks)?;
         }
     }
+    let mut unset = Unset::default();
+    if let ([in_a, in_b, ..], false, false) = (&read[..], options.strict, lengths_only) {
+        unset = unset::find((a, in_a), (b, in_b), &masks)?;
+        if !unset.masks.is_empty() {
+            masks.extend(&unset.masks);
+            read = read_all(&traces, lengths_only, options, &masks)?;
+        }
+    }
     let walked = read.iter_mut();
     let walked = walked
         .map(|side| std::mem::take(&mut side.summary))
@@ -129,12 +142,12 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         (counterparts, found, is_noise)
     };
     let of = |raws: &[Raw]| raws.iter().map(|raw| raw.count).sum::<u64>();
-    let (mut counterparts, (mut raws, mut moved), mut is_noise) = differences(Hint::None);
+    let (mut counterparts, (mut raws, mut uncounted), mut is_noise) = differences(Hint::None);
     if !raws.is_empty() {
         // The shorter explanation is the better one.
         let other = differences(Hint::Uses);
         if of(&other.1.0) < of(&raws) {
-            (counterparts, (raws, moved), is_noise) = other;
+            (counterparts, (raws, uncounted), is_noise) = other;
         }
     }
     let mut counts = BTreeMap::new();
@@ -187,12 +200,25 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         counts,
         total,
         left_out,
-        moved,
+        moved: uncounted.moved,
+        reordered_ends: uncounted.reordered_ends,
         lengths_only,
         noise: (!options.noise.is_empty()).then_some(is_noise),
+        unset: unset_bytes(unset),
         times,
     };
     Ok(Comparison { report, walked })
+}
+
+fn unset_bytes(unset: Unset) -> Vec<UnsetBytes> {
+    let kernels = unset.kernels.into_iter();
+    kernels
+        .map(|(kernel, (bytes, launches))| UnsetBytes {
+            kernel,
+            bytes,
+            launches,
+        })
+        .collect()
 }
 
 /// Reads traces, each in a thread of its own.

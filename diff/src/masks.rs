@@ -1,5 +1,7 @@
 //! Which bytes of kernel parameters do not count.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use crate::part::{KERNEL_PARAMETERS, Label, Part, WORD};
@@ -21,6 +23,21 @@ impl Masks {
     pub(crate) fn add(&mut self, kernel: &str, byte: u32, bits: u64) {
         let bytes = self.by_kernel.entry(kernel.into()).or_default();
         *bytes.entry(byte).or_default() |= bits;
+    }
+
+    /// Those of the parameters of a kernel, by offset.
+    pub(crate) fn bits(&self, kernel: &str) -> BTreeMap<u32, u64> {
+        let bytes = self.by_kernel.get(kernel).into_iter().flatten();
+        bytes.map(|(&byte, &bits)| (byte, bits)).collect()
+    }
+
+    /// Adds those of another table.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        for (kernel, bytes) in &other.by_kernel {
+            for (&byte, &bits) in bytes {
+                self.add(kernel, byte, bits);
+            }
+        }
     }
 
     /// A part of a launch of that kernel without what does not count; `None` if nothing of it

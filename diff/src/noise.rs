@@ -43,7 +43,7 @@ fn learn(masks: &mut Masks, a: &Described, b: &Described) {
 }
 
 /// All bits of the bytes that have one.
-fn differing_bytes(bits: u64) -> u64 {
+pub(crate) fn differing_bytes(bits: u64) -> u64 {
     let bytes = bits.to_le_bytes();
     u64::from_le_bytes(bytes.map(|byte| if byte == 0 { 0 } else { 0xff }))
 }
@@ -101,7 +101,7 @@ fn request(raw: &Raw, a: &Sequence, b: &Sequence) -> Option<u64> {
 }
 
 /// Every difference between two recordings, one by one.
-fn all_differences(a: &Sequence, b: &Sequence) -> Vec<Raw> {
+pub(crate) fn all_differences(a: &Sequence, b: &Sequence) -> Vec<Raw> {
     let found = [Hint::None, Hint::Uses].map(|hint| {
         let mut found = Vec::new();
         let mut counterparts = Counterparts::find(a, b, hint);

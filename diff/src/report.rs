@@ -1,6 +1,7 @@
 //! What a comparison found.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What sort of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -185,6 +186,17 @@ pub struct Spread {
     pub high: u64,
 }
 
+/// Bytes of the parameters of a kernel that may be unset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsetBytes {
+    /// The kernel.
+    pub kernel: String,
+    /// The bytes, from the start of the parameters.
+    pub bytes: Vec<Range<u32>>,
+    /// In how many launches they differ.
+    pub launches: u64,
+}
+
 /// What a comparison found.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -209,10 +221,15 @@ pub struct Report {
     pub left_out: Vec<LeftOut>,
     /// Calls that another thread makes.
     pub moved: u64,
+    /// Calls that end objects in another order, with nothing between.
+    pub reordered_ends: u64,
     /// Payloads are compared by their length: one trace does not have their bytes.
     pub lengths_only: bool,
     /// With recordings that show noise: how many differences do not count because of them.
     pub noise: Option<u64>,
+    /// Bytes of kernel parameters that may be unset: they differ, without an effect on what was
+    /// copied back. They are no differences.
+    pub unset: Vec<UnsetBytes>,
     /// If they were asked for; the longest first.
     pub times: Vec<Times>,
 }

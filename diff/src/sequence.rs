@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     pub(crate) asks_for_machine: bool,
     /// It only waits for work.
     pub(crate) waits: bool,
+    /// It copied bytes to the host, and the trace has them.
+    pub(crate) copies_back: bool,
     /// It creates or finds objects.
     creates: bool,
 }
@@ -161,6 +163,7 @@ impl Sequence {
             facets: sink.finish(),
             asks_for_machine: observed.plan.asks_for_machine,
             waits: observed.plan.waits,
+            copies_back: sink.copies_back,
             ..Entry::default()
         };
         let (query, is_noise) = (observed.plan.query, observed.is_noise);
@@ -270,6 +273,7 @@ struct Hashes<'m> {
     refs: Vec<u32>,
     late: Vec<((u32, u64), u32)>,
     kernel: Option<Box<str>>,
+    copies_back: bool,
 }
 
 impl<'m> Hashes<'m> {
@@ -280,6 +284,7 @@ impl<'m> Hashes<'m> {
             refs: Vec::new(),
             late: Vec::new(),
             kernel: None,
+            copies_back: false,
         }
     }
 
@@ -302,6 +307,9 @@ impl Sink for Hashes<'_> {
             Part::Place { object, .. } => self.refs.push(object),
             Part::Text(name) if facet == Facet::Kernel && self.kernel.is_none() => {
                 self.kernel = Some(String::from_utf8_lossy(&name).into());
+            }
+            Part::Payload(payload) if facet == Facet::Output => {
+                self.copies_back |= payload.hash.is_some();
             }
             _ => {}
         }

@@ -5,12 +5,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cutape_diff::{Kind, Options, Report, compare};
+use cutape_format::layout::field;
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
 /// A trace of these calls, whose handles begin at `base`.
 fn trace(base: u64, calls: &str) -> Trace {
+    trace_of_driver(base, calls, "real")
+}
+
+fn trace_of_driver(base: u64, calls: &str, driver: &str) -> Trace {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     builder.meta("driver.version", "13000");
+    builder.meta("driver.kind", driver);
     let mut handles: HashMap<String, u64> = HashMap::new();
     for line in calls
         .split(';')
@@ -32,6 +38,7 @@ fn trace(base: u64, calls: &str) -> Trace {
         let (a, b, c) = (value(2), value(3), value(4));
         let made = a.to_le_bytes();
         let bytes = c.to_le_bytes();
+        let parameters = [b, 5, c].map(u64::to_le_bytes).concat();
         let image = b".version 8.0\n.target sm_90\n.address_size 64\n.entry k() { ret; }\0";
         let (function, arguments, before, after, result) = match verb {
             // Host addresses are anywhere: B's stack is elsewhere too.
@@ -76,6 +83,28 @@ fn trace(base: u64, calls: &str) -> Trace {
                 vec![NewSnapshot::pointee(0, &made)],
                 0,
             ),
+            "find" => (
+                "cuModuleGetFunction",
+                vec![base + 1, b, base + 4],
+                vec![NewSnapshot::pointee(2, b"k\0")],
+                vec![NewSnapshot::pointee(0, &made)],
+                0,
+            ),
+            // A number, and a struct of a number and what is behind it.
+            "launch" => (
+                "cuLaunchKernel",
+                vec![a, 1, 1, 1, 1, 1, 1, 0, 0, base + 5, 0],
+                vec![NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &parameters)],
+                vec![],
+                0,
+            ),
+            "from" => (
+                "cuMemcpyDtoH_v2",
+                vec![base + 2, a, b],
+                vec![],
+                vec![NewSnapshot::piece(0, field::HOST_BYTES, &bytes)],
+                0,
+            ),
             "unload" => ("cuModuleUnload", vec![a], vec![], vec![], 0),
             "device" => (
                 "cuDeviceGetName",
@@ -89,15 +118,17 @@ fn trace(base: u64, calls: &str) -> Trace {
             ),
             other => panic!("{other}"),
         };
-        builder
-            .call(NewCall {
-                thread,
-                name: function,
-                arguments: &arguments,
-                snapshots: &before,
-                ..NewCall::default()
-            })
-            .leave(thread, result, &after);
+        builder.call(NewCall {
+            thread,
+            name: function,
+            arguments: &arguments,
+            snapshots: &before,
+            ..NewCall::default()
+        });
+        if verb == "launch" {
+            builder.layout_note(thread, a, &[(0, 8), (8, 16)]);
+        }
+        builder.leave(thread, result, &after);
     }
     // Tests run at the same time.
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -121,6 +152,7 @@ const OPTIONS: Options<'static> = Options {
     ignored: Vec::new(),
     all: false,
     most: 20,
+    strict: false,
     times: false,
     read: None,
 };
@@ -279,6 +311,127 @@ fn differences() {
         let first = report.first.map_or("", |first| titles[first]);
         assert!(first.contains(title), "{a} | {b}: {titles:?}");
     }
+}
+
+#[test]
+fn bytes_that_may_be_unset() {
+    let start = "0 load m; 0 find f m; 0 alloc d 64; 0 launch f 7";
+    let of = |words: &str| format!("{start} {words}");
+    let strict = Options {
+        strict: true,
+        ..OPTIONS
+    };
+    // What follows the first number of a launch, in A and B; the differences; the launches whose
+    // bytes may be unset.
+    for (a, b, total, unset) in [
+        ("1; 0 from d 8 9", "2; 0 from d 8 9", 0, 1),
+        // Nothing was copied back, or something else.
+        ("1", "2", 1, 0),
+        ("1; 0 from d 8 9", "2; 0 from d 8 8", 2, 0),
+        // What one launch has shown holds for the others.
+        (
+            "1; 0 from d 8 9; 0 launch f 7 3",
+            "2; 0 from d 8 9; 0 launch f 7 4",
+            0,
+            2,
+        ),
+        (
+            "1; 0 from d 8 9; 0 launch f 7 3",
+            "2; 0 from d 8 9; 0 launch f 7 259",
+            1,
+            1,
+        ),
+        // A number is never unset, and what comes behind a difference shows nothing.
+        (
+            "1; 0 launch f 8 1; 0 from d 8 9",
+            "1; 0 launch f 9 1; 0 from d 8 9",
+            1,
+            0,
+        ),
+        (
+            "1; 0 set d 1 1; 0 from d 8 9",
+            "2; 0 set d 1 2; 0 from d 8 9",
+            2,
+            0,
+        ),
+        (
+            "1; 0 from d 8 9; 0 launch f 8 1",
+            "2; 0 from d 8 9; 0 launch f 9 2",
+            1,
+            1,
+        ),
+    ] {
+        let (a, b) = (of(a), of(b));
+        let found = report(&a, &b, &OPTIONS);
+        let launches: u64 = found.unset.iter().map(|one| one.launches).sum();
+        assert_eq!(
+            (found.total, launches),
+            (total, unset),
+            "{a} | {b}: {:?}",
+            found.differences
+        );
+        assert_eq!(found.differs(), total > 0);
+        let counted = report(&a, &b, &strict);
+        assert_eq!(
+            (counted.total, counted.unset.len()),
+            (total + unset, 0),
+            "{a} | {b}"
+        );
+    }
+    let (a, b) = (of("1; 0 from d 8 9"), of("2; 0 from d 8 9"));
+    let found = report(&a, &b, &OPTIONS);
+    assert_eq!(
+        (found.unset[0].bytes.len(), found.unset[0].bytes[0].clone()),
+        (1, 16..17)
+    );
+    assert_eq!(found.unset[0].kernel, "k");
+    // Where no kernel runs, equal bytes say nothing.
+    let a = trace_of_driver(0x7f00_0000_0000, &a, "null");
+    let b = trace_of_driver(0x7e12_3450_0000, &b, "null");
+    let found = compare(&a, &b, &OPTIONS).unwrap().report;
+    assert_eq!((found.total, found.unset.len()), (1, 0));
+}
+
+#[test]
+fn objects_that_end_in_another_order() {
+    let start = "0 alloc m 64; 0 alloc n 32; 0 event e; 0 set m 1 1; 0 set n 2 2";
+    for (a, b, ends) in [
+        ("0 free m; 0 free n", "0 free n; 0 free m", 4),
+        (
+            "0 free m; 0 free n; 0 destroy e",
+            "0 destroy e; 0 free m; 0 free n",
+            4,
+        ),
+        (
+            "0 free m; 0 destroy e; 0 free n",
+            "0 free n; 0 destroy e; 0 free m",
+            4,
+        ),
+        // Something else is between.
+        (
+            "0 free m; 0 set n 3 3; 0 free n",
+            "0 set n 3 3; 0 free n; 0 free m",
+            0,
+        ),
+        (
+            "0 free m; 0 set 1 3 3; 0 free n",
+            "0 free n; 0 set 1 3 3; 0 free m",
+            0,
+        ),
+    ] {
+        let found = report(&format!("{start}; {a}"), &format!("{start}; {b}"), &OPTIONS);
+        let titles: Vec<&str> = found.differences.iter().map(|one| &*one.title).collect();
+        assert_eq!(
+            (found.differs(), found.reordered_ends),
+            (ends == 0, ends),
+            "{a} | {b}: {titles:?}"
+        );
+    }
+    // An object that one trace does not end is none of them.
+    let [a, b] = ["0 free m; 0 free n", "0 free n"].map(|ends| format!("{start}; {ends}"));
+    let found = report(&a, &b, &OPTIONS);
+    assert!(found.differs());
+    assert_eq!(found.reordered_ends, 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Trimmed traces replay without divergences and check as their part of the source did.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         .test("all-calls", all_calls_are_the_same)
         .test("finding", a_part_keeps_its_finding)
         .test("range", a_range_is_cut_out)
+        .test("images", images_keep_what_is_used)
         .test("no-payloads", payloads_that_are_not_there)
         .test("info", info_names_the_source);
     suite.run()
@@ -163,6 +165,54 @@ fn a_range_is_cut_out(folder: &Path) -> Result<Verdict, String> {
     match (counts, launches("range:step[2]", &source)) {
         ([3, 3], 3) => Ok(Verdict::Passed),
         other => Err(format!("{other:?} launches")),
+    }
+}
+
+/// The fat binaries lose the entries for other devices, and nothing else changes.
+fn images_keep_what_is_used(folder: &Path) -> Result<Verdict, String> {
+    let source = recorded(folder, "clean/module_fatbin", &[])?;
+    let [whole, used] = ["whole", "used"].map(|images| {
+        let target = folder.join(format!("{images}.cutape"));
+        let options: [&dyn AsRef<OsStr>; 6] =
+            [&"--calls", &"..", &"--images", &images, &"-o", &target];
+        let mut words: Vec<&dyn AsRef<OsStr>> = vec![&"trim", &source];
+        words.extend(options);
+        run(&mut parts().cutape(&words))
+            .expect_code(0)
+            .map(|()| target)
+    });
+    let (whole, used) = (whole?, used?);
+    run(&mut replay(&used)).expect_code(0)?;
+    run(&mut parts().cutape(&[&"check", &used])).expect_code(0)?;
+    let loaded = |path: &Path| {
+        let trace = Trace::open(path).unwrap();
+        let images = trace.calls().filter_map(|call| {
+            let snapshot = call.snapshots().find(|snapshot| {
+                matches!(
+                    &*trace.resolve(snapshot.bytes).unwrap_or_default(),
+                    [0x50, 0xed, 0x55, 0xba, ..]
+                )
+            })?;
+            Some((call.index, trace.resolve(snapshot.bytes).unwrap().len()))
+        });
+        let changed = trace
+            .meta_value("cut.changed")
+            .unwrap_or_default()
+            .to_owned();
+        (images.collect::<Vec<_>>(), changed)
+    };
+    let ((before, none), (after, changed)) = (loaded(&whole), loaded(&used));
+    let smaller = before
+        .iter()
+        .zip(&after)
+        .filter(|(before, after)| after.1 < before.1);
+    let smaller: Vec<String> = smaller.map(|(before, _)| before.0.to_string()).collect();
+    if smaller.is_empty() || before.len() != after.len() || !none.is_empty() {
+        return Err(format!("{before:?} before, {after:?} after"));
+    }
+    match smaller.join(",") == changed {
+        true => Ok(Verdict::Passed),
+        false => Err(format!("{smaller:?} are smaller, {changed} are noted")),
     }
 }
 

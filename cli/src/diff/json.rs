@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use cutape_diff::{CallSite, Change, Difference, LeftOut, Report, Setting, Spread, Times};
+use cutape_diff::{
+    CallSite, Change, Difference, LeftOut, Report, Setting, Spread, Times, UnsetBytes,
+};
 use serde_json::{Map, Value, json};
 
 /// The whole output.
@@ -31,8 +33,10 @@ pub(super) fn json(paths: [&Path; 2], report: &Report) -> Value {
         "omitted": report.omitted,
         "left_out": report.left_out.iter().map(left_out).collect::<Vec<_>>(),
         "made_by_another_thread": report.moved,
+        "ended_in_another_order": report.reordered_ends,
         "payloads_by_length_only": report.lengths_only,
         "noise": report.noise,
+        "unset_parameter_bytes": report.unset.iter().map(unset).collect::<Vec<_>>(),
         "times": report.times.iter().map(times).collect::<Vec<_>>(),
     })
 }
@@ -73,6 +77,15 @@ fn change(change: &Change) -> Value {
 
 fn left_out(one: &LeftOut) -> Value {
     json!({ "sort": one.sort, "function": one.function, "counts": one.counts })
+}
+
+fn unset(one: &UnsetBytes) -> Value {
+    let bytes: Vec<[u32; 2]> = one
+        .bytes
+        .iter()
+        .map(|range| [range.start, range.end])
+        .collect();
+    json!({ "kernel": one.kernel, "bytes": bytes, "launches": one.launches })
 }
 
 fn times(times: &Times) -> Value {

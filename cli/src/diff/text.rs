@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use cutape_diff::{CallSite, Difference, FEWEST_CALLS, Kind, Report, Setting, Spread, Times};
+use cutape_diff::{
+    CallSite, Difference, FEWEST_CALLS, Kind, Report, Setting, Spread, Times, UnsetBytes,
+};
 
 use crate::output::{printable, shortened, shown};
 use crate::quantity::{count, grouped, time};
@@ -59,6 +61,7 @@ fn write_all(paths: [&Path; 2], report: &Report, all: bool, out: &mut String) ->
             "{differences} left out, where A differs from its other recordings (--noise) too"
         )?;
     }
+    write_unset(&report.unset, all, out)?;
     write_left_out(report, all, out)?;
     if !report.times.is_empty() {
         write_times(&report.times, out)?;
@@ -150,12 +153,53 @@ fn setting_text(setting: &Setting) -> String {
     format!("{}: {} → {}", setting.what, value(a), value(b))
 }
 
+/// Bytes of kernel parameters that may be unset: in a line, with `all` by kernel.
+fn write_unset(unset: &[UnsetBytes], all: bool, out: &mut String) -> std::fmt::Result {
+    if unset.is_empty() {
+        return Ok(());
+    }
+    let launches = unset.iter().map(|one| one.launches).sum();
+    writeln!(
+        out,
+        "\nnot counted: {} whose struct parameters differ in bytes that may be unset, as padding \
+         is: what was copied back later is equal{}",
+        launch_count(launches),
+        if all {
+            ""
+        } else {
+            " (--all lists them, --strict counts them)"
+        }
+    )?;
+    for one in unset.iter().filter(|_| all) {
+        let kernel = shortened(&demangle(&one.kernel), KERNEL_WIDTH).into_owned();
+        let bytes = one.bytes.iter().map(|range| match range.end - range.start {
+            1 => format!("{}", range.start),
+            _ => format!("{}..{}", range.start, range.end),
+        });
+        let bytes = bytes.collect::<Vec<_>>().join(", ");
+        let launches = launch_count(one.launches);
+        writeln!(
+            out,
+            "  {}: bytes {bytes} of its parameters, {launches}",
+            printable(&kernel)
+        )?;
+    }
+    Ok(())
+}
+
+fn launch_count(launches: u64) -> String {
+    match launches {
+        1 => "1 launch".to_owned(),
+        launches => format!("{} launches", grouped(launches)),
+    }
+}
+
 fn write_left_out(report: &Report, all: bool, out: &mut String) -> std::fmt::Result {
     let changed = report.left_out.iter();
     let changed: Vec<_> = changed
         .filter(|one| all || one.counts[0] != one.counts[1])
         .collect();
-    if changed.is_empty() && report.moved == 0 {
+    if changed.is_empty() && report.moved == 0 && report.reordered_ends == 0 {
         return Ok(());
     }
     writeln!(out)?;
@@ -173,6 +217,10 @@ fn write_left_out(report: &Report, all: bool, out: &mut String) -> std::fmt::Res
     if report.moved > 0 {
         let moved = count(report.moved, "call");
         writeln!(out, "not counted: {moved} that another thread makes in B")?;
+    }
+    if report.reordered_ends > 0 {
+        let ends = count(report.reordered_ends, "call");
+        writeln!(out, "not counted: {ends} that end objects in another order")?;
     }
     Ok(())
 }
