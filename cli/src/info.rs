@@ -9,6 +9,7 @@ mod objects;
 mod process;
 mod ranges;
 mod ranks;
+mod sharing;
 mod summary;
 mod tables;
 

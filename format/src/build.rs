@@ -429,6 +429,7 @@ impl TraceBuilder {
         let minor = match kind {
             note_kind::DRIVER_MESSAGE => 4,
             note_kind::MEMORY => 5,
+            note_kind::DESCRIPTOR | note_kind::SHARED_MAPPING => 6,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

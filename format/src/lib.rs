@@ -60,7 +60,7 @@ pub use payload_policy::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]
 pub use read::{
     call::{Call, Leave},
-    clock::TraceClock,
+    clock::{ClockStart, TraceClock},
     cursor::{Calls, Cursor},
     error::{Damage, Error},
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},

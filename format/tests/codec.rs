@@ -2,12 +2,12 @@
 
 use cutape_format::codec;
 use cutape_format::layout::{
-    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DigestNote,
-    DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ENTER_HEAD_LENGTH,
-    EnterHead, FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
-    LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, MarkerNote, MemoryNote, OriginNote, PythonCodeNote,
-    ReadbackNote, SNAPSHOT_HEAD_LENGTH, SnapshotHead, SourceChangedNote, TextHead, ThreadNote,
-    ZeroedNote,
+    BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DescriptorNote,
+    DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
+    ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote,
+    HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, MarkerNote, MemoryNote, OriginNote,
+    PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead,
+    SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -74,6 +74,12 @@ twins! {
     digest_void_note: DigestVoidNote { first: u64, count: u64 } Some(16);
     digest_skipped_note: DigestSkippedNote { reason: u8 } Some(1);
     source_changed_note: SourceChangedNote { thread: u32, number: u64, address: u64, length: u64 } Some(28);
+    descriptor_note: DescriptorNote {
+        descriptor: u32, mode: u32, device: u64, inode: u64, size: u64
+    } Some(32);
+    shared_mapping_note: SharedMappingNote {
+        address: u64, length: u64, device: u64, inode: u64, offset: u64
+    } Some(40);
     memory_note: MemoryNote {
         address: u64, length: u64, fill: u64, owner: u64, is_library: u8, name_length: u16
     } Some(35);

@@ -39,6 +39,8 @@ fn golden_files_are_read() {
         "v1.4-packed",
         "v1.5",
         "v1.5-packed",
+        "v1.6",
+        "v1.6-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -51,6 +53,7 @@ fn golden_files_are_read() {
         let notes = match name.get(..4) {
             Some("v1.4") => 1,
             Some("v1.5") => 2,
+            Some("v1.6") => 3,
             _ => 0,
         };
         let added = 2 * usize::from(trace.has_stacks()) + notes;
@@ -88,6 +91,8 @@ fn stacks_are_read() {
         "v1.4-packed.cutape",
         "v1.5.cutape",
         "v1.5-packed.cutape",
+        "v1.6.cutape",
+        "v1.6-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -143,6 +148,8 @@ fn markers_are_read() {
         "v1.4-packed",
         "v1.5",
         "v1.5-packed",
+        "v1.6",
+        "v1.6-packed",
     ]
     .map(|name| format!("{name}.cutape"))
     {
@@ -203,6 +210,22 @@ fn later_notes_are_read() {
             "DigestSkipped(DigestSkippedNote { reason: 2 })",
             "DigestVoid(DigestVoidNote { first: 4, count: 1 })",
             "DriverMessage(DriverMessageNote { level: 0 }, \"Allocation not found é\\n\")",
+        ];
+        assert_eq!(notes, expected, "{name}");
+    }
+}
+
+#[test]
+fn what_processes_share_is_read() {
+    for name in ["v1.6.cutape", "v1.6-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
+        let call = trace.calls().last().unwrap();
+        let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
+        let expected = [
+            "Descriptor(DescriptorNote { descriptor: 7, mode: 33279, device: 1, inode: 1042, \
+             size: 2097152 })",
+            "SharedMapping(SharedMappingNote { address: 24576, length: 8192, device: 26, \
+             inode: 7, offset: 4096 }, \"/dev/shm/é\")",
         ];
         assert_eq!(notes, expected, "{name}");
     }

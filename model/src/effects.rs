@@ -5,8 +5,8 @@ use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::{
     Arguments, ContextOp, CopyOp, EventOp, Family, Function, GraphOp, HostMemoryOp, Kind, LaunchOp,
-    MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, StreamMemoryOp, StreamOp, Transfer,
-    Waits, Width,
+    MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, Shared, SharedKind, SharingOp,
+    StreamMemoryOp, StreamOp, Transfer, Waits, Width,
 };
 
 use crate::graphs::GraphAction;
@@ -69,7 +69,10 @@ impl Action {
             ) => Self::Primary(operation),
             Family::Event(EventOp::Record) => Self::EventRecord,
             Family::Event(EventOp::ElapsedTime) => Self::EventElapsed,
-            Family::Event(EventOp::Export) => Self::OtherEvent,
+            Family::Sharing(SharingOp::Export(Shared {
+                kind: SharedKind::Event,
+                ..
+            })) => Self::OtherEvent,
             Family::Stream(StreamOp::WaitEvent) => Self::WaitEvent,
             Family::Stream(StreamOp::BeginCapture) => Self::BeginCapture,
             Family::Stream(StreamOp::EndCapture) => Self::EndCapture,
@@ -117,6 +120,7 @@ impl Action {
             | Family::VirtualMemory(_)
             | Family::Multicast(_)
             | Family::Pool(_)
+            | Family::Sharing(_)
             | Family::Pointer(_)
             | Family::ExternalBuffer { .. }
             | Family::Stream(_)

@@ -26,6 +26,7 @@ mod memory_kind;
 mod needs;
 mod objects;
 mod order;
+mod sharing;
 mod site;
 mod state;
 mod trace_state;
@@ -47,6 +48,10 @@ pub use memory_kind::MemoryKind;
 pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
+pub use sharing::{
+    Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, Identity, Link, MappedFile,
+    Sharing,
+};
 pub use site::Site;
 pub use state::{
     Changes, ContextData, Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS,

@@ -364,7 +364,8 @@ impl<X> State<X> {
                 let live = self.objects.live(kind, call.argument(position));
                 let meant = live.and_then(|id| self.objects.meant_by_destroy(id, call.ticks));
                 // Memory of another process may be opened several times.
-                let is_shared = kind == Kind::Memory && effects.function.family == Family::Plain;
+                let is_shared =
+                    kind == Kind::Memory && matches!(effects.function.family, Family::Sharing(_));
                 if let Some(id) = meant
                     && !(is_shared && self.objects.close_last_opening(id))
                 {

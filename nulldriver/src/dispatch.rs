@@ -40,6 +40,7 @@ const TABLES: &[&[Entry]] = &[
     memory::batch::ENTRIES,
     memory::copy::ENTRIES,
     memory::hint::ENTRIES,
+    memory::ipc::ENTRIES,
     memory::linear::ENTRIES,
     memory::memset::ENTRIES,
     memory::pointer::ENTRIES,

@@ -20,7 +20,7 @@
 //! real: copies move bytes. A device address is reserved but not accessible to the CPU, like on the
 //! real driver; the bytes are elsewhere.
 //!
-//! NOT_SUPPORTED: IPC, graphics interop, multicast, sparse arrays, decompression, reading the error
+//! NOT_SUPPORTED: fabric handles, external memory, graphics interop, multicast, sparse arrays, decompression, reading the error
 //! log; of graphs, loops under a condition, waits for values, external semaphores, and launches
 //! from the device. A texture or surface has a handle and is checked, but no code runs that could
 //! read through it. `cuGetExportTable` knows no table, so programs of the CUDA runtime do not

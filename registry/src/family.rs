@@ -59,6 +59,8 @@ pub enum Family {
     VirtualMemory(VirtualMemoryOp),
     Multicast(MulticastOp),
     Pool(PoolOp),
+    /// Gives something to other processes, or takes it from them.
+    Sharing(SharingOp),
     Pointer(PointerOp),
     /// `cuExternalMemoryGetMappedBuffer`: the size is a member of the description.
     ExternalBuffer {
@@ -137,11 +139,44 @@ pub enum MulticastOp {
 /// Calls about pools of stream-ordered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolOp {
-    /// Gets a pool that another process exported.
-    Import,
     SetAttribute,
     /// Makes one the current pool of a device.
     SetCurrent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharingOp {
+    /// Gives out what other processes import the object by.
+    Export(Shared),
+    /// Makes the object from what another process gave out.
+    Import(Shared),
+    /// `cuIpcCloseMemHandle`.
+    Close,
+}
+
+/// Operands of a call that exports or imports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    pub kind: SharedKind,
+    /// What is handed on: bytes, or a file descriptor.
+    pub handle: u8,
+    /// The object: the handle or address at an export, where it goes at an import.
+    pub object: u8,
+    /// Which of the two it is, where both can be.
+    pub handle_type: Option<u8>,
+}
+
+/// What processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SharedKind {
+    /// Memory of `cuMemAlloc`.
+    Memory,
+    Event,
+    /// Physical memory of `cuMemCreate`.
+    Allocation,
+    Pool,
+    /// Memory of a pool that is shared as well.
+    PoolMemory,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -485,8 +520,6 @@ pub enum StreamMemoryOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventOp {
     Create,
-    /// `cuIpcGetEventHandle`: for another process.
-    Export,
     Record,
     Query,
     Synchronize,

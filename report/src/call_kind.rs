@@ -42,6 +42,7 @@ impl CallKind {
             | Family::VirtualMemory(_)
             | Family::Multicast(_)
             | Family::Pool(_)
+            | Family::Sharing(_)
             | Family::ExternalBuffer { .. } => Self::Memory,
             Family::ModuleLoad(_)
             | Family::LibraryLoad(_)

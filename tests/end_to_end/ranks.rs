@@ -12,6 +12,7 @@ cutape_tests::suite![
     ranks_are_compared_at_other_calls,
     processes_without_ranks_are_listed,
     ranks_are_exported_as_one_data_set,
+    what_ranks_share_is_listed,
 ];
 
 /// Records the program of four ranks.
@@ -204,4 +205,113 @@ fn ranks_are_exported_as_one_data_set(folder: &Path) {
             "{place}"
         );
     }
+}
+
+/// Records the program whose ranks share memory.
+fn record_sharing(folder: &Path) {
+    let program = folder.join("sharing");
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let source = root().join("tests/programs/ranks/sharing.c");
+    compile(&source, &program, &[&driver, &"-pthread"]);
+    let words = [program.to_str().unwrap(), "2"];
+    let recorded = run(&mut record(&folder.join("run.cutape"), &[], &words));
+    recorded.assert(0);
+    let mut lines: Vec<&str> = recorded.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 8, "{}", recorded.stdout);
+    // What rank 3 wrote, as rank 0 sees it.
+    assert_eq!(lines[0], "rank 0 step 0: 1030000 1032000 1034000");
+}
+
+fn what_ranks_share_is_listed(folder: &Path) {
+    record_sharing(folder);
+    let (text, json) = info(folder, &[]);
+    let shared = &json["shared"];
+    let objects = shared["objects"].as_array().unwrap();
+    let of_rank_2: Vec<_> = objects
+        .iter()
+        .filter(|object| object["exported"]["rank"] == 2)
+        .map(|object| {
+            assert_eq!(object["imported"].as_array().unwrap().len(), 1, "{object}");
+            assert_eq!(object["imported"][0]["rank"], 3, "{object}");
+            let word = |value: &Value| value.as_str().unwrap().to_owned();
+            (
+                word(&object["kind"]),
+                object["bytes"].as_u64(),
+                word(&object["known_by"]),
+                word(&object["exported"]["function"]),
+                word(&object["imported"][0]["function"]),
+            )
+        })
+        .collect();
+    let expected = [
+        (
+            "memory",
+            Some(4096),
+            "handle",
+            "cuIpcGetMemHandle",
+            "cuIpcOpenMemHandle_v2",
+        ),
+        (
+            "event",
+            None,
+            "handle",
+            "cuIpcGetEventHandle",
+            "cuIpcOpenEventHandle",
+        ),
+        (
+            "allocation",
+            Some(2 << 20),
+            "file",
+            "cuMemExportToShareableHandle",
+            "cuMemImportFromShareableHandle",
+        ),
+        (
+            "pool",
+            None,
+            "file",
+            "cuMemPoolExportToShareableHandle",
+            "cuMemPoolImportFromShareableHandle",
+        ),
+        (
+            "pool memory",
+            Some(4096),
+            "handle",
+            "cuMemPoolExportPointer",
+            "cuMemPoolImportPointer",
+        ),
+    ];
+    let expected = expected
+        .map(|(kind, bytes, by, from, to)| (kind.into(), bytes, by.into(), from.into(), to.into()));
+    assert_eq!(of_rank_2, expected);
+    assert_eq!(shared["unmatched"], serde_json::json!([]));
+    let file = &shared["files"][0];
+    let parts: Vec<_> = file["registered"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| {
+            (
+                part["rank"].as_u64().unwrap(),
+                part["offset"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(parts, [(0, 0), (1, 4096), (2, 8192), (3, 12288)], "{file}");
+    assert!(
+        text.contains("shared between processes: 20 objects"),
+        "{text}"
+    );
+    assert!(text.contains("pool memory  rank 2 call "), "{text}");
+    assert!(text.contains("registered shared host memory"), "{text}");
+    // One trace alone has imports without exports.
+    for rank in 0..3 {
+        std::fs::remove_file(folder.join(format!("run.rank{rank}.cutape"))).unwrap();
+    }
+    let (text, json) = info(folder, &[]);
+    assert_eq!(json["shared"]["unmatched"].as_array().unwrap().len(), 5);
+    assert!(
+        text.contains("imports of what none of these processes exported: 5"),
+        "{text}"
+    );
 }

@@ -20,7 +20,8 @@ enable peer, disable peer, set limit
 green GreenOp: create, create stream
 checkpoint CheckpointOp: lock, checkpoint, restore, unlock
 multicast MulticastOp: create, add device, bind, unbind
-pool PoolOp: import, set attribute, set current
+pool PoolOp: set attribute, set current
+sharing SharingOp: close
 primary context PrimaryOp: retain, release, reset, set flags
 global GlobalOwner: module, library, managed
 function FunctionOp: count, get attribute, set attribute, set cache config, parameter info, \
@@ -34,7 +35,7 @@ virtual memory VirtualMemoryOp: reserve, free reservation, release
 pointer PointerOp: attribute, set attribute, range attribute
 stream StreamOp: query, synchronize, destroy, wait event, begin capture, end capture, attach memory
 stream memory StreamMemoryOp: wait, write, batch
-event EventOp: create, export, record, query, synchronize, elapsed time
+event EventOp: create, record, query, synchronize, elapsed time
 graph GraphOp: set enabled, list, update, destroy exec, clone, add edges, remove edges, \
 copy attributes, upload, launch, conditional handle
 user references UserReferenceOp: retain, release, retain for graph, release of graph";
@@ -96,6 +97,26 @@ pointer attributes = Pointer(PointerOp::Attributes { data: <type void **>, count
 attributes: <type _attribute *> })
 pointer range attributes = Pointer(PointerOp::RangeAttributes { data: <type void **>, \
 count: <count data>, attributes: <type _attribute *>, sizes: <type size_t *> })
+sharing export memory = Sharing(SharingOp::Export(Shared { kind: SharedKind::Memory, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing export event = Sharing(SharingOp::Export(Shared { kind: SharedKind::Event, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing export allocation = Sharing(SharingOp::Export(Shared { kind: SharedKind::Allocation, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing export pool = Sharing(SharingOp::Export(Shared { kind: SharedKind::Pool, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing export pool memory = Sharing(SharingOp::Export(Shared { kind: SharedKind::PoolMemory, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing import memory = Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing import event = Sharing(SharingOp::Import(Shared { kind: SharedKind::Event, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing import allocation = Sharing(SharingOp::Import(Shared { kind: SharedKind::Allocation, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing import pool = Sharing(SharingOp::Import(Shared { kind: SharedKind::Pool, \
+handle: <named>, object: <named>, handle_type: <optional> }))
+sharing import pool memory = Sharing(SharingOp::Import(Shared { kind: SharedKind::PoolMemory, \
+handle: <named>, object: <named>, handle_type: <optional> }))
 external buffer = ExternalBuffer { description: <type CUDA_EXTERNAL_MEMORY_BUFFER_DESC> }
 stream set attribute = Stream(StreamOp::SetAttribute { attribute: <type AttrID>, \
 value: <type AttrValue> })

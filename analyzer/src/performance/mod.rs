@@ -248,7 +248,7 @@ impl Performance {
 
     fn event(&mut self, operation: EventOp, plan: &Plan, call: &Call<'_>, state: &State) {
         match operation {
-            EventOp::Create | EventOp::Export | EventOp::Record => {}
+            EventOp::Create | EventOp::Record => {}
             EventOp::Query => self.neutral(plan, call, state),
             EventOp::Synchronize => {
                 self.neutral(plan, call, state);

@@ -36,7 +36,7 @@ use cutape_format::{Call, StructLayout};
 use cutape_model::{Object, ObjectId, Origin, Site};
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
-    MemoryOp, PrimaryOp, StreamOp, Waits,
+    MemoryOp, PrimaryOp, Shared, SharedKind, SharingOp, StreamOp, Waits,
 };
 
 use crate::context::TraceContext;
@@ -479,7 +479,11 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     };
     let has_flags = matches!(
         family,
-        Family::Event(EventOp::Create | EventOp::Export | EventOp::Record)
+        Family::Event(EventOp::Create | EventOp::Record)
+            | Family::Sharing(SharingOp::Export(Shared {
+                kind: SharedKind::Event,
+                ..
+            }))
             | Family::Stream(StreamOp::WaitEvent)
     );
     let is_memory_operation = matches!(family, Family::StreamMemory(_));

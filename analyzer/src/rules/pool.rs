@@ -2,7 +2,7 @@
 
 use cutape_format::layout::field;
 use cutape_model::Origin;
-use cutape_registry::{Family, Kind, MemoryOp, PoolOp, rules};
+use cutape_registry::{Family, Kind, MemoryOp, PoolOp, SharingOp, rules};
 
 use super::{Check, Draft, Rule, When, code, created_at};
 use crate::plan::{Plan, Step};
@@ -26,7 +26,8 @@ pub(super) fn refused(check: &Check<'_, '_>) -> Option<Draft> {
     let label = check.label(pool);
     let created = created_at(check.state, pool);
     let creator = cutape_registry::function(object.created.function);
-    let is_imported = creator.is_some_and(|creator| creator.family == Family::Pool(PoolOp::Import));
+    let is_imported = creator
+        .is_some_and(|creator| matches!(creator.family, Family::Sharing(SharingOp::Import(_))));
     let mut steps = check.plan.steps.iter();
     let destroys = steps.any(|(_, step)| matches!(step, Step::Destroy(Kind::MemoryPool)));
     let what = match check.family() {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::process::ProcessFacts;
 use super::ranks::{self, RankBuilder, Ranks};
+use super::sharing::{SharedObjects, Sharer};
 use super::summary::CallCounts;
 use super::tables::table;
 use crate::call_set::CallSet;
@@ -16,7 +17,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::{Progress, Unit};
 use crate::quantity::{count, grouped, time_or_unknown};
-use cutape_format::TraceClock;
+use cutape_format::{ClockStart, TraceClock};
+use cutape_model::ExchangeBuilder;
 
 /// The traces of a folder. JSON keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
@@ -26,6 +28,8 @@ pub(crate) struct Folder {
     pub(crate) traces: Vec<Process>,
     /// The ranks side by side; `null` if there are fewer than two.
     pub(crate) ranks: Option<Ranks>,
+    /// What the processes share with each other; `null` if nothing.
+    pub(crate) shared: Option<SharedObjects>,
     /// Files `*.cutape` that are not readable traces.
     pub(crate) unusable: Vec<Unusable>,
 }
@@ -70,9 +74,11 @@ impl Folder {
             path: path.display().to_string(),
             traces: Vec::new(),
             ranks: None,
+            shared: None,
             unusable: Vec::new(),
         };
         let mut ranked = Vec::new();
+        let mut sharers = Vec::new();
         let mut unmatched = format!("no call of these traces matches `{}`", text.escape_debug());
         let mut progress = Progress::new("reading", Unit::Things("calls"), None);
         for file in &files {
@@ -86,7 +92,15 @@ impl Folder {
                         unmatched = format!("{}: {why}", trace);
                     }
                     let mut builder = set.as_ref().ok().map(RankBuilder::new);
-                    let process = Process::of(trace, &open, builder.as_mut(), &mut progress);
+                    let mut exchanges = ExchangeBuilder::default();
+                    let collectors = (builder.as_mut(), &mut exchanges);
+                    let process = Process::of(trace, &open, collectors, &mut progress);
+                    sharers.push(Sharer {
+                        trace: process.trace.clone(),
+                        rank: process.rank(),
+                        clock: ClockStart::of(&open),
+                        exchanges: exchanges.finish(),
+                    });
                     let found = builder.map(|builder| builder.finish(&open));
                     let found = found.unwrap_or_default();
                     ranked.push((process.rank(), process.calls.total, found));
@@ -101,6 +115,11 @@ impl Folder {
         if align.is_some() && ranked.iter().all(|(_, _, found)| found.is_empty()) {
             return Err(wrong(unmatched));
         }
+        sharers.sort_by(|a, b| {
+            let key = |sharer: &Sharer| sharer.rank.unwrap_or(u64::MAX);
+            key(a).cmp(&key(b)).then_with(|| a.trace.cmp(&b.trace))
+        });
+        folder.shared = SharedObjects::of(sharers);
         folder.ranks = Ranks::of(&ranks::by_rank(ranked));
         folder.traces.sort_by(|a, b| {
             let key = |process: &Process| {
@@ -148,6 +167,9 @@ impl Folder {
         if let Some(ranks) = &self.ranks {
             ranks::write(ranks, columns, out)?;
         }
+        if let Some(shared) = &self.shared {
+            shared.write(columns, out)?;
+        }
         for process in self.traces.iter().filter(|process| process.damages > 0) {
             let name = output::printable(&process.trace);
             writeln!(
@@ -171,7 +193,7 @@ impl Process {
     fn of(
         name: String,
         trace: &Trace,
-        mut builder: Option<&mut RankBuilder<'_>>,
+        (mut builder, exchanges): (Option<&mut RankBuilder<'_>>, &mut ExchangeBuilder),
         progress: &mut Progress,
     ) -> Self {
         let mut calls = CallCounts::default();
@@ -181,6 +203,7 @@ impl Process {
             if let Some(builder) = &mut builder {
                 builder.add(call);
             }
+            exchanges.observe(call);
             last = last.max(call.leave.map_or(call.ticks, |leave| leave.ticks));
             calls.total += 1;
             calls.in_flight += u64::from(call.leave.is_none());

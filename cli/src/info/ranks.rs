@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-use cutape_format::{Call, Trace};
+use cutape_format::{Call, ClockStart, Trace};
 use serde::Serialize;
 
 use super::tables::table;
@@ -18,10 +18,6 @@ use cutape_registry::{Family, GraphOp};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
-/// How much the clocks of two processes of one machine may differ: while the system corrects its
-/// clock, and per nanosecond between the two recordings.
-const SAME_MACHINE_NS: f64 = 10e6;
-const SAME_MACHINE_DRIFT: f64 = 1e-3;
 
 /// The launches that are compared, unless the user names others: kernels of NCCL.
 pub(crate) const COLLECTIVES: &str = "kernel:nccl*";
@@ -36,7 +32,7 @@ pub(super) struct RankedCalls {
     /// By name: how long each took, in ticks.
     ranges: BTreeMap<String, Vec<u64>>,
     last: Option<LastCall>,
-    clock: Option<RankClock>,
+    clock: Option<ClockStart>,
 }
 
 impl RankedCalls {
@@ -57,14 +53,6 @@ pub(crate) struct LastCall {
     pub(crate) call: u64,
     pub(crate) function: String,
     pub(crate) in_flight: bool,
-}
-
-/// A moment of a trace's clock in the system's time, and the rate.
-#[derive(Clone, Copy, Debug)]
-struct RankClock {
-    unix_ns: u64,
-    ticks: u64,
-    rate: u64,
 }
 
 /// Collects what is compared while calls are given in order.
@@ -152,13 +140,7 @@ impl<'s> RankBuilder<'s> {
             let took = end.saturating_sub(range.begin);
             self.found.ranges.entry(name).or_default().push(took);
         }
-        let head = trace.head();
-        let rate = trace.ticks_per_second();
-        self.found.clock = (rate != 0).then_some(RankClock {
-            unix_ns: head.start_unix,
-            ticks: head.start_ticks,
-            rate,
-        });
+        self.found.clock = ClockStart::of(trace);
         self.found
     }
 }
@@ -272,19 +254,12 @@ impl Ranks {
 }
 
 /// How the clocks compare, and the clock that the others are brought to.
-fn clocks(all: &[&RankedCalls]) -> (Clocks, Option<RankClock>) {
-    let known: Option<Vec<RankClock>> = all.iter().map(|rank| rank.clock).collect();
-    let Some((first, rest)) = known.as_deref().and_then(<[RankClock]>::split_first) else {
+fn clocks(all: &[&RankedCalls]) -> (Clocks, Option<ClockStart>) {
+    let known: Option<Vec<ClockStart>> = all.iter().map(|rank| rank.clock).collect();
+    let Some((first, rest)) = known.as_deref().and_then(<[ClockStart]>::split_first) else {
         return (Clocks::Unknown, None);
     };
-    // One counter tells the same time that the system's clock tells.
-    let agrees = |other: &RankClock| {
-        let system = other.unix_ns as f64 - first.unix_ns as f64;
-        let ticks = other.ticks as f64 - first.ticks as f64;
-        let counter = ticks * 1e9 / first.rate as f64;
-        (system - counter).abs() <= SAME_MACHINE_NS + SAME_MACHINE_DRIFT * system.abs()
-    };
-    match rest.iter().all(agrees) {
+    match rest.iter().all(|other| first.has_counter_of(other)) {
         true => (Clocks::Shared, Some(*first)),
         false => (Clocks::System, Some(*first)),
     }
@@ -293,8 +268,8 @@ fn clocks(all: &[&RankedCalls]) -> (Clocks, Option<RankClock>) {
 /// Nanoseconds since the first rank's recording began; negative before.
 fn moment(
     clocks: Clocks,
-    origin: Option<RankClock>,
-    own: Option<RankClock>,
+    origin: Option<ClockStart>,
+    own: Option<ClockStart>,
     ticks: u64,
 ) -> Option<i128> {
     let (origin, own) = (origin?, own?);
@@ -587,7 +562,7 @@ mod tests {
                 function: "cuCtxSynchronize".to_owned(),
                 in_flight: true,
             }),
-            clock: Some(RankClock {
+            clock: Some(ClockStart {
                 unix_ns: start.0,
                 ticks: start.1,
                 rate: 1_000_000_000,

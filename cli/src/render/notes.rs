@@ -127,6 +127,23 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             "the CPU has changed {:#x} ({} bytes) since call {} of thread {}, which copies from it",
             note.address, note.length, note.number, note.thread
         ),
+        Note::Descriptor(note) => format!(
+            "file descriptor {}: {} {} of device {:#x}, {} bytes",
+            note.descriptor,
+            file_type(note.mode),
+            note.inode,
+            note.device,
+            note.size
+        ),
+        Note::SharedMapping(note, name) => format!(
+            "{:#x} ({} bytes) is shared memory: {} at {:#x} (file {} of device {:#x})",
+            note.address,
+            note.length,
+            name.escape_debug(),
+            note.offset,
+            note.inode,
+            note.device
+        ),
         Note::DriverMessage(note, text) => {
             format!(
                 "the driver's log: {}: {}",
@@ -258,6 +275,23 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "address": note.address,
             "length": note.length,
         }),
+        Note::Descriptor(note) => json!({
+            "kind": "descriptor",
+            "descriptor": note.descriptor,
+            "mode": note.mode,
+            "device": note.device,
+            "inode": note.inode,
+            "size": note.size,
+        }),
+        Note::SharedMapping(note, name) => json!({
+            "kind": "shared_mapping",
+            "address": note.address,
+            "length": note.length,
+            "device": note.device,
+            "inode": note.inode,
+            "offset": note.offset,
+            "name": name,
+        }),
         Note::DriverMessage(note, text) => json!({
             "kind": "driver_message",
             "level": level(note.level),
@@ -351,5 +385,16 @@ fn owner_kind(origin: &OriginNote) -> &'static str {
         "module"
     } else {
         "library"
+    }
+}
+
+/// The type of file in an `st_mode`, for people.
+fn file_type(mode: u32) -> &'static str {
+    match mode & 0o170_000 {
+        0o020_000 => "character device",
+        0o060_000 => "block device",
+        0o100_000 => "file",
+        0o140_000 => "socket",
+        _ => "object",
     }
 }

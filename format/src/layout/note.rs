@@ -56,6 +56,10 @@ pub mod note_kind {
     pub const MEMORY: u16 = 23;
     /// [`super::SourceChangedNote`].
     pub const SOURCE_CHANGED: u16 = 24;
+    /// [`super::DescriptorNote`].
+    pub const DESCRIPTOR: u16 = 25;
+    /// [`super::SharedMappingNote`], then the file's name as text.
+    pub const SHARED_MAPPING: u16 = 26;
 }
 
 /// Identifies the thread; in its first call.
@@ -264,6 +268,37 @@ pub struct SourceChangedNote {
     pub address: u64,
     /// Its bytes.
     pub length: u64,
+}
+
+/// The file descriptor that the call exports or imports, as fstat(2) describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct DescriptorNote {
+    /// Its number in the process.
+    pub descriptor: u32,
+    /// Type and permissions (`st_mode`).
+    pub mode: u32,
+    /// Device of the file system.
+    pub device: u64,
+    /// Number in it. Not unique for a file of a device driver: all open files have the number of
+    /// the device's name.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// A part of the host memory that the call registers which other processes can map, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct SharedMappingNote {
+    /// Start of the part.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// Device of the mapped file.
+    pub device: u64,
+    /// Number of the file on it.
+    pub inode: u64,
+    /// Where in the file the part begins.
+    pub offset: u64,
 }
 
 /// What the driver's error log said while the call was in progress.

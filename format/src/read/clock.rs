@@ -37,6 +37,43 @@ impl TraceClock {
     }
 }
 
+/// How much the system's clocks of two recordings on one machine may differ from their common
+/// counter: while the system corrects its clock, and per nanosecond between the recordings.
+const SAME_MACHINE_NS: f64 = 10e6;
+const SAME_MACHINE_DRIFT: f64 = 1e-3;
+
+/// When a recording began, by the trace's clock and by the system's.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockStart {
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// Of the trace's clock.
+    pub ticks: u64,
+    /// Ticks per second, not 0.
+    pub rate: u64,
+}
+
+impl ClockStart {
+    /// The start of a trace; `None` if its clock only counts.
+    pub fn of(trace: &Trace) -> Option<Self> {
+        let (head, rate) = (trace.head(), trace.ticks_per_second());
+        (rate != 0).then_some(Self {
+            unix_ns: head.start_unix,
+            ticks: head.start_ticks,
+            rate,
+        })
+    }
+
+    /// Whether both recordings read the same counter, so that their ticks compare: it tells the
+    /// same time between the two that the system's clock tells.
+    pub fn has_counter_of(&self, other: &Self) -> bool {
+        let system = other.unix_ns as f64 - self.unix_ns as f64;
+        let ticks = other.ticks as f64 - self.ticks as f64;
+        let counter = ticks * 1e9 / self.rate as f64;
+        (system - counter).abs() <= SAME_MACHINE_NS + SAME_MACHINE_DRIFT * system.abs()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

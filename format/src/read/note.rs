@@ -2,9 +2,9 @@
 
 use crate::codec::{self, Decode};
 use crate::layout::{
-    DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
-    HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote, OriginNote, ReadbackNote,
-    SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
+    DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
+    DriverMessageNote, HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote, OriginNote,
+    ReadbackNote, SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -21,6 +21,10 @@ pub enum Note<'a> {
     Readback(ReadbackNote, Snapshot<'a>),
     /// The CPU has changed what an earlier copy reads, which this call proves complete.
     SourceChanged(SourceChangedNote),
+    /// The file descriptor that the call exports or imports.
+    Descriptor(DescriptorNote),
+    /// Host memory that the call registers and that other processes can map; the file's name.
+    SharedMapping(SharedMappingNote, String),
     /// Content of host memory that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
     /// Host memory that the device can read and whose changes are not recorded.
@@ -100,6 +104,11 @@ impl<'a> Note<'a> {
             note_kind::DIGEST_SKIPPED => Note::DigestSkipped(head(bytes)?.0),
             note_kind::DIGEST_VOID => Note::DigestVoid(head(bytes)?.0),
             note_kind::SOURCE_CHANGED => Note::SourceChanged(head(bytes)?.0),
+            note_kind::DESCRIPTOR => Note::Descriptor(head(bytes)?.0),
+            note_kind::SHARED_MAPPING => {
+                let (head, rest) = head(bytes)?;
+                Note::SharedMapping(head, text(rest))
+            }
             note_kind::DRIVER_MESSAGE => {
                 let (head, rest) = head(bytes)?;
                 Note::DriverMessage(head, text(rest))

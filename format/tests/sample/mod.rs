@@ -6,10 +6,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use cutape_format::layout::{
-    CHUNK_MAGIC, ChunkHead, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
-    DriverMessageNote, FramesNote, MarkerNote, MemoryNote, PythonCodeNote, ReadbackNote,
-    SourceChangedNote, ZeroedNote, digest_reach, digest_skip, field, marker_action, marker_payload,
-    marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
+    DigestVoidNote, DriverMessageNote, FramesNote, MarkerNote, MemoryNote, PythonCodeNote,
+    ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, digest_reach, digest_skip,
+    field, marker_action, marker_payload, marker_source, note_kind, python_frame, record_kind,
+    snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -249,6 +250,40 @@ pub(crate) fn memory_sample() -> TraceBuilder {
         .memory_note(0, ones, "", None)
         .memory_note(0, variable, "state", Some(&[9, 8, 7, 6]))
         .note(0, note_kind::SOURCE_CHANGED, changed, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the notes of version 1.6.
+pub(crate) fn sharing_sample() -> TraceBuilder {
+    let mut builder = memory_sample();
+    let descriptor = DescriptorNote {
+        descriptor: 7,
+        mode: 0o100_777,
+        device: 1,
+        inode: 1042,
+        size: 2 << 20,
+    };
+    let mapping = SharedMappingNote {
+        address: 0x6000,
+        length: 8192,
+        device: 26,
+        inode: 7,
+        offset: 4096,
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[5],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::DESCRIPTOR, descriptor, &[])
+        .note(
+            0,
+            note_kind::SHARED_MAPPING,
+            mapping,
+            "/dev/shm/é".as_bytes(),
+        )
         .leave(0, 0, &[]);
     builder
 }

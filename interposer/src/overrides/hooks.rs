@@ -3,7 +3,7 @@
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad,
     ImageSource, LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp,
-    PrimaryOp, StreamOp,
+    PrimaryOp, SharingOp, StreamOp,
 };
 
 /// The hooks of `overrides` that do something for a function.
@@ -77,8 +77,15 @@ fn hooks(family: Family) -> u8 {
             CopyOp::Described(_) | CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
             CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | POST,
         },
-        Family::Memory(MemoryOp::AllocateManaged)
-        | Family::HostMemory(HostMemoryOp::Allocate | HostMemoryOp::Register) => FINISH,
+        Family::Memory(MemoryOp::AllocateManaged) | Family::HostMemory(HostMemoryOp::Allocate) => {
+            FINISH
+        }
+        Family::HostMemory(HostMemoryOp::Register) => POST | FINISH,
+        Family::Sharing(op) => match op {
+            SharingOp::Export(_) => POST,
+            SharingOp::Import(_) => PUT_PRE | POST,
+            SharingOp::Close => 0,
+        },
         Family::Memory(MemoryOp::Free)
         | Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister) => PRE | FINISH,
         Family::Pointer(PointerOp::Attributes { .. } | PointerOp::RangeAttributes { .. })

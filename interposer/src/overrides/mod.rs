@@ -24,6 +24,7 @@ mod lifetime;
 mod link;
 mod origin;
 mod scatter;
+mod sharing;
 
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, LinkOp, MemoryOp,
@@ -58,6 +59,7 @@ pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) ->
             copy::put_source(draft, frame, op)
         }
         Family::Graph(GraphOp::Launch) => graph::put_launch(draft, frame),
+        Family::Sharing(op) => sharing::put_import(draft, frame, op),
         Family::Occupancy(OccupancyOp::Config { config, .. }) => {
             launch::put_attributes_of(draft, frame, config)
         }
@@ -140,6 +142,8 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             copy::enqueued(thread, frame, op);
         }
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => maps::write_if_changed(),
+        Family::Sharing(op) => sharing::post_call(thread, frame, op),
+        Family::HostMemory(HostMemoryOp::Register) => sharing::registered(thread, frame),
         Family::ProcAddress { name, address } => {
             entry_point::note_unknown(thread, frame, name, address);
         }

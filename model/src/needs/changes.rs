@@ -155,7 +155,7 @@ fn changes_operands(effects: &Effects) -> bool {
         }
         Family::Pointer(PointerOp::SetAttribute) => true,
         Family::HostMemory(HostMemoryOp::Register) => false,
-        Family::Plain => {
+        Family::Plain | Family::Sharing(_) => {
             let makes_node =
                 |effect: &(usize, Effect)| matches!(effect.1, Effect::Create(Kind::GraphNode, _));
             (function.waits == Waits::No && !answers()) || effects.objects.iter().any(makes_node)

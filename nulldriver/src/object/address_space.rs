@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::object::pages::{self, Pages};
+use crate::object::shared_file::{IpcHandle, SharedFile, Sharing};
 
 /// Unit and alignment of reserved address space, in bytes.
 pub(crate) const SLOT: u64 = 32 << 20;
@@ -19,6 +20,8 @@ pub(crate) const BLOCK: u64 = 2 << 20;
 const GRAIN: u64 = 512;
 /// From this size on, an allocation has blocks of its own.
 const LARGE: u64 = 1 << 20;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const DEVICE: u32 = 1;
 /// Where memory of the default pool was in every process (measured).
 pub(crate) const POOL_BASE: u64 = 0x3_0200_0000;
 /// The lowest address that a hint may name; 0x200000000 was refused.
@@ -40,6 +43,8 @@ pub(crate) enum Class {
     Managed,
     /// As `Device`, in the low slots of the stream-ordered allocator.
     Pool(i32),
+    /// As `Device`, for memory of another process, which has it.
+    Imported,
 }
 
 /// Where an allocation is.
@@ -57,6 +62,8 @@ struct Group {
     size: u64,
     /// The bytes, if the CPU cannot access them at the group's own address.
     pages: Option<Pages>,
+    /// The file that has the bytes, once another process may use them.
+    file: Option<SharedFile>,
     /// Unused parts (offset to length); `None` if one allocation has the whole group.
     gaps: Option<BTreeMap<u64, u64>>,
 }
@@ -168,6 +175,7 @@ impl Space {
         let pages = match class {
             Class::Host | Class::Managed if !pages::open_range(base, length) => return None,
             Class::Host | Class::Managed => None,
+            Class::Imported => return None,
             Class::Device(_) | Class::Variable(_) | Class::Pool(_) => {
                 Some(Pages::anonymous(length)?)
             }
@@ -177,6 +185,7 @@ impl Space {
             class,
             size: length,
             pages,
+            file: None,
             gaps,
         };
         let bytes = group.bytes(base);
@@ -187,7 +196,41 @@ impl Space {
         })
     }
 
-    /// Releases what `allocate` placed there for that size.
+    /// Lets other processes use the blocks that an allocation is in, and returns what they find it
+    /// by; `None` for memory that is not the device's, or without resources of the system.
+    pub(crate) fn share(&mut self, address: u64, size: u64) -> Option<IpcHandle> {
+        let (&base, group) = self.groups.range_mut(..=address).next_back()?;
+        let (Class::Device(device) | Class::Pool(device)) = group.class else {
+            return None;
+        };
+        if group.file.is_none() {
+            let file = SharedFile::new(Sharing::Blocks, group.size, (DEVICE, device))?;
+            file.take_over(group.pages.as_ref()?).then_some(())?;
+            group.file = Some(file);
+        }
+        let file = group.file.as_ref()?;
+        Some(file.handle(address - base, size))
+    }
+
+    /// Places memory that another process has.
+    pub(crate) fn import(&mut self, size: u64, pages: Pages) -> Option<Placed> {
+        let base = self.find_blocks(Class::Imported, size)?;
+        let bytes = pages.base();
+        let group = Group {
+            class: Class::Imported,
+            size,
+            pages: Some(pages),
+            file: None,
+            gaps: None,
+        };
+        self.groups.insert(base, group);
+        Some(Placed {
+            address: base,
+            bytes,
+        })
+    }
+
+    /// Releases what `allocate` or `import` placed there for that size.
     pub(crate) fn release(&mut self, address: u64, size: u64) {
         let Some((&base, group)) = self.groups.range_mut(..=address).next_back() else {
             return;
@@ -209,7 +252,7 @@ impl Space {
     pub(crate) fn used(&self, device: i32) -> u64 {
         let of_device = |class| match class {
             Class::Device(owner) | Class::Variable(owner) | Class::Pool(owner) => owner == device,
-            Class::Host | Class::Managed => false,
+            Class::Host | Class::Managed | Class::Imported => false,
         };
         self.groups
             .values()

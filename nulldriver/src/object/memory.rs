@@ -8,7 +8,7 @@ use cutape_driver::types::{CUmemAllocationProp, CUmemLocation};
 use crate::call::answer::{Answer, INVALID_DEVICE, INVALID_VALUE};
 use crate::call::argument::{Argument, Call};
 use crate::object::device::check_device;
-use crate::object::pages::Physical;
+use crate::object::shared_file::{IpcHandle, Physical, SharedFile};
 
 /// What an allocation is, which decides how it may be used and freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     Pool(u64),
     /// A variable of a module.
     Global,
+    /// `cuIpcOpenMemHandle`: memory of another process.
+    Imported,
 }
 
 /// A piece of linear memory.
@@ -40,6 +42,13 @@ pub(crate) struct Allocation {
     /// `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
     pub(crate) id: u64,
     pub(crate) sync_memops: bool,
+}
+
+/// Memory that `cuIpcOpenMemHandle` has opened.
+pub(crate) struct Import {
+    pub(crate) handle: IpcHandle,
+    /// How often it was opened and not closed.
+    pub(crate) references: u32,
 }
 
 /// Registered host memory.
@@ -61,6 +70,8 @@ pub(crate) struct Pool {
     pub(crate) high: u64,
     /// `CU_MEM_ACCESS_FLAGS` of other devices.
     pub(crate) peers: HashMap<i32, u32>,
+    /// What other processes know it by, if it was created for that or imported.
+    pub(crate) file: Option<SharedFile>,
 }
 
 impl Pool {
@@ -72,7 +83,13 @@ impl Pool {
             release_threshold: 0,
             high: 0,
             peers: HashMap::new(),
+            file: None,
         }
+    }
+
+    /// Whether another process created it.
+    pub(crate) fn is_imported(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| !file.is_own())
     }
 }
 
@@ -81,6 +98,8 @@ pub(crate) const DEVICE: u32 = 1;
 pub(crate) const HOST: u32 = 2;
 pub(crate) const HOST_NUMA: u32 = 3;
 pub(crate) const HOST_NUMA_CURRENT: u32 = 4;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+pub(crate) const FILE_DESCRIPTOR: u32 = 1;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 pub(crate) const PINNED: u32 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READ`.

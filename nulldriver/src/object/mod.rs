@@ -14,6 +14,7 @@ pub(crate) mod link;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod pages;
+pub(crate) mod shared_file;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod texture;

@@ -1,7 +1,7 @@
-//! Bytes that back device memory: anonymous pages, or a memory file that can be mapped at several
-//! addresses.
+//! Bytes that back device memory: anonymous pages, or those of a file that can be mapped at several
+//! addresses and by several processes.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::RawFd;
 
 /// Pages of this process, unmapped when dropped.
 pub(crate) struct Pages {
@@ -15,7 +15,12 @@ impl Pages {
         Self::map(size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    fn map(size: u64, flags: i32, file: i32) -> Option<Pages> {
+    /// The first bytes of a file.
+    pub(crate) fn shared(size: u64, file: RawFd) -> Option<Pages> {
+        Self::map(size, libc::MAP_SHARED, file)
+    }
+
+    fn map(size: u64, flags: i32, file: RawFd) -> Option<Pages> {
         let flags = flags | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe { map(0, size, ACCESSIBLE, flags, file) }?;
@@ -32,44 +37,6 @@ impl Drop for Pages {
     fn drop(&mut self) {
         // `map` mapped the range, which this value alone owns.
         unmap(self.base, self.size);
-    }
-}
-
-/// Physical memory of `cuMemCreate`: a memory file, mapped once for the driver's own use.
-pub(crate) struct Physical {
-    file: OwnedFd,
-    pages: Pages,
-    pub(crate) size: u64,
-}
-
-impl Physical {
-    pub(crate) fn new(size: u64) -> Option<Physical> {
-        let name = c"cutape-null".as_ptr();
-        // SAFETY: the name is a NUL-terminated constant, and the second argument are flags.
-        let raw = unsafe { libc::syscall(libc::SYS_memfd_create, name, libc::MFD_CLOEXEC) };
-        let raw = i32::try_from(raw).ok().filter(|&raw| raw >= 0)?;
-        // SAFETY: `raw` is an open descriptor that was created just now.
-        let file = unsafe { OwnedFd::from_raw_fd(raw) };
-        // SAFETY: the descriptor is open and owned by `file`.
-        if unsafe { libc::ftruncate(file.as_raw_fd(), i64::try_from(size).ok()?) } != 0 {
-            return None;
-        }
-        let pages = Pages::map(size, libc::MAP_SHARED, file.as_raw_fd())?;
-        Some(Physical { file, pages, size })
-    }
-
-    /// The address of the driver's own view of the bytes.
-    pub(crate) fn base(&self) -> u64 {
-        self.pages.base()
-    }
-
-    /// Makes the bytes visible to the CPU at `address`, in a reserved range.
-    pub(crate) fn show_at(&self, address: u64, size: u64) -> bool {
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        let file = self.file.as_raw_fd();
-        // SAFETY: the caller owns the reserved range [address, address + size); only it is
-        // replaced.
-        unsafe { map(address, size, ACCESSIBLE, flags, file) }.is_some()
     }
 }
 
@@ -92,6 +59,13 @@ fn unmap(address: u64, size: u64) {
 /// Replaces a range of reserved address space by zeroed memory that the CPU may use.
 pub(crate) fn open_range(address: u64, size: u64) -> bool {
     replace(address, size, ACCESSIBLE)
+}
+
+/// Makes the first bytes of a file visible to the CPU at `address`, in a range of this library.
+pub(crate) fn show_file_at(file: RawFd, address: u64, size: u64) -> bool {
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: callers pass only ranges inside address space that this library has reserved.
+    unsafe { map(address, size, ACCESSIBLE, flags, file) }.is_some()
 }
 
 /// Makes a range reserved and inaccessible again; its bytes are lost.

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use cutape_driver::types::CUstreamAttrValue;
 
+use crate::object::shared_file::SharedFile;
+
 /// `CU_STREAM_NON_BLOCKING`.
 pub(crate) const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -33,4 +35,6 @@ pub(crate) struct Event {
     pub(crate) context: u64,
     pub(crate) flags: u32,
     pub(crate) recorded: Option<Instant>,
+    /// What other processes know it by, once it was exported.
+    pub(crate) file: Option<SharedFile>,
 }

@@ -37,6 +37,7 @@ pub(crate) mod memory {
     pub(crate) mod batch;
     pub(crate) mod copy;
     pub(crate) mod hint;
+    pub(crate) mod ipc;
     pub(crate) mod linear;
     pub(crate) mod memset;
     pub(crate) mod pointer;

@@ -5,6 +5,7 @@ use crate::object::address_space::Class;
 use crate::object::memory::{
     AddressRange, Allocation, Location, Mapping, Purpose, Registration, Segment, device_of,
 };
+use crate::object::shared_file::{IpcHandle, SharedFile};
 use crate::settings;
 use crate::state::store::State;
 
@@ -19,8 +20,9 @@ impl State {
             Purpose::Pool(_) => Class::Pool(device),
             Purpose::Device => Class::Device(device),
             Purpose::Global => Class::Variable(device),
+            Purpose::Imported => Class::Imported,
         };
-        let is_on_host = matches!(class, Class::Host | Class::Managed);
+        let is_on_host = matches!(class, Class::Host | Class::Managed | Class::Imported);
         if !is_on_host && !self.space.fits_in_use(class, size) {
             self.check_free(device, size)?;
         }
@@ -41,6 +43,37 @@ impl State {
         Ok(placed.address)
     }
 
+    /// Makes memory of a file that another process described, in the current context.
+    pub(crate) fn import(
+        &mut self,
+        file: &SharedFile,
+        handle: &IpcHandle,
+        purpose: Purpose,
+    ) -> Answer<u64> {
+        let context = self.current()?;
+        let end = handle
+            .offset
+            .checked_add(handle.size)
+            .ok_or(INVALID_VALUE)?;
+        valid_if(end <= file.size && handle.size > 0)?;
+        let pages = file.pages().ok_or(OUT_OF_MEMORY)?;
+        let placed = self.space.import(file.size, pages).ok_or(OUT_OF_MEMORY)?;
+        let is_pooled = matches!(purpose, Purpose::Pool(_));
+        let allocation = Allocation {
+            size: handle.size,
+            purpose,
+            context: if is_pooled { 0 } else { context },
+            device: self.contexts[&context].device,
+            bytes: placed.bytes + handle.offset,
+            flags: 0,
+            id: self.new_id(),
+            sync_memops: false,
+        };
+        let address = placed.address + handle.offset;
+        self.allocations.insert(address, allocation);
+        Ok(address)
+    }
+
     /// `OUT_OF_MEMORY` unless that many bytes of a device are free.
     pub(crate) fn check_free(&self, device: i32, size: u64) -> Answer {
         let total = settings::get().memory;
@@ -54,7 +87,8 @@ impl State {
     pub(crate) fn used(&self, device: i32) -> u64 {
         let handles = self.memory_handles.values();
         let handles = handles.filter(|handle| device_of(&handle.properties) == Some(device));
-        let handles: u64 = handles.map(|handle| handle.memory.size).sum();
+        let handles = handles.filter(|handle| handle.memory.file.is_own());
+        let handles: u64 = handles.map(|handle| handle.memory.size()).sum();
         let arrays = self.arrays.values().filter(|array| array.device == device);
         let arrays: u64 = arrays.map(|array| array.size).sum();
         self.space.used(device) + handles + arrays

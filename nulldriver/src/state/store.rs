@@ -15,7 +15,9 @@ use crate::object::context::{Context, GreenContext, Primary, ResourceDescriptor}
 use crate::object::function::{Function, Kernel};
 use crate::object::graph::{Exec, Graph, Node, UserObject};
 use crate::object::link::{Link, Quarantine};
-use crate::object::memory::{Advice, Allocation, Mapping, MemoryHandle, Pool, Registration};
+use crate::object::memory::{
+    Advice, Allocation, Import, Mapping, MemoryHandle, Pool, Registration,
+};
 use crate::object::module::{Library, Module};
 use crate::object::stream::{Event, StreamObject};
 use crate::object::table::{Object, Table};
@@ -71,6 +73,8 @@ pub(crate) struct State {
     pub(crate) registrations: BTreeMap<u64, Registration>,
     /// Virtual memory, by address.
     pub(crate) mappings: BTreeMap<u64, Mapping>,
+    /// Memory of other processes, by address.
+    pub(crate) imported: BTreeMap<u64, Import>,
     pub(crate) memory_handles: Table<MemoryHandle>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) nodes: Table<Node>,

@@ -1400,29 +1400,29 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "callback", c_type: "CUasyncCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::AsyncCallback), may_differ: false },
     ] },
-    Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Close), size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
-    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Event(EventOp::Export), size: None, flags: None, params: &[
-        Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
+    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Event, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
+        Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: true },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
-        Param { name: "pHandle", c_type: "CUipcMemHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
+    Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Memory, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
+        Param { name: "pHandle", c_type: "CUipcMemHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: true },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 292, name: "cuIpcOpenEventHandle", base: "cuIpcOpenEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 292, name: "cuIpcOpenEventHandle", base: "cuIpcOpenEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Event, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Make(Kind::Event, Parent::CurrentContext), may_differ: false },
-        Param { name: "handle", c_type: "CUipcEventHandle", width: Width::Memory(64), role: Role::Value, may_differ: false },
+        Param { name: "handle", c_type: "CUipcEventHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
     ] },
-    Function { id: 293, name: "cuIpcOpenMemHandle", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 293, name: "cuIpcOpenMemHandle", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
-        Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: false },
+        Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 294, name: "cuIpcOpenMemHandle_v2", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 294, name: "cuIpcOpenMemHandle_v2", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
-        Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: false },
+        Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
     Function { id: 295, name: "cuMemAlloc", base: "cuMemAlloc", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
@@ -2943,12 +2943,12 @@ pub static FUNCTIONS: [Function; 672] = [
     Function { id: 578, name: "cuMemPoolDestroy", base: "cuMemPoolDestroy", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Destroy(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports a pointer for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
-        Param { name: "shareData_out", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
+    Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports a pointer for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::PoolMemory, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
+        Param { name: "shareData_out", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: true },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
-        Param { name: "handle_out", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, AttributeTable::CUmemAllocationHandleType)), may_differ: false },
+    Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Pool, handle: 0, object: 1, handle_type: Some(2) })), size: None, flags: None, params: &[
+        Param { name: "handle_out", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, AttributeTable::CUmemAllocationHandleType)), may_differ: true },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -2963,16 +2963,16 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, AttributeTable::CUmemPool_attribute)), may_differ: false },
     ] },
-    Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Pool(PoolOp::Import), size: None, flags: None, params: &[
+    Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Pool, handle: 1, object: 0, handle_type: Some(2) })), size: None, flags: None, params: &[
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Make(Kind::MemoryPool, Parent::None), may_differ: false },
-        Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: true },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs a pointer that another process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs a pointer that another process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::PoolMemory, handle: 2, object: 0, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "ptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::Param(1)), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
-        Param { name: "shareData", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
+        Param { name: "shareData", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: true },
     ] },
     Function { id: 585, name: "cuMemPoolSetAccess", base: "cuMemPoolSetAccess", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
@@ -3399,8 +3399,8 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "prop", c_type: "const CUmemAllocationProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
-        Param { name: "shareableHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, AttributeTable::CUmemAllocationHandleType)), may_differ: false },
+    Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Allocation, handle: 0, object: 1, handle_type: Some(2) })), size: None, flags: None, params: &[
+        Param { name: "shareableHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, AttributeTable::CUmemAllocationHandleType)), may_differ: true },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -3419,9 +3419,9 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "prop", c_type: "CUmemAllocationProp *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
     ] },
-    Function { id: 664, name: "cuMemImportFromShareableHandle", base: "cuMemImportFromShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 664, name: "cuMemImportFromShareableHandle", base: "cuMemImportFromShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Allocation, handle: 1, object: 0, handle_type: Some(2) })), size: None, flags: None, params: &[
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::Allocation, Parent::None), may_differ: false },
-        Param { name: "osHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
+        Param { name: "osHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: true },
         Param { name: "shHandleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
     Function { id: 665, name: "cuMemMap", base: "cuMemMap", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::VirtualMemory(VirtualMemoryOp::Map { address: 0, size: 1, allocation: 3 }), size: None, flags: None, params: &[

@@ -122,6 +122,7 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
         | Family::Checkpoint(_)
         | Family::Multicast(_)
         | Family::Pool(_)
+        | Family::Sharing(_)
         | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
         | Family::ModuleUnload
         | Family::LibraryUnload

@@ -53,7 +53,7 @@ fn is_work(function: &Function) -> bool {
         },
         Family::Event(event) => match event {
             EventOp::Record | EventOp::Query | EventOp::Synchronize => true,
-            EventOp::Create | EventOp::Export | EventOp::ElapsedTime => false,
+            EventOp::Create | EventOp::ElapsedTime => false,
         },
         Family::Graph(graph) => matches!(
             graph,

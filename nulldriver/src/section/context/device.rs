@@ -128,15 +128,18 @@ const ATTRIBUTES: &[(u32, i32)] = &[
     (97, SHARED_OPT_IN as i32),     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     (99, 1),                        // HOST_REGISTER_SUPPORTED
     (102, 1),                       // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+    (103, 1),                       // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
     (106, 32),                      // MAX_BLOCKS_PER_MULTIPROCESSOR
     (108, 39_321_600),              // MAX_PERSISTING_L2_CACHE_SIZE
     (109, 134_213_632),             // MAX_ACCESS_POLICY_WINDOW_SIZE
     (111, SHARED_RESERVED as i32),  // RESERVED_SHARED_MEMORY_PER_BLOCK
     (113, 1),                       // READ_ONLY_HOST_REGISTER_SUPPORTED
     (115, 1),                       // MEMORY_POOLS_SUPPORTED
+    (119, 1),                       // MEMPOOL_SUPPORTED_HANDLE_TYPES: descriptors
     (120, 1),                       // CLUSTER_LAUNCH
     (122, 1),                       // CAN_USE_64_BIT_STREAM_MEM_OPS
     (123, 1),                       // CAN_USE_STREAM_WAIT_VALUE_NOR
+    (125, 1),                       // IPC_EVENT_SUPPORTED
     (126, 4),                       // MEM_SYNC_DOMAIN_COUNT
     (131, -1),                      // NUMA_ID
     (134, 0),                       // HOST_NUMA_ID

@@ -73,7 +73,7 @@ fn free(mut state: Locked, address: u64) -> Answer {
     // (measured).
     let is_host = matches!(
         state.purpose_at(address),
-        None | Some(Purpose::Host | Purpose::Global)
+        None | Some(Purpose::Host | Purpose::Global | Purpose::Imported)
     );
     invalid_if(is_host)?;
     state.current()?;

@@ -7,12 +7,15 @@ use cutape_driver::types::{
     CUDA_MEM_ALLOC_NODE_PARAMS, CUmemAccessDesc, CUmemLocation, CUmemPoolProps,
 };
 
-use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, valid_if};
+use crate::call::answer::{
+    Answer, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, valid_if,
+};
 use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::capture::Key;
 use crate::object::device::check_device;
-use crate::object::memory::{DEVICE, PINNED, Pool, Purpose, READ_WRITE};
+use crate::object::memory::{DEVICE, FILE_DESCRIPTOR, PINNED, Pool, Purpose, READ_WRITE};
+use crate::object::shared_file::{IpcHandle, SharedFile, Sharing};
 use crate::state::{Current, Locked, State, lock};
 use crate::work::node;
 
@@ -43,6 +46,10 @@ entries! {
     cuMemPoolSetAttribute: set_attribute;
     cuMemPoolSetAccess: set_access;
     cuMemPoolGetAccess: get_access;
+    cuMemPoolExportToShareableHandle: export;
+    cuMemPoolImportFromShareableHandle: import;
+    cuMemPoolExportPointer: export_pointer;
+    cuMemPoolImportPointer: import_pointer;
 }
 
 /// The device's default pool, created by the first query.
@@ -93,7 +100,9 @@ fn device_of(location: In<CUmemLocation>, kind: u32) -> Answer<i32> {
 
 fn set_current(mut state: Locked, device: i32, pool: u64) -> Answer {
     check_device(device)?;
-    invalid_if(state.pools.find(pool)?.device != device)?;
+    let object = state.pools.find(pool)?;
+    // An imported pool allocates nothing here.
+    invalid_if(object.device != device || object.is_imported())?;
     state.primaries[device as usize].pool = Some(pool);
     Ok(())
 }
@@ -114,7 +123,7 @@ fn alloc_from(address: Out<u64>, size: u64, pool: u64, stream: Stream) -> Answer
     state.current()?;
     state.check_stream(stream)?;
     address.check()?;
-    state.pools.find(pool)?;
+    invalid_if(state.pools.find(pool)?.is_imported())?;
     if let Some(site) = state.capture_of(stream)? {
         return capture_allocation(&mut state, site, address, size);
     }
@@ -150,9 +159,21 @@ fn free(mut state: Current, address: u64, stream: Stream) -> Answer {
 fn create(mut state: Locked, pool: OutRef<u64>, properties: In<CUmemPoolProps>) -> Answer {
     let properties = properties.get()?;
     let (kind, location) = (properties.allocType.0, properties.location.type_.0);
-    invalid_if(kind != PINNED || location != DEVICE || properties.handleTypes.0 > 1)?;
-    check_device(properties.location.id)?;
-    pool.set(state.pools.add(Pool::new(properties.location.id, false))?)
+    let handles = properties.handleTypes.0;
+    invalid_if(kind != PINNED || location != DEVICE || handles > FILE_DESCRIPTOR)?;
+    let device = properties.location.id;
+    check_device(device)?;
+    let file = match handles {
+        FILE_DESCRIPTOR => {
+            let file = SharedFile::new(Sharing::Pool, 0, (DEVICE, device));
+            Some(file.ok_or(OUT_OF_MEMORY)?)
+        }
+        _ => None,
+    };
+    pool.set(state.pools.add(Pool {
+        file,
+        ..Pool::new(device, false)
+    })?)
 }
 
 fn destroy(mut state: Locked, pool: u64) -> Answer {
@@ -216,4 +237,51 @@ fn get_access(state: Locked, flags: OutRef<u32>, pool: u64, location: In<CUmemLo
         true => READ_WRITE,
         false => pool.peers.get(&location.id).copied().unwrap_or(0),
     })
+}
+
+/// What the real driver answers to a pool that was not created for it is assumed.
+fn export(state: Locked, result: OutRef<i32>, pool: u64, kind: u32, flags: u64) -> Answer {
+    let pool = state.pools.find(pool)?;
+    invalid_if(kind != FILE_DESCRIPTOR || flags != 0 || pool.is_imported())?;
+    let file = pool.file.as_ref().ok_or(INVALID_VALUE)?;
+    result.set(file.export().ok_or(OUT_OF_MEMORY)?)
+}
+
+fn import(mut state: Locked, pool: OutRef<u64>, descriptor: i32, kind: u32, flags: u64) -> Answer {
+    valid_if(kind == FILE_DESCRIPTOR && flags == 0)?;
+    let file = SharedFile::of_descriptor(descriptor).ok_or(INVALID_VALUE)?;
+    let device = file.description.location.1;
+    check_device(device)?;
+    // Importing it in the process that made it: the answer is assumed.
+    valid_if(file.description.sharing == Sharing::Pool && !file.is_own())?;
+    pool.set(state.pools.add(Pool {
+        file: Some(file),
+        ..Pool::new(device, false)
+    })?)
+}
+
+fn export_pointer(mut state: Locked, result: OutRef<IpcHandle>, address: u64) -> Answer {
+    let Some(Purpose::Pool(pool)) = state.purpose_at(address) else {
+        return Err(INVALID_VALUE);
+    };
+    let pool = state.pools.find(pool)?;
+    invalid_if(pool.is_imported())?;
+    let id = pool.file.as_ref().ok_or(INVALID_VALUE)?.description.id;
+    let size = state.allocations[&address].size;
+    let handle = state.space.share(address, size).ok_or(OUT_OF_MEMORY)?;
+    result.set(handle.of_pool(id))
+}
+
+fn import_pointer(
+    mut state: Current,
+    result: OutRef<u64>,
+    pool: u64,
+    data: In<IpcHandle>,
+) -> Answer {
+    let handle = data.get()?;
+    let object = state.pools.find(pool)?;
+    let id = object.file.as_ref().map(|file| file.description.id);
+    valid_if(object.is_imported() && id == Some(handle.pool))?;
+    let file = SharedFile::of_handle(&handle).ok_or(INVALID_VALUE)?;
+    result.set(state.import(&file, &handle, Purpose::Pool(pool))?)
 }

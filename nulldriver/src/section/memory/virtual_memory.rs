@@ -13,10 +13,11 @@ use crate::call::entry::entries;
 use crate::object::address_space::{BLOCK, SLOT};
 use crate::object::device::check_device;
 use crate::object::memory::{
-    DEVICE, HOST, HOST_NUMA, HOST_NUMA_CURRENT, Location, Mapping, MemoryHandle, PINNED, READ,
-    READ_WRITE, device_of,
+    DEVICE, FILE_DESCRIPTOR, HOST, HOST_NUMA, HOST_NUMA_CURRENT, Location, Mapping, MemoryHandle,
+    PINNED, READ, READ_WRITE, device_of,
 };
-use crate::object::pages::{self, Physical};
+use crate::object::pages;
+use crate::object::shared_file::{Physical, SharedFile, Sharing};
 use crate::state::{Locked, State, lock};
 
 entries! {
@@ -32,6 +33,8 @@ entries! {
     cuMemGetAllocationPropertiesFromHandle: |result: OutRef<CUmemAllocationProp>, handle: u64|
         result.set(lock().memory_handles.find(handle)?.properties);
     cuMemRetainAllocationHandle: retain;
+    cuMemExportToShareableHandle: export;
+    cuMemImportFromShareableHandle: import;
 }
 
 /// The bases of mappings that make up exactly this range.
@@ -84,10 +87,38 @@ fn create(handle: Out<u64>, size: u64, properties: In<CUmemAllocationProp>, flag
     handle.check()?;
     let properties = properties.get()?;
     check_properties(&properties)?;
-    // Of shareable handles only POSIX file descriptors exist; here they are plain memory.
-    valid_if(is_whole(size) && flags == 0 && properties.requestedHandleTypes.0 <= 1)?;
+    // Of shareable handles only POSIX file descriptors exist.
+    valid_if(is_whole(size) && flags == 0 && properties.requestedHandleTypes.0 <= FILE_DESCRIPTOR)?;
     state.check_free(device_of(&properties).unwrap_or(0), size)?;
-    let memory = Arc::new(Physical::new(size).ok_or(OUT_OF_MEMORY)?);
+    let location = (properties.location.type_.0, properties.location.id);
+    let memory = Arc::new(Physical::new(size, location).ok_or(OUT_OF_MEMORY)?);
+    handle.set(state.memory_handles.add(MemoryHandle {
+        memory,
+        properties,
+        references: 1,
+    })?)
+}
+
+/// The code for a handle type that was not asked for at the creation is assumed.
+fn export(state: Locked, result: OutRef<i32>, handle: u64, kind: u32, flags: u64) -> Answer {
+    let object = state.memory_handles.find(handle)?;
+    let is_asked_for = object.properties.requestedHandleTypes.0 == FILE_DESCRIPTOR;
+    valid_if(kind == FILE_DESCRIPTOR && flags == 0 && is_asked_for)?;
+    result.set(object.memory.file.export().ok_or(OUT_OF_MEMORY)?)
+}
+
+/// The code for a descriptor of something else is assumed.
+fn import(mut state: Locked, handle: OutRef<u64>, descriptor: i32, kind: u32) -> Answer {
+    valid_if(kind == FILE_DESCRIPTOR)?;
+    let file = SharedFile::of_descriptor(descriptor).ok_or(INVALID_VALUE)?;
+    valid_if(file.description.sharing == Sharing::Physical)?;
+    // SAFETY: the struct consists of numbers and pointers, for which all-zero bytes are valid.
+    let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_.0 = PINNED;
+    properties.requestedHandleTypes.0 = FILE_DESCRIPTOR;
+    (properties.location.type_.0, properties.location.id) = file.description.location;
+    check_properties(&properties)?;
+    let memory = Arc::new(Physical::of(file).ok_or(OUT_OF_MEMORY)?);
     handle.set(state.memory_handles.add(MemoryHandle {
         memory,
         properties,
@@ -109,7 +140,7 @@ fn map(mut state: Locked, address: u64, size: u64, offset: u64, handle: u64, fla
     let object = state.memory_handles.find_mut(handle)?;
     let (memory, properties) = (Arc::clone(&object.memory), object.properties);
     // The offset must be zero for now (cuMemMap).
-    let fits = size <= memory.size && offset == 0;
+    let fits = size <= memory.size() && offset == 0;
     let is_aligned = address.is_multiple_of(BLOCK) && is_whole(size);
     valid_if(fits && is_aligned && flags == 0 && state.space.is_reserved(address, size))?;
     let below = state.mappings.range(..address + size).next_back();
@@ -171,7 +202,7 @@ fn set_access(address: u64, size: u64, list: In<CUmemAccessDesc>, count: usize) 
             }
             let shown = match flags {
                 0 => pages::close_range(base, mapping.size),
-                _ => mapping.memory.show_at(base, mapping.size),
+                _ => mapping.memory.file.show_at(base, mapping.size),
             };
             reject_if(!shown, OUT_OF_MEMORY)?;
             mapping.host = flags;

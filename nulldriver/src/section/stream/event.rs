@@ -28,6 +28,7 @@ fn create(mut state: Current, event: OutRef<u64>, flags: u32) -> Answer {
         context: state.context,
         flags,
         recorded: None,
+        file: None,
     };
     event.set(state.events.add(object)?)
 }

@@ -1,0 +1,205 @@
+//! What processes share, by what the system says about it: file descriptors that calls export and
+//! import, and shared mappings that are registered. Handles that are bytes are in the trace anyway.
+
+use core::mem::MaybeUninit;
+use std::fs::File;
+use std::io::Read;
+
+use cutape_format::layout::{DescriptorNote, SharedMappingNote, note_kind};
+use cutape_registry::{Shared, SharingOp};
+
+use crate::hot::frame::Frame;
+use crate::hot::thread::{Draft, Thread};
+use crate::process::errno::Errno;
+use crate::process::memory::{self, Scratch};
+use crate::snapshot;
+
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
+const FILE_DESCRIPTOR: u32 = 1;
+const FABRIC: u32 = 8;
+/// Bytes of a `CUmemFabricHandle`.
+const FABRIC_LENGTH: u64 = 64;
+/// Bytes of the kernel's list of mappings that are looked at at once; longer lines are left out.
+const PIECE: usize = 64 << 10;
+/// A registered range may consist of many mappings.
+const MOST_NOTES: usize = 64;
+
+/// Writes the bytes of a fabric handle that the call imports.
+pub(super) fn put_import(draft: &mut Draft<'_>, frame: &Frame, op: SharingOp) -> Option<()> {
+    match op {
+        SharingOp::Import(shared) if handle_type(frame, shared) == Some(FABRIC) => {
+            let address = frame.word(shared.handle);
+            let field = cutape_format::layout::field::POINTEE;
+            snapshot::bytes(draft, shared.handle, field, address, FABRIC_LENGTH)
+        }
+        _ => Some(()),
+    }
+}
+
+/// Notes which file the descriptor names that a successful call has exported or imported.
+pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
+    let descriptor = match op {
+        SharingOp::Export(shared) if handle_type(frame, shared) == Some(FILE_DESCRIPTOR) => {
+            let mut bytes = [0; 4];
+            memory::read_all(frame.word(shared.handle), &mut bytes)
+                .then(|| u32::from_le_bytes(bytes))
+        }
+        SharingOp::Import(shared) if handle_type(frame, shared) == Some(FILE_DESCRIPTOR) => {
+            Some(frame.word(shared.handle) as u32)
+        }
+        SharingOp::Export(_) | SharingOp::Import(_) | SharingOp::Close => None,
+    };
+    let Some(descriptor) = descriptor else {
+        return;
+    };
+    let _errno = Errno::keep();
+    let mut status = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the struct is valid for writing; a number that is no descriptor is refused.
+    let result = unsafe { libc::fstat(descriptor as i32, status.as_mut_ptr()) };
+    if result != 0 {
+        return;
+    }
+    // SAFETY: all-zero bytes are valid, and the kernel has filled them.
+    let status = unsafe { status.assume_init() };
+    let note = DescriptorNote {
+        descriptor,
+        mode: status.st_mode,
+        device: status.st_dev,
+        inode: status.st_ino,
+        size: status.st_size as u64,
+    };
+    thread.note(note_kind::DESCRIPTOR, |draft| draft.put_encoded(note));
+}
+
+fn handle_type(frame: &Frame, shared: Shared) -> Option<u32> {
+    Some(frame.word(shared.handle_type?) as u32)
+}
+
+/// Notes which parts of memory that was registered are shared mappings, and of which files.
+pub(super) fn registered(thread: &Thread, frame: &Frame) {
+    let (start, length) = (frame.word(0), frame.word(1));
+    let _errno = Errno::keep();
+    // Not from the program's allocator.
+    let Some(mut scratch) = Scratch::new(PIECE) else {
+        return;
+    };
+    let Ok(list) = File::open("/proc/self/maps") else {
+        return;
+    };
+    let range = (start, start.saturating_add(length));
+    let mut count = 0;
+    shared_parts(list, scratch.bytes(), range, &mut |note, name| {
+        count += 1;
+        if count <= MOST_NOTES {
+            thread.note(note_kind::SHARED_MAPPING, |draft| {
+                draft.put_encoded(note)?;
+                draft.put(name)
+            });
+        }
+    });
+}
+
+/// Finds the shared mappings in a range. A piece holds at least one line.
+fn shared_parts(
+    mut list: impl Read,
+    piece: &mut [u8],
+    range: (u64, u64),
+    found: &mut impl FnMut(SharedMappingNote, &[u8]),
+) {
+    let mut kept = 0;
+    loop {
+        let room = piece.get_mut(kept..).unwrap_or_default();
+        let count = list.read(room).unwrap_or(0);
+        if count == 0 {
+            return;
+        }
+        let filled = kept + count;
+        let bytes = piece.get(..filled).unwrap_or_default();
+        let end = bytes
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let lines = bytes.get(..end).unwrap_or_default();
+        for line in lines.split(|&byte| byte == b'\n') {
+            if let Some((note, name)) = shared_part(line, range) {
+                found(note, name);
+            }
+        }
+        kept = filled - end;
+        piece.copy_within(end..filled, 0);
+    }
+}
+
+/// A line `7f12-7f34 rw-s 00001000 00:1a 42  /dev/shm/name`, if the mapping is shared and in the
+/// range.
+fn shared_part(line: &[u8], range: (u64, u64)) -> Option<(SharedMappingNote, &[u8])> {
+    let mut words = line.splitn(6, |&byte| byte == b' ');
+    let mut word = || words.next();
+    let (first, permissions, offset) = (word()?, word()?, word()?);
+    let (device, inode, name) = (word()?, word()?, word().unwrap_or_default());
+    let (start, end) = pair(first, b'-')?;
+    let (start_in, end_in) = (start.max(range.0), end.min(range.1));
+    if permissions.last() != Some(&b's') || start_in >= end_in {
+        return None;
+    }
+    let (major, minor) = pair(device, b':')?;
+    let note = SharedMappingNote {
+        address: start_in,
+        length: end_in - start_in,
+        device: libc::makedev(major as u32, minor as u32),
+        inode: number(inode, 10)?,
+        offset: number(offset, 16)? + (start_in - start),
+    };
+    Some((note, name.trim_ascii_start()))
+}
+
+fn pair(text: &[u8], between: u8) -> Option<(u64, u64)> {
+    let at = text.iter().position(|&byte| byte == between)?;
+    let (first, second) = text.split_at_checked(at)?;
+    Some((number(first, 16)?, number(second.get(1..)?, 16)?))
+}
+
+fn number(digits: &[u8], base: u32) -> Option<u64> {
+    let text = core::str::from_utf8(digits).ok()?;
+    u64::from_str_radix(text, base).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_mappings_in_a_range_are_found() {
+        let list = "1000-3000 r--s 00004000 08:02 42                 /dev/shm/a b\n\
+                    3000-4000 rw-p 00000000 08:02 43                 /private\n\
+                    5000-9000 rw-s 00000000 00:01 1042               /dev/zero (deleted)\n\
+                    9000-a000 rw-s 00000000 00:01 7\n";
+        type Part<'a> = (u64, u64, u64, u64, &'a str);
+        let a = |address, length, offset| (address, length, 42, offset, "/dev/shm/a b");
+        let zero = |address, length, offset| (address, length, 1042, offset, "/dev/zero (deleted)");
+        let cases: [((u64, u64), &[Part<'_>]); 5] = [
+            ((0, 0x1000), &[]),
+            (
+                (0x2000, 0x6000),
+                &[a(0x2000, 0x1000, 0x5000), zero(0x5000, 0x1000, 0)],
+            ),
+            ((0x3000, 0x4000), &[]),
+            ((0x6800, 0x7000), &[zero(0x6800, 0x800, 0x1800)]),
+            ((0x9000, u64::MAX), &[(0x9000, 0x1000, 7, 0, "")]),
+        ];
+        for (range, expected) in cases {
+            let mut found = Vec::new();
+            // A piece of one line and a half.
+            shared_parts(list.as_bytes(), &mut [0; 100], range, &mut |note, name| {
+                found.push((note, String::from_utf8(name.to_vec()).unwrap()));
+            });
+            let found: Vec<Part<'_>> = found
+                .iter()
+                .map(|(note, name)| (note.address, note.length, note.inode, note.offset, &**name))
+                .collect();
+            assert_eq!(found, expected, "{range:x?}");
+        }
+        let (note, _) = shared_part(b"1000-3000 r--s 00004000 08:02 42", (0, u64::MAX)).unwrap();
+        assert_eq!(note.device, libc::makedev(8, 2));
+    }
+}

@@ -1,0 +1,263 @@
+//! Which import of which process belongs to which export.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cutape_registry::SharedKind;
+
+use super::exchanges::{Exchange, Exchanges, Identity};
+
+/// A call of a process: the position of its trace, and the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    /// Position of the process among those that were given.
+    pub process: usize,
+    /// Index of the call in its trace.
+    pub call: u64,
+}
+
+/// Why an import belongs to an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Both have the same bytes.
+    Bytes,
+    /// Both descriptors name the same file.
+    File,
+    /// Assumed: of the exports that came before, it is the first that has the size and that no
+    /// other import took. Descriptors of a device driver cannot be told apart.
+    Order,
+}
+
+/// An import, and the export that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What is shared.
+    pub kind: SharedKind,
+    /// The export.
+    pub from: Site,
+    /// The import.
+    pub to: Site,
+    /// Bytes of the memory, if the trace says.
+    pub size: Option<u64>,
+    /// How it is known.
+    pub evidence: Evidence,
+}
+
+/// What the processes of a recording share.
+#[derive(Clone, Debug, Default)]
+pub struct Sharing {
+    /// By importing process, in order of its calls.
+    pub links: Vec<Link>,
+    /// Imports whose export is in none of the traces.
+    pub unmatched: Vec<Site>,
+}
+
+impl Sharing {
+    /// Matches the imports of all processes. `moment` brings the ticks of a process to a clock that
+    /// all have; without one, the order of calls of different processes is not known.
+    pub fn of(all: &[Exchanges], moment: &dyn Fn(usize, u64) -> Option<i128>) -> Self {
+        let mut imports: Vec<(Option<i128>, usize, &Exchange)> = Vec::new();
+        let mut exports = BTreeMap::<_, Vec<Export<'_>>>::new();
+        for (process, exchanges) in all.iter().enumerate() {
+            for exchange in &exchanges.exports {
+                let key = (exchange.kind, &exchange.identity);
+                exports.entry(key).or_default().push(Export {
+                    process,
+                    exchange,
+                    moment: moment(process, exchange.ticks),
+                });
+            }
+            let of_process = exchanges.imports.iter();
+            imports
+                .extend(of_process.map(|import| (moment(process, import.ticks), process, import)));
+        }
+        // In order of time, so that those which only order tells apart are taken in order.
+        imports.sort_by_key(|&(moment, process, import)| (moment, process, import.call));
+        let mut found = Self::default();
+        let mut taken = BTreeSet::new();
+        for (moment, process, import) in imports {
+            let to = Site {
+                process,
+                call: import.call,
+            };
+            let candidates = exports.get(&(import.kind, &import.identity));
+            let candidates = candidates.map(Vec::as_slice).unwrap_or_default();
+            let before = candidates
+                .iter()
+                .filter(|export| export.is_before(process, import, moment));
+            let (export, evidence) = match &import.identity {
+                Identity::Unknown => (None, Evidence::Order),
+                // The last one: a process may export an object again, or another at its address.
+                Identity::Bytes(_) => (before.max_by_key(|export| export.order()), Evidence::Bytes),
+                Identity::File(..) => (before.max_by_key(|export| export.order()), Evidence::File),
+                Identity::DeviceFile(..) => {
+                    let fits = |export: &&Export<'_>| {
+                        export.process != process
+                            && (import.size.is_none() || import.size == export.exchange.size)
+                    };
+                    let mut fitting: Vec<_> = before.filter(fits).collect();
+                    fitting.sort_by_key(|export| (taken.contains(&export.site()), export.order()));
+                    (fitting.first().copied(), Evidence::Order)
+                }
+            };
+            match export {
+                Some(export) => {
+                    taken.insert(export.site());
+                    found.links.push(Link {
+                        kind: import.kind,
+                        from: export.site(),
+                        to,
+                        size: export.exchange.size.or(import.size),
+                        evidence,
+                    });
+                }
+                None => found.unmatched.push(to),
+            }
+        }
+        found.links.sort_by_key(|link| link.to);
+        found.unmatched.sort();
+        found
+    }
+
+    /// The export that an import belongs to.
+    pub fn source_of(&self, import: Site) -> Option<Site> {
+        let at = self.links.binary_search_by_key(&import, |link| link.to);
+        Some(self.links.get(at.ok()?)?.from)
+    }
+}
+
+/// An export, and when it was complete.
+struct Export<'a> {
+    process: usize,
+    exchange: &'a Exchange,
+    moment: Option<i128>,
+}
+
+impl Export<'_> {
+    fn site(&self) -> Site {
+        Site {
+            process: self.process,
+            call: self.exchange.call,
+        }
+    }
+
+    fn order(&self) -> (Option<i128>, usize, u64) {
+        (self.moment, self.process, self.exchange.call)
+    }
+
+    /// Whether it may be complete before an import begins.
+    fn is_before(&self, process: usize, import: &Exchange, moment: Option<i128>) -> bool {
+        match (self.moment, moment) {
+            _ if self.process == process => self.exchange.call < import.call,
+            (Some(export), Some(import)) => export <= import,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(call: u64, identity: Identity, size: Option<u64>) -> Exchange {
+        Exchange {
+            call,
+            function: "",
+            kind: SharedKind::Memory,
+            ticks: call,
+            identity,
+            object: 0,
+            size,
+        }
+    }
+
+    fn process(exports: Vec<Exchange>, imports: Vec<Exchange>) -> Exchanges {
+        Exchanges {
+            exports,
+            imports,
+            mapped: Vec::new(),
+        }
+    }
+
+    /// Of each import by process and call: process and call of its export.
+    fn links(all: &[Exchanges]) -> Vec<[u64; 4]> {
+        let sharing = Sharing::of(all, &|_, ticks| Some(i128::from(ticks)));
+        let numbers = |link: &Link| {
+            let (to, from) = (link.to, link.from);
+            [to.process as u64, to.call, from.process as u64, from.call]
+        };
+        sharing.links.iter().map(numbers).collect()
+    }
+
+    #[test]
+    fn imports_belong_to_the_last_export_of_their_identity() {
+        let bytes = |byte| Identity::Bytes(vec![byte; 64]);
+        let all = [
+            process(
+                vec![
+                    exchange(1, bytes(7), None),
+                    exchange(5, bytes(7), None),
+                    exchange(6, Identity::File(1, 40), None),
+                    exchange(30, bytes(9), None),
+                ],
+                vec![exchange(9, Identity::File(1, 41), None)],
+            ),
+            process(
+                vec![exchange(3, Identity::File(1, 41), None)],
+                vec![
+                    exchange(2, bytes(7), None),
+                    exchange(8, bytes(7), None),
+                    exchange(9, Identity::File(1, 40), None),
+                    // Nobody exported these before.
+                    exchange(10, bytes(8), None),
+                    exchange(11, bytes(9), None),
+                    exchange(12, Identity::Unknown, None),
+                ],
+            ),
+        ];
+        let expected = [[0, 9, 1, 3], [1, 2, 0, 1], [1, 8, 0, 5], [1, 9, 0, 6]];
+        assert_eq!(links(&all), expected);
+        let sharing = Sharing::of(&all, &|_, ticks| Some(i128::from(ticks)));
+        let unmatched: Vec<u64> = sharing.unmatched.iter().map(|site| site.call).collect();
+        assert_eq!(unmatched, [10, 11, 12]);
+        let site = |process, call| Site { process, call };
+        assert_eq!(sharing.source_of(site(1, 8)), Some(site(0, 5)));
+        assert_eq!(sharing.source_of(site(1, 10)), None);
+        // Without a common clock, the last export of all is taken.
+        let sharing = Sharing::of(&all, &|_, _| None);
+        assert_eq!(sharing.source_of(site(1, 11)), Some(site(0, 30)));
+    }
+
+    #[test]
+    fn descriptors_of_a_device_driver_are_matched_by_size_and_order() {
+        let file = || Identity::DeviceFile(5, 77);
+        let all = [
+            process(
+                vec![
+                    exchange(1, file(), Some(100)),
+                    exchange(2, file(), Some(200)),
+                    exchange(3, file(), Some(100)),
+                ],
+                vec![exchange(9, file(), Some(300))],
+            ),
+            process(
+                vec![exchange(2, file(), Some(300))],
+                vec![
+                    exchange(5, file(), Some(100)),
+                    exchange(6, file(), Some(100)),
+                    exchange(7, file(), Some(200)),
+                    exchange(8, file(), Some(200)),
+                    exchange(9, file(), Some(300)),
+                ],
+            ),
+        ];
+        // Its own export is not what a process imports.
+        let expected = [
+            [0, 9, 1, 2],
+            [1, 5, 0, 1],
+            [1, 6, 0, 3],
+            [1, 7, 0, 2],
+            [1, 8, 0, 2],
+        ];
+        assert_eq!(links(&all), expected);
+    }
+}

@@ -1,0 +1,227 @@
+/* Four ranks that share memory in every way that the driver has: each exports memory, an event,
+ * physical memory, and a pool with memory of it, and imports those of the rank before it. In each
+ * step a rank writes into what it exports, waits until all have, and prints what it reads from the
+ * rank before it. They also register memory that all of them have mapped. Only rank 2 waits for its
+ * context, before it exports anything. The argument is the number of steps. The ranks are forked
+ * before the first call of the driver. */
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "program.h"
+
+enum { RANKS = 4, WORDS = 1024, BLOCK = 2 << 20 };
+
+/* What all ranks have mapped. */
+struct board {
+    pthread_barrier_t barrier;
+    CUipcMemHandle memory[RANKS];
+    CUipcEventHandle event[RANKS];
+    CUmemPoolPtrExportData pointer[RANKS];
+};
+
+static struct board *board;
+/* A page of each rank, which it registers. */
+static unsigned *pages;
+/* Over these each rank sends descriptors to the next one. */
+static int sockets[RANKS][2];
+
+static void meet(void)
+{
+    int result = pthread_barrier_wait(&board->barrier);
+    EXPECT(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
+}
+
+static void send_descriptor(int socket, int descriptor)
+{
+    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec data = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1,
+                             .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+    EXPECT(sendmsg(socket, &message, 0) == 1);
+    close(descriptor);
+}
+
+static int receive_descriptor(int socket)
+{
+    int descriptor = -1;
+    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec data = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1,
+                             .msg_control = control, .msg_controllen = sizeof control};
+    EXPECT(recvmsg(socket, &message, 0) == 1);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    EXPECT(head != NULL && head->cmsg_type == SCM_RIGHTS);
+    memcpy(&descriptor, CMSG_DATA(head), sizeof descriptor);
+    return descriptor;
+}
+
+static void fill(CUdeviceptr memory, unsigned value)
+{
+    unsigned words[WORDS];
+    for (int i = 0; i < WORDS; i++)
+        words[i] = value + i;
+    CHECK(cuMemcpyHtoD(memory, words, sizeof words));
+}
+
+static unsigned read_back(CUdeviceptr memory)
+{
+    unsigned words[WORDS];
+    CHECK(cuMemcpyDtoH(words, memory, sizeof words));
+    for (int i = 0; i < WORDS; i++)
+        EXPECT(words[i] == words[0] + i);
+    return words[0];
+}
+
+static CUdeviceptr map(CUmemGenericAllocationHandle handle)
+{
+    CUdeviceptr address = 0;
+    CHECK(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
+    CHECK(cuMemMap(address, BLOCK, 0, handle, 0));
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CHECK(cuMemSetAccess(address, BLOCK, &access, 1));
+    return address;
+}
+
+static void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
+{
+    CHECK(cuMemUnmap(address, BLOCK));
+    CHECK(cuMemRelease(handle));
+    CHECK(cuMemAddressFree(address, BLOCK));
+}
+
+static int run(int rank, int steps)
+{
+    int before = (rank + RANKS - 1) % RANKS;
+    int out = sockets[rank][0], in = sockets[before][1];
+    begin();
+    CUstream stream = NULL;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+
+    if (rank == 2)
+        CHECK(cuCtxSynchronize());
+
+    /* What this rank exports. */
+    CUdeviceptr memory = 0, from_pool = 0;
+    CHECK(cuMemAlloc(&memory, WORDS * sizeof(unsigned)));
+    CHECK(cuIpcGetMemHandle(&board->memory[rank], memory));
+    CUevent event = NULL;
+    CHECK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    CHECK(cuIpcGetEventHandle(&board->event[rank], event));
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemGenericAllocationHandle physical = 0;
+    int descriptor = -1;
+    CHECK(cuMemCreate(&physical, BLOCK, &properties, 0));
+    CHECK(cuMemExportToShareableHandle(&descriptor, physical,
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    send_descriptor(out, descriptor);
+    CUdeviceptr mapped = map(physical);
+    CUmemPoolProps pool_properties = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemoryPool pool = NULL;
+    CHECK(cuMemPoolCreate(&pool, &pool_properties));
+    CHECK(cuMemPoolExportToShareableHandle(&descriptor, pool,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    send_descriptor(out, descriptor);
+    CHECK(cuMemAllocFromPoolAsync(&from_pool, WORDS * sizeof(unsigned), pool, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemPoolExportPointer(&board->pointer[rank], from_pool));
+    CHECK(cuMemHostRegister(pages + 1024 * rank, 4096, CU_MEMHOSTREGISTER_PORTABLE));
+    meet();
+
+    /* What it imports from the rank before it. */
+    CUdeviceptr their_memory = 0, their_from_pool = 0;
+    CHECK(cuIpcOpenMemHandle(&their_memory, board->memory[before],
+                             CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    CUevent their_event = NULL;
+    CHECK(cuIpcOpenEventHandle(&their_event, board->event[before]));
+    CUmemGenericAllocationHandle their_physical = 0;
+    descriptor = receive_descriptor(in);
+    CHECK(cuMemImportFromShareableHandle(&their_physical, (void *)(uintptr_t)descriptor,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(descriptor);
+    CUdeviceptr their_mapped = map(their_physical);
+    CUmemoryPool their_pool = NULL;
+    descriptor = receive_descriptor(in);
+    CHECK(cuMemPoolImportFromShareableHandle(&their_pool, (void *)(uintptr_t)descriptor,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(descriptor);
+    CHECK(cuMemPoolImportPointer(&their_from_pool, their_pool, &board->pointer[before]));
+
+    for (int step = 0; step < steps; step++) {
+        unsigned value = 1000000 * (step + 1) + 10000 * rank;
+        fill(memory, value);
+        fill(mapped, value + 2000);
+        fill(from_pool, value + 4000);
+        CHECK(cuEventRecord(event, stream));
+        meet();
+        CHECK(cuStreamWaitEvent(stream, their_event, 0));
+        CHECK(cuEventSynchronize(their_event));
+        unsigned read[] = {read_back(their_memory), read_back(their_mapped),
+                           read_back(their_from_pool)};
+        printf("rank %d step %d: %u %u %u\n", rank, step, read[0], read[1], read[2]);
+        /* Nobody writes until all have read. */
+        meet();
+    }
+
+    CHECK(cuMemFreeAsync(their_from_pool, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemPoolDestroy(their_pool));
+    unmap(their_mapped, their_physical);
+    CHECK(cuEventDestroy(their_event));
+    CHECK(cuIpcCloseMemHandle(their_memory));
+    meet();
+    CHECK(cuMemHostUnregister(pages + 1024 * rank));
+    CHECK(cuMemFreeAsync(from_pool, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemPoolDestroy(pool));
+    unmap(mapped, physical);
+    CHECK(cuEventDestroy(event));
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+    end();
+    return 0;
+}
+
+int main(int count, char **arguments)
+{
+    EXPECT(count == 2);
+    int steps = atoi(arguments[1]);
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pages = mmap(NULL, 4096 * RANKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT(board != MAP_FAILED && pages != MAP_FAILED);
+    pthread_barrierattr_t shared;
+    EXPECT(pthread_barrierattr_init(&shared) == 0);
+    EXPECT(pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED) == 0);
+    EXPECT(pthread_barrier_init(&board->barrier, &shared, RANKS) == 0);
+    pid_t children[RANKS];
+    for (int rank = 0; rank < RANKS; rank++)
+        EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets[rank]) == 0);
+    for (int rank = 0; rank < RANKS; rank++) {
+        children[rank] = fork();
+        EXPECT(children[rank] >= 0);
+        if (children[rank] == 0) {
+            char text[16];
+            snprintf(text, sizeof text, "%d", rank);
+            setenv("RANK", text, 1);
+            exit(run(rank, steps));
+        }
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        int status = 0;
+        EXPECT(waitpid(children[rank], &status, 0) == children[rank] && status == 0);
+    }
+    return 0;
+}
