@@ -96,6 +96,14 @@ impl GuardedOptions {
         }
     }
 
+    /// The option that several ranks cannot have, if there is one.
+    pub(crate) fn only_for_one(&self) -> Option<&'static str> {
+        let is_granules = matches!(self.placement, Some(Strategy::Granules));
+        let kept = self.keep_placement.is_some();
+        (is_granules.then_some("--placement granules"))
+            .or_else(|| kept.then_some("--keep-placement"))
+    }
+
     /// The options that a child needs, to be given to it again. The guard assigns the placement.
     pub(crate) fn for_child(&self) -> Vec<OsString> {
         let mut options = vec!["--watchdog".into(), self.watchdog.to_string().into()];

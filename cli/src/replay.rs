@@ -4,6 +4,7 @@ mod host_files;
 mod names;
 mod npy;
 mod pending;
+mod ranks;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +30,12 @@ pub(crate) const CHILD: &str = "replay-child";
 /// What `replay` takes.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// The trace.
+    /// The trace, or a folder with the traces of several ranks.
+    ///
+    /// Ranks are replayed together, each in a process of its own: what they share
+    /// is exported and imported again, and a call comes after all calls of other
+    /// ranks that had returned when it was entered.
+    #[arg(verbatim_doc_comment)]
     trace: PathBuf,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
@@ -172,6 +178,9 @@ pub(crate) struct ChildArguments {
     /// The parent, which makes files of what the child saves.
     #[arg(long)]
     child_of: u32,
+    /// The trace of this rank, in a folder.
+    #[arg(long)]
+    child_trace: Option<PathBuf>,
     #[command(flatten)]
     arguments: Arguments,
 }
@@ -226,6 +235,9 @@ enum Timing {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.trace.is_dir() {
+        return ranks::run(&arguments);
+    }
     let trace = crate::input::open(&arguments.trace)?;
     selection(&trace, &arguments)?;
     if arguments.fill.is_some() && arguments.repeat == 2 {
@@ -364,7 +376,8 @@ pub(crate) fn child_for(
 /// The guarded child: replays, and reports through a pipe to its parent.
 pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let arguments = &child.arguments;
-    let trace = Trace::open(&arguments.trace)?;
+    let path = child.child_trace.as_deref().unwrap_or(&arguments.trace);
+    let trace = Trace::open(path)?;
     let files = files_of(&trace, arguments)?;
     let options = Options {
         until: arguments.until,

@@ -94,6 +94,14 @@ pub enum Error {
     /// The driver placed memory elsewhere than in the recording.
     #[error("call {}: memory lies at {:#x} instead of {:#x}; a fresh process may fit", .0.call, .0.here, .0.recorded)]
     Misplaced(Misplaced),
+    /// One of several ranks cannot be replayed.
+    #[error("{label}: {error}")]
+    Rank {
+        /// What messages call it.
+        label: String,
+        /// Why.
+        error: Box<Error>,
+    },
 }
 
 impl Error {

@@ -76,6 +76,7 @@ mod overrides;
 mod place;
 mod plan;
 mod play;
+mod ranks;
 mod repeat;
 mod report;
 mod rerun;
@@ -101,6 +102,8 @@ pub use place::lesson::{Lesson, Misplaced};
 pub use place::strategy::PlacementStrategy;
 pub use plan::needs::{ImageUse, MissingImage, Needs};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
+pub use ranks::group::{Rank, run_ranks};
+pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
     AssumedHandle, CurrentCall, Died, Difference, DifferingRange, DigestCounts, Divergence,

@@ -11,6 +11,7 @@ use cutape_format::Call;
 use crate::measure::timing::Measuring;
 use crate::place::lesson::Lesson;
 use crate::place::strategy::PlacementStrategy;
+use crate::ranks::peers::Peers;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones
 /// depend on them.
@@ -90,6 +91,8 @@ pub struct Options {
     pub refuse_conflicts: bool,
     /// For [`PlacementStrategy::Natural`]: what earlier attempts taught.
     pub lessons: Vec<Lesson>,
+    /// The other ranks, if several are replayed together.
+    pub peers: Option<Arc<Peers>>,
 }
 
 impl Options {
@@ -115,6 +118,7 @@ impl Options {
             devices: Vec::new(),
             refuse_conflicts: false,
             lessons: Vec::new(),
+            peers: None,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Playing one call: what is looked at before and after it goes to the driver.
 
+use std::sync::Arc;
+
 use cutape_format::{Call, Note};
-use cutape_registry::{Function, Kind, id};
+use cutape_registry::{Family, Function, Kind, id};
 
 use crate::api::{DEINITIALIZED, result_name};
 use crate::digests;
@@ -15,6 +17,7 @@ use crate::launch_digests;
 use crate::measure::timing::Measure;
 use crate::observe::act;
 use crate::overrides;
+use crate::ranks::peers::EndedEarly;
 use crate::report::ErrorCause;
 
 /// A call is taken up.
@@ -36,6 +39,9 @@ pub(crate) fn begin(player: &mut Player<'_>, decoded: &Decoded<'_>) {
 /// It is done.
 #[inline]
 pub(crate) fn end(player: &mut Player<'_>, call: &Call<'_>) {
+    if let Some(peers) = &player.options.peers {
+        peers.is_done(call.index);
+    }
     if player.is_compared()
         && let Some(measure) = &mut player.issuer.measure
     {
@@ -46,6 +52,9 @@ pub(crate) fn end(player: &mut Player<'_>, call: &Call<'_>) {
 /// Plays the call that was taken up.
 pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result<(), Error> {
     let call = &decoded.call;
+    if player.options.peers.is_some() {
+        wait_for_peers(player, call.index);
+    }
     let Some(function) = decoded.function else {
         let name = &call.signature.name;
         let reason = "this build does not know the function";
@@ -83,6 +92,9 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.0));
     let is_issued = attempted.is_ok();
     if let Err(Skip(reason)) = attempted {
+        if let Some(peers) = &job.options.peers {
+            peers.withhold(call.index, &reason);
+        }
         job.report.skip(function.name, &reason, call.index);
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);
@@ -120,6 +132,22 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     Ok(())
 }
 
+/// Waits for the calls of other ranks that come before a call.
+#[cold]
+fn wait_for_peers(player: &mut Player<'_>, call: u64) {
+    let Some(peers) = player.options.peers.clone() else {
+        return;
+    };
+    let position = Arc::clone(&player.issuer.position);
+    let early = player.while_lent(|_| peers.wait_for_turn(call, &position));
+    for EndedEarly { label, calls } in early {
+        player.report.note(format!(
+            "{label} ended after {calls} calls: from call {call} on, nothing waits for it, and what \
+             it would have done is missing"
+        ));
+    }
+}
+
 #[cold]
 fn take_notes(job: &mut Job<'_, '_>) {
     for note in job.call.notes() {
@@ -149,7 +177,9 @@ fn attempt(job: &mut Job<'_, '_>) -> Played {
             "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
         );
     }
-    if !traits.reissued {
+    let is_with_peers =
+        job.options.peers.is_some() && matches!(function.family, Family::Sharing(_));
+    if !traits.reissued && !is_with_peers {
         return skip(function.reason);
     }
     if job.unavailable.may_exist() {

@@ -244,7 +244,8 @@ impl<'t> Job<'_, 't> {
             self.report.placed.allocations += 1;
             self.report.placed.at_recorded_address += u64::from(start == live);
         }
-        let mut length = made_length(self.call, self.function);
+        let length = frame.length;
+        let mut length = length.unwrap_or_else(|| made_length(self.call, self.function));
         if kind == Kind::Global
             && let Some(place) = frame
                 .places

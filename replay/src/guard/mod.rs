@@ -1,7 +1,7 @@
 //! A replay in a child process: fixed addresses, fresh attempts, a watchdog, and a report even if
 //! the driver crashes.
 
-mod attempt;
+pub(crate) mod attempt;
 pub(crate) mod position;
 pub(crate) mod randomisation;
 
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
@@ -28,6 +28,7 @@ use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::KEEP_STACKS;
 use crate::plan::{Plan, plan};
+use crate::ranks::peers::Peers;
 use crate::report::{CurrentCall, Died, Report};
 use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{replay_measured, replay_observed, replay_watched};
@@ -52,7 +53,7 @@ pub struct Measurements {
 
 /// What a child writes into the pipe before it exits.
 #[derive(Debug, Serialize, Deserialize)]
-enum Message {
+pub(crate) enum Message {
     Report(Box<Report>),
     Measurements(Box<Measurements>),
     Observed(Box<Observed>),
@@ -150,20 +151,20 @@ enum Ended {
 
 /// Children that did not fit.
 #[derive(Debug, Default)]
-struct Misfits {
+pub(crate) struct Misfits {
     count: u32,
     misplaced: Vec<Misplaced>,
 }
 
 impl Misfits {
-    fn add(&mut self, error: &Error) {
+    pub(crate) fn add(&mut self, error: &Error) {
         self.count += 1;
         if let Error::Misplaced(misplaced) = error {
             self.misplaced.push(*misplaced);
         }
     }
 
-    fn report_in(self, report: Report) -> Report {
+    pub(crate) fn report_in(self, report: Report) -> Report {
         Report {
             attempts: self.count,
             misplaced: self.misplaced,
@@ -194,7 +195,9 @@ fn guarded(
     loop {
         let mut command = command();
         command.envs(environment(trace, plan));
-        let (message, status, page, hung) = one_child(command, guard, &next, progress)?;
+        let page = Page::create().map_err(failed("sharing a page"))?;
+        let (message, status, hung) =
+            one_child(command, guard, &next, Company::none(&page), progress)?;
         match message {
             Some(Message::Failed(error)) => {
                 misfits.add(&error);
@@ -240,7 +243,7 @@ const NULL_MACHINE: &[&str] = &[
     "CUTAPE_NULL_VERSION",
 ];
 
-fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
+pub(crate) fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
     let unset = NULL_MACHINE
         .iter()
         .filter(|name| std::env::var_os(name).is_none());
@@ -260,7 +263,13 @@ fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
 }
 
 /// The report of a child that could not write one.
-fn crash_report(trace: &Trace, plan: &Plan, status: ExitStatus, page: &Page, hung: bool) -> Report {
+pub(crate) fn crash_report(
+    trace: &Trace,
+    plan: &Plan,
+    status: ExitStatus,
+    page: &Page,
+    hung: bool,
+) -> Report {
     let (index, done) = page.read();
     let current_calls = page.counters().current_calls();
     let mut names: HashMap<u64, String> = HashMap::new();
@@ -317,16 +326,49 @@ fn crash_report(trace: &Trace, plan: &Plan, status: ExitStatus, page: &Page, hun
     }
 }
 
-type End = (Option<Message>, ExitStatus, Page, bool);
+/// What a child wrote, how it ended, whether it was killed because it hung.
+pub(crate) type End = (Option<Message>, ExitStatus, bool);
 
-fn one_child(
+/// What a child gets beside the command, the pipe and the attempt.
+pub(crate) struct Company<'a> {
+    /// Where it says how far it is.
+    pub(crate) page: &'a Page,
+    /// Descriptors of its own, which this process closes when it has started.
+    pub(crate) given: Vec<OwnedFd>,
+    /// Descriptors that this process keeps.
+    pub(crate) lent: Vec<RawFd>,
+    /// Variables for it.
+    pub(crate) variables: Vec<(&'static str, String)>,
+    /// Set if it is to be ended.
+    pub(crate) cancel: &'a AtomicBool,
+}
+
+impl<'a> Company<'a> {
+    /// That of a child without peers.
+    fn none(page: &'a Page) -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        Self {
+            page,
+            given: Vec::new(),
+            lent: Vec::new(),
+            variables: Vec::new(),
+            cancel: &NEVER,
+        }
+    }
+}
+
+pub(crate) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::child(what, error)
+}
+
+pub(crate) fn one_child(
     mut command: Command,
     guard: &Guard,
     attempt: &Attempt,
+    company: Company<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<End, Error> {
-    let failed = |what| move |error: io::Error| Error::child(what, error);
-    let page = Page::create().map_err(failed("sharing a page"))?;
+    let page = company.page;
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
     let text = format!("{},{}", page.descriptor(), writer.as_raw_fd());
     command.env(VARIABLE, text);
@@ -336,24 +378,30 @@ fn one_child(
     }
     let assignment = serde_json::to_string(&attempt.assignment);
     command.env(ASSIGNMENT, assignment.unwrap_or_default());
-    let inherited = [page.descriptor(), writer.as_raw_fd()];
+    command.envs(company.variables);
+    let given = company.given.iter().map(AsRawFd::as_raw_fd);
+    let inherited: Vec<RawFd> = [page.descriptor(), writer.as_raw_fd()]
+        .into_iter()
+        .chain(given)
+        .chain(company.lent)
+        .collect();
     let randomise = attempt.randomise;
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
-    unsafe { command.pre_exec(move || prepare(inherited, randomise)) };
+    unsafe { command.pre_exec(move || prepare(&inherited, randomise)) };
     let mut child = command.spawn().map_err(failed("starting it"))?;
-    drop(writer);
+    drop((writer, company.given));
     let reading = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = File::from(reader).read_to_end(&mut bytes);
         bytes
     });
-    let (status, hung) =
-        watch(&mut child, &page, guard, progress).map_err(failed("waiting for it"))?;
+    let (status, hung) = watch(&mut child, page, guard, company.cancel, progress)
+        .map_err(failed("waiting for it"))?;
     let bytes = reading.join().unwrap_or_default();
     let message = (status.code() == Some(EXIT_REPORTED))
         .then(|| serde_json::from_slice(&bytes).ok())
         .flatten();
-    Ok((message, status, page, hung))
+    Ok((message, status, hung))
 }
 
 /// Waits for the child; kills it when a call takes too long. The watchdog starts anew with each
@@ -362,6 +410,7 @@ fn watch(
     child: &mut Child,
     page: &Page,
     guard: &Guard,
+    cancel: &AtomicBool,
     progress: &mut dyn FnMut(u64),
 ) -> io::Result<(ExitStatus, bool)> {
     let position = || (page.read(), page.counters().steps.load(Ordering::Relaxed));
@@ -370,6 +419,10 @@ fn watch(
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, false));
+        }
+        if cancel.load(Ordering::Relaxed) {
+            child.kill()?;
+            return Ok((child.wait()?, false));
         }
         let now = position();
         if now != seen {
@@ -384,11 +437,11 @@ fn watch(
     }
 }
 
-/// In the child, before exec: keep two descriptors, end with the parent, and switch address
+/// In the child, before exec: keep these descriptors, end with the parent, and switch address
 /// randomisation off unless it is wanted. Where the last is forbidden the replay goes on with
 /// random addresses, and the report says so.
-fn prepare(inherited: [RawFd; 2], randomise: bool) -> io::Result<()> {
-    for descriptor in inherited {
+fn prepare(inherited: &[RawFd], randomise: bool) -> io::Result<()> {
+    for &descriptor in inherited {
         // SAFETY: plain system call on a descriptor that the parent keeps open until after the
         // fork.
         if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } < 0 {
@@ -499,8 +552,12 @@ fn as_child(
         std::env::remove_var(VARIABLE);
         std::env::remove_var(ASSIGNMENT);
     }
-    // SAFETY: the guarding parent left exactly these two descriptors open for this process; nothing
-    // else uses them.
+    // SAFETY: as above; the variable is the guarding parent's.
+    let Ok(peers) = (unsafe { Peers::from_environment() }) else {
+        return 2;
+    };
+    // SAFETY: the guarding parent left these two descriptors open for this process; nothing else
+    // uses them.
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
     let plan: Plan = plan(trace);
@@ -508,6 +565,7 @@ fn as_child(
         placement: strategy,
         lessons,
         refuse_conflicts: !is_last,
+        peers: peers.map(Arc::new),
         ..options.clone()
     };
 
@@ -519,8 +577,18 @@ fn as_child(
     let Ok(text) = serde_json::to_vec(&message) else {
         return 2;
     };
+    let peers = options
+        .peers
+        .as_ref()
+        .filter(|_| !matches!(message, Message::Failed(_)));
+    if let Some(peers) = peers {
+        peers.finish();
+    }
     if File::from(pipe).write_all(&text).is_err() {
         return 2;
+    }
+    if let Some(peers) = peers {
+        peers.wait_for_release(&position);
     }
     EXIT_REPORTED
 }
@@ -547,7 +615,10 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         let attempt = Attempt::first(PlacementStrategy::None, guard);
-        one_child(command, guard, &attempt, &mut |_| {}).unwrap()
+        let page = Page::create().unwrap();
+        let end = one_child(command, guard, &attempt, Company::none(&page), &mut |_| {});
+        assert_eq!(page.read(), (0, 0));
+        end.unwrap()
     }
 
     #[test]
@@ -562,10 +633,9 @@ mod tests {
             ("exec sleep 30", Some(9), true),
             ("exit 5", None, false),
         ] {
-            let (message, status, page, was_hung) = run_script(script, &guard);
+            let (message, status, was_hung) = run_script(script, &guard);
             assert!(message.is_none(), "{script}");
             assert_eq!((status.signal(), was_hung), (signal, hung), "{script}");
-            assert_eq!(page.read(), (0, 0));
         }
     }
 

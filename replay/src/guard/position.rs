@@ -14,6 +14,9 @@ const _: () = assert!(size_of::<Counters>() <= PAGE);
 /// Threads of which it is known where they are; the shared page has no room for more.
 const THREADS: usize = 500;
 
+/// In [`Counters::complete`]: the replay of that rank has ended.
+pub(crate) const ENDED: u64 = 1 << 63;
+
 /// Numbers that another process may read at any time.
 #[derive(Debug)]
 #[repr(C)]
@@ -24,6 +27,8 @@ pub(crate) struct Counters {
     pub done: AtomicU64,
     /// Steps of the replay's own work between calls: pieces of memory that it has read or written.
     pub steps: AtomicU64,
+    /// With several ranks: all calls below this index are done; [`ENDED`] if no more will be.
+    pub complete: AtomicU64,
     /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of
     /// its call, plus one if the driver has it.
     threads: [AtomicU64; THREADS],
@@ -35,6 +40,7 @@ impl Default for Counters {
             call: AtomicU64::new(0),
             done: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
             threads: [const { AtomicU64::new(0) }; THREADS],
         }
     }

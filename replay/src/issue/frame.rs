@@ -86,6 +86,8 @@ pub(crate) struct Frame {
     pub way: Option<Way>,
     /// Why new memory is not at its recorded address.
     pub refusal: Option<String>,
+    /// Bytes of new memory, if neither arguments nor results say.
+    pub length: Option<u64>,
 }
 
 impl Frame {
@@ -100,6 +102,7 @@ impl Frame {
         }
         self.way = None;
         self.refusal = None;
+        self.length = None;
     }
 
     /// Lends memory for the call; returns its address.

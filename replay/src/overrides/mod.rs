@@ -16,6 +16,7 @@ pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod origin;
 pub(crate) mod pointer;
+pub(crate) mod sharing;
 pub(crate) mod stream_memory;
 pub(crate) mod virtual_memory;
 
@@ -77,6 +78,7 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
             | VirtualMemoryOp::Unmap { .. }
             | VirtualMemoryOp::SetAccess { .. } => return None,
         },
+        Family::Sharing(_) => sharing::share,
         Family::Pointer(pointer) => match pointer {
             PointerOp::Attribute => pointer::attribute,
             PointerOp::Attributes { .. } => pointer::attributes,
@@ -122,7 +124,6 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
         | Family::Checkpoint(_)
         | Family::Multicast(_)
         | Family::Pool(_)
-        | Family::Sharing(_)
         | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset)
         | Family::ModuleUnload
         | Family::LibraryUnload

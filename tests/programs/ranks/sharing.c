@@ -1,8 +1,8 @@
 /* Four ranks that share memory in every way that the driver has: each exports memory, an event,
  * physical memory, and a pool with memory of it, and imports those of the rank before it. In each
  * step a rank writes into what it exports, waits until all have, and prints what it reads from the
- * rank before it. They also register memory that all of them have mapped. Only rank 2 waits for its
- * context, before it exports anything. The argument is the number of steps. The ranks are forked
+ * rank before it. They also register memory that all of them have mapped. Only rank 2 asks for
+ * the priorities of streams, before it exports anything. The argument is the number of steps. The ranks are forked
  * before the first call of the driver. */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -105,8 +105,10 @@ static int run(int rank, int steps)
     CUstream stream = NULL;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 
-    if (rank == 2)
-        CHECK(cuCtxSynchronize());
+    if (rank == 2) {
+        int least = 0, greatest = 0;
+        CHECK(cuCtxGetStreamPriorityRange(&least, &greatest));
+    }
 
     /* What this rank exports. */
     CUdeviceptr memory = 0, from_pool = 0;

@@ -1,0 +1,198 @@
+//! `cutape replay FOLDER`: the traces of several ranks, replayed together.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use cutape_format::Trace;
+use cutape_replay::{Plan, Rank, Report};
+use serde::Serialize;
+
+use super::{Arguments, CHILD, Format, pending, text};
+use crate::failure::{FOUND, Failure};
+use crate::guarded;
+use crate::library;
+use crate::output::printable;
+use crate::progress::Progress;
+
+/// The report of several ranks. JSON keys are only ever added.
+#[derive(Debug, Serialize)]
+struct Reports {
+    ranks: Vec<RankReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankReport {
+    rank: Option<u64>,
+    trace: String,
+    report: Report,
+}
+
+/// A trace of the folder.
+struct Found {
+    path: PathBuf,
+    rank: Option<u64>,
+    label: String,
+    trace: Trace,
+    plan: Plan,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    refuse_what_is_for_one(arguments)?;
+    let output = arguments.guarded.report()?;
+    if output.is_stdout() && arguments.format != Format::Text {
+        return Err(Failure::unusable(
+            "--report - and --format both print to stdout; use --report FILE or one of them",
+        ));
+    }
+    let found = traces(&arguments.trace)?;
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let program = library::own_path()?;
+    let commands: Vec<_> = found
+        .iter()
+        .map(|found| {
+            let mut hidden = vec!["--child-driver".into(), driver.clone().into_os_string()];
+            hidden.extend(["--child-of".into(), std::process::id().to_string().into()]);
+            hidden.extend(["--child-trace".into(), found.path.clone().into_os_string()]);
+            if let Some(fill) = arguments.fill {
+                hidden.extend(["--child-fill".into(), fill.to_string().into()]);
+            }
+            let program = &program;
+            move || -> Command { guarded::child(program, "replay", CHILD, &hidden) }
+        })
+        .collect();
+    let ranks: Vec<Rank<'_>> = found
+        .iter()
+        .zip(&commands)
+        .map(|(found, command)| Rank {
+            label: found.label.clone(),
+            trace: &found.trace,
+            plan: &found.plan,
+            command,
+        })
+        .collect();
+    let progress = Mutex::new((Progress::new("calls"), vec![0; ranks.len()]));
+    let reach = |rank: usize, done: u64| {
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let (progress, of_ranks) = &mut *progress;
+        if let Some(known) = of_ranks.get_mut(rank) {
+            *known = done;
+        }
+        progress.reach(of_ranks.iter().sum());
+    };
+    let guard = arguments.guarded.guard();
+    let reports = cutape_replay::run_ranks(&ranks, &guard, &reach).map_err(Failure::unusable)?;
+    drop(progress);
+    let mut ranks = Vec::new();
+    let mut printed = String::new();
+    for (found, mut report) in found.iter().zip(reports) {
+        pending::complete(&found.trace, &mut report);
+        let _ = writeln!(printed, "{}:", printable(&found.label));
+        for line in text::text(&found.trace, &report).lines() {
+            let _ = writeln!(printed, "  {line}");
+        }
+        ranks.push(RankReport {
+            rank: found.rank,
+            trace: found.path.display().to_string(),
+            report,
+        });
+    }
+    let agree = |rank: &&RankReport| rank.report.agrees_but_for(&arguments.allow);
+    let agreeing = ranks.iter().filter(agree).count();
+    let _ = writeln!(printed, "{}", verdict(&found, &ranks));
+    let all = ranks.len();
+    let reports = Reports { ranks };
+    if arguments.format == Format::Json {
+        printed = guarded::json(&reports);
+    }
+    output.write(&reports, &printed)?;
+    Ok(match agreeing == all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FOUND),
+    })
+}
+
+/// One line about all ranks.
+fn verdict(found: &[Found], ranks: &[RankReport]) -> String {
+    let mut words = Vec::new();
+    for (found, rank) in found.iter().zip(ranks) {
+        let label = printable(&found.label);
+        match (&rank.report.died, rank.report.divergence_count) {
+            (Some(_), _) => words.push(format!("{label} died")),
+            (None, 0) => {}
+            (None, 1) => words.push(format!("{label} has 1 divergence")),
+            (None, count) => words.push(format!("{label} has {count} divergences")),
+        }
+    }
+    let what = match words.is_empty() {
+        true => "no divergence".to_owned(),
+        false => words.join(", "),
+    };
+    format!("{} ranks: {what}", ranks.len())
+}
+
+fn refuse_what_is_for_one(arguments: &Arguments) -> Result<(), Failure> {
+    let given = [
+        (arguments.calls.is_some(), "--calls"),
+        (arguments.until.is_some(), "--until"),
+        (arguments.timing.is_some(), "--timing"),
+        (arguments.repeat > 1, "--repeat"),
+        (!arguments.replace_image.is_empty(), "--replace-image"),
+        (!arguments.set.is_empty(), "--set"),
+        (!arguments.save.is_empty(), "--save"),
+        (arguments.io.is_some(), "--io"),
+        (arguments.format == Format::Junit, "--format junit"),
+    ];
+    let of_replay = given.into_iter().find(|(is_given, _)| *is_given);
+    let option = of_replay.map(|(_, name)| name);
+    match option.or_else(|| arguments.guarded.only_for_one()) {
+        None => Ok(()),
+        Some(option) => Err(Failure::unusable(format!(
+            "{option} cannot be used with a folder of ranks; give one of the traces in {}",
+            arguments.trace.display()
+        ))),
+    }
+}
+
+/// The traces with calls, by rank.
+fn traces(folder: &Path) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    for path in crate::input::traces_of(folder)? {
+        let trace = crate::input::open(&path)?;
+        let plan = cutape_replay::plan(&trace);
+        // A launcher loads the driver, but does nothing with it.
+        if plan.calls == 0 {
+            continue;
+        }
+        let known = ["rank", "rank.local"].into_iter();
+        let mut known = known.filter_map(|key| trace.meta_value(key)?.parse::<u64>().ok());
+        found.push(Found {
+            rank: known.next(),
+            label: String::new(),
+            path,
+            trace,
+            plan,
+        });
+    }
+    if found.is_empty() {
+        return Err(Failure::unusable(format!(
+            "{}: none of its traces has a call",
+            folder.display()
+        )));
+    }
+    found.sort_by_key(|found| (found.rank.unwrap_or(u64::MAX), found.path.clone()));
+    let ranks: Vec<Option<u64>> = found.iter().map(|found| found.rank).collect();
+    for found in &mut found {
+        let same = ranks.iter().filter(|rank| **rank == found.rank).count();
+        found.label = match found.rank {
+            Some(rank) if same == 1 => format!("rank {rank}"),
+            _ => {
+                let name = found.path.file_name().unwrap_or_default();
+                name.to_string_lossy().into_owned()
+            }
+        };
+    }
+    Ok(found)
+}

@@ -1,0 +1,296 @@
+//! Replays several ranks: a guarded child for each, started together.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cutape_format::{ClockStart, Trace};
+use cutape_model::{Evidence, ExchangeBuilder, Exchanges, Sharing};
+
+use crate::error::Error;
+use crate::guard::attempt::{Attempt, Guard};
+use crate::guard::position::{ENDED, Page};
+use crate::guard::{Company, End, Message, Misfits, crash_report, environment, failed, one_child};
+use crate::memory_file;
+use crate::place::strategy::PlacementStrategy;
+use crate::plan::Plan;
+use crate::ranks::broker::{Broker, Place};
+use crate::ranks::message;
+use crate::ranks::order::{self, Times};
+use crate::ranks::peers::{Assignment, Source, VARIABLE};
+use crate::report::Report;
+
+/// One of the ranks that are replayed together.
+pub struct Rank<'a> {
+    /// What messages call it, e.g. `rank 3`.
+    pub label: String,
+    /// Its trace.
+    pub trace: &'a Trace,
+    /// What a replay of it needs.
+    pub plan: &'a Plan,
+    /// Makes the command of its child, which calls [`crate::run_as_child`] with that trace.
+    pub command: &'a (dyn Fn() -> Command + Sync),
+}
+
+/// Replays ranks together, each in a child process: each exports again what it shares, and hands
+/// the new handle to those that import it. If the ranks share a clock, a call comes after all calls
+/// of other ranks that had returned when it was entered.
+///
+/// Returns the report of each rank. A rank that a signal kills, or that hangs, has a report with
+/// `died`; those of the others say what they lack because of it.
+///
+/// # Errors
+///
+/// As [`crate::run_guarded`], with the rank's label.
+pub fn run_ranks(
+    ranks: &[Rank<'_>],
+    guard: &Guard,
+    progress: &(dyn Fn(usize, u64) + Sync),
+) -> Result<Vec<Report>, Error> {
+    let group = Group::of(ranks);
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut guards = Vec::new();
+    for rank in ranks {
+        // What lies in granules cannot be exported: the driver has to place memory itself.
+        let strategy = match (guard.placement, rank.plan.address_spaces.is_empty()) {
+            (Some(PlacementStrategy::None), _) | (_, true) => PlacementStrategy::None,
+            _ => PlacementStrategy::Natural,
+        };
+        let guard = Guard {
+            placement: Some(strategy),
+            ..guard.clone()
+        };
+        attempts.push(Attempt::first(strategy, &guard));
+        guards.push(guard);
+    }
+    let mut misfits: Vec<Misfits> = ranks.iter().map(|_| Misfits::default()).collect();
+    loop {
+        let ends = group.run(&guards, &attempts, progress)?;
+        let mut reports = Vec::new();
+        let mut again = false;
+        for (number, (end, page)) in ends.into_iter().enumerate() {
+            let known = (ranks.get(number), guards.get(number));
+            let (Some(rank), Some(guard)) = known else {
+                continue;
+            };
+            let tried = (attempts.get_mut(number), misfits.get_mut(number));
+            let (Some(attempt), Some(misfits)) = tried else {
+                continue;
+            };
+            let of_rank = |error| Error::Rank {
+                label: rank.label.clone(),
+                error: Box::new(error),
+            };
+            let (message, status, hung) = end;
+            match message {
+                Some(Message::Failed(error)) => {
+                    misfits.add(&error);
+                    *attempt = attempt.clone().after(error, guard).map_err(of_rank)?;
+                    again = true;
+                }
+                Some(Message::Report(report)) => reports.push(*report),
+                None if hung || status.signal().is_some() => {
+                    reports.push(crash_report(rank.trace, rank.plan, status, &page, hung));
+                }
+                Some(_) | None => {
+                    return Err(of_rank(Error::NoReport {
+                        how: status.to_string(),
+                    }));
+                }
+            }
+        }
+        if !again {
+            let reports = reports.into_iter().zip(misfits);
+            return Ok(reports
+                .enumerate()
+                .map(|(rank, (report, misfits))| {
+                    let mut report = misfits.report_in(report);
+                    group.note_assumptions(rank, &mut report);
+                    report
+                })
+                .collect());
+        }
+    }
+}
+
+/// The ranks, and what they have to do with each other.
+struct Group<'a> {
+    ranks: &'a [Rank<'a>],
+    labels: Vec<String>,
+    assignments: Vec<Assignment>,
+    functions: BTreeMap<Place, &'static str>,
+    /// By rank: imports that were matched by order and size.
+    assumed: Vec<usize>,
+}
+
+impl<'a> Group<'a> {
+    fn of(ranks: &'a [Rank<'a>]) -> Self {
+        let exchanges: Vec<Exchanges> = ranks
+            .iter()
+            .map(|rank| {
+                let mut builder = ExchangeBuilder::default();
+                rank.trace.calls().for_each(|call| builder.observe(&call));
+                builder.finish()
+            })
+            .collect();
+        let clocks: Option<Vec<_>> = ranks
+            .iter()
+            .map(|rank| ClockStart::of(rank.trace))
+            .collect();
+        let have_counter = clocks.is_some_and(|clocks| {
+            let first = clocks.first();
+            first.is_some_and(|first| clocks.iter().all(|clock| first.has_counter_of(clock)))
+        });
+        let moment = |_, ticks| have_counter.then(|| i128::from(ticks));
+        let sharing = Sharing::of(&exchanges, &moment);
+        let times: Vec<Times> = match have_counter {
+            true => ranks.iter().map(|rank| Times::of(rank.trace)).collect(),
+            false => Vec::new(),
+        };
+        let labels: Vec<String> = ranks.iter().map(|rank| rank.label.clone()).collect();
+        let mut assignments: Vec<Assignment> = (0..ranks.len())
+            .map(|rank| Assignment {
+                rank,
+                labels: labels.clone(),
+                before: order::before_calls_of(rank, &times),
+                ..Assignment::default()
+            })
+            .collect();
+        let mut assumed = vec![0; ranks.len()];
+        for link in &sharing.links {
+            if let Some(exporter) = assignments.get_mut(link.from.process) {
+                exporter.wanted.insert(link.from.call);
+            }
+            if let Some(importer) = assignments.get_mut(link.to.process) {
+                let source = Source {
+                    rank: link.from.process,
+                    call: link.from.call,
+                    size: link.size,
+                };
+                importer.sources.insert(link.to.call, source);
+            }
+            if let Some(assumed) = assumed.get_mut(link.to.process) {
+                *assumed += usize::from(link.evidence == Evidence::Order);
+            }
+        }
+        let functions = exchanges.iter().enumerate().flat_map(|(rank, exchanges)| {
+            let exports = exchanges.exports.iter();
+            exports.map(move |export| ((rank, export.call), export.function))
+        });
+        Self {
+            ranks,
+            labels,
+            assignments,
+            functions: functions.collect(),
+            assumed,
+        }
+    }
+
+    fn note_assumptions(&self, rank: usize, report: &mut Report) {
+        for _ in 0..self.assumed.get(rank).copied().unwrap_or(0) {
+            report.note(
+                "imports of file descriptors that cannot be told apart: the export was assumed \
+                 from order and size",
+            );
+        }
+    }
+
+    /// Runs a child for each rank until all have ended. If one cannot replay as it is to, the
+    /// others are ended.
+    fn run(
+        &self,
+        guards: &[Guard],
+        attempts: &[Attempt],
+        progress: &(dyn Fn(usize, u64) + Sync),
+    ) -> Result<Vec<(End, Page)>, Error> {
+        let pages: Vec<Page> = (0..self.ranks.len())
+            .map(|_| Page::create())
+            .collect::<Result<_, _>>()
+            .map_err(failed("sharing a page"))?;
+        let (mut parents, mut children) = (Vec::new(), Vec::new());
+        for assignment in &self.assignments {
+            let (parent, child) = message::pair().map_err(failed("making a socket"))?;
+            parents.push(parent);
+            let file = file_of(assignment).map_err(failed("writing the assignment"))?;
+            children.push((child, file));
+        }
+        let cancel = AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
+        let ends: Vec<Result<End, Error>> = std::thread::scope(|scope| {
+            let broker = Broker::new(parents, &self.labels, &self.functions);
+            scope.spawn(|| broker.serve(&stop));
+            let each = children.into_iter().zip(guards).zip(attempts).enumerate();
+            let threads: Vec<_> = each
+                .map(|(number, (((socket, file), guard), attempt))| {
+                    let (pages, cancel) = (&pages, &cancel);
+                    let page = pages.get(number);
+                    scope.spawn(move || {
+                        let company = page.map(|page| Company {
+                            page,
+                            variables: vec![(VARIABLE, descriptors(&socket, &file, pages))],
+                            given: vec![socket, file],
+                            lent: pages.iter().map(Page::descriptor).collect(),
+                            cancel,
+                        });
+                        let end = self.one(number, guard, attempt, company, progress);
+                        if let Some(page) = page {
+                            page.counters().complete.fetch_or(ENDED, Ordering::Release);
+                        }
+                        // Whoever reports a failure has replayed nothing.
+                        if matches!(end, Err(_) | Ok((Some(Message::Failed(_)), ..))) {
+                            cancel.store(true, Ordering::Relaxed);
+                        }
+                        end
+                    })
+                })
+                .collect();
+            let ends = threads.into_iter().map(|thread| {
+                let ended = thread.join();
+                ended.unwrap_or_else(|_| Err(Error::child("waiting for it", "a thread panicked")))
+            });
+            let ends = ends.collect();
+            stop.store(true, Ordering::Relaxed);
+            ends
+        });
+        let ends: Vec<End> = ends.into_iter().collect::<Result<_, _>>()?;
+        Ok(ends.into_iter().zip(pages).collect())
+    }
+
+    /// Runs the child of one rank.
+    fn one(
+        &self,
+        number: usize,
+        guard: &Guard,
+        attempt: &Attempt,
+        company: Option<Company<'_>>,
+        progress: &(dyn Fn(usize, u64) + Sync),
+    ) -> Result<End, Error> {
+        let (Some(rank), Some(company)) = (self.ranks.get(number), company) else {
+            return Err(Error::child("starting it", "there is no such rank"));
+        };
+        let mut command = (rank.command)();
+        command.envs(environment(rank.trace, rank.plan));
+        one_child(command, guard, attempt, company, &mut |done| {
+            progress(number, done);
+        })
+    }
+}
+
+/// As the child reads them.
+fn descriptors(socket: &OwnedFd, file: &OwnedFd, pages: &[Page]) -> String {
+    let own = [socket.as_raw_fd(), file.as_raw_fd()];
+    let all = own.into_iter().chain(pages.iter().map(Page::descriptor));
+    let all: Vec<String> = all.map(|number| number.to_string()).collect();
+    all.join(",")
+}
+
+/// The assignment in a file that the child inherits.
+fn file_of(assignment: &Assignment) -> std::io::Result<OwnedFd> {
+    let mut file = File::from(memory_file::create(c"cutape-rank")?);
+    file.write_all(&serde_json::to_vec(assignment)?)?;
+    Ok(file.into())
+}
