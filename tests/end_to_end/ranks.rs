@@ -1,4 +1,5 @@
-//! `info FOLDER` compares the ranks of a parallel program, `export FOLDER` exports them as one.
+//! `info FOLDER` compares the ranks of a parallel program, `export FOLDER` exports them as one,
+//! `replay FOLDER` replays them together.
 
 use std::path::Path;
 
@@ -13,6 +14,9 @@ cutape_tests::suite![
     processes_without_ranks_are_listed,
     ranks_are_exported_as_one_data_set,
     what_ranks_share_is_listed,
+    ranks_are_replayed_together,
+    a_rank_that_dies_or_hangs_is_named_by_the_others,
+    what_is_for_one_trace_is_refused_for_ranks,
 ];
 
 /// Records the program of four ranks.
@@ -314,4 +318,115 @@ fn what_ranks_share_is_listed(folder: &Path) {
         text.contains("imports of what none of these processes exported: 5"),
         "{text}"
     );
+}
+
+/// Replays the ranks of a folder; the report.
+fn replay_together(folder: &Path, setting: (&str, &str), options: &[&str], status: i32) -> Value {
+    let mut command = parts().cutape(&[&"replay", &"--driver", &"null", &"--format", &"json"]);
+    command.args(options).arg(folder).env(setting.0, setting.1);
+    let replayed = run(&mut command);
+    replayed.assert(status);
+    serde_json::from_str(&replayed.stdout).unwrap()
+}
+
+const NOTHING: (&str, &str) = ("LC_ALL", "C");
+
+fn ranks_are_replayed_together(folder: &Path) {
+    record_sharing(folder);
+    for options in [&[][..], &["--threads"], &["--placement", "none"]] {
+        let json = replay_together(folder, NOTHING, options, 0);
+        let ranks = json["ranks"].as_array().unwrap();
+        assert_eq!(ranks.len(), 4);
+        for (number, rank) in ranks.iter().enumerate() {
+            assert_eq!(rank["rank"], number);
+            let report = &rank["report"];
+            assert_eq!(
+                report["skipped"],
+                serde_json::json!([]),
+                "{options:?} {report}"
+            );
+            assert_eq!(report["divergence_count"], 0, "{options:?} {report}");
+            // Three copies of each step from what another rank has written, one of the sums.
+            assert_eq!(
+                report["bytes_compared"],
+                2 * 4 * 4096,
+                "{options:?} {report}"
+            );
+            assert_eq!(
+                report["notes"],
+                serde_json::json!({}),
+                "{options:?} {report}"
+            );
+        }
+    }
+    // Alone, a rank has none of it.
+    let alone = folder.join("run.rank1.cutape");
+    let alone = run(parts().cutape(&[&"replay", &"--driver", &"null", &alone]));
+    alone.assert(0);
+    let expected = "1 x cuIpcOpenMemHandle_v2 (first: call ";
+    assert!(alone.stdout.contains(expected), "{}", alone.stdout);
+}
+
+fn a_rank_that_dies_or_hangs_is_named_by_the_others(folder: &Path) {
+    record_sharing(folder);
+    let only_rank_2 = "cuCtxGetStreamPriorityRange";
+    let slow = format!("{only_rank_2}=20s");
+    for (setting, options, how) in [
+        (
+            ("CUTAPE_NULL_CRASH", only_rank_2),
+            &[][..],
+            "died by signal 11",
+        ),
+        (
+            ("CUTAPE_NULL_DELAY", &*slow),
+            &["--watchdog", "1"],
+            "hung in call ",
+        ),
+    ] {
+        let json = replay_together(folder, setting, options, 1);
+        let report = |rank: usize| &json["ranks"][rank]["report"];
+        let died = report(2)["died"]["text"].as_str().unwrap();
+        assert!(died.contains(how) && died.contains(only_rank_2), "{died}");
+        for rank in [0, 1, 3] {
+            assert_eq!(report(rank)["died"], Value::Null, "{rank}");
+            assert_eq!(report(rank)["divergence_count"], 0, "{rank}");
+            let notes = report(rank)["notes"].to_string();
+            assert!(notes.contains("rank 2 ended after "), "{rank}: {notes}");
+        }
+        // Only the next rank imports from it.
+        let skipped = |rank: usize| report(rank)["skipped"].to_string();
+        assert_eq!(skipped(0), "[]");
+        let why = "imports from another rank: rank 2 ended before its call ";
+        assert!(skipped(3).contains(why), "{}", skipped(3));
+        assert!(
+            skipped(3).contains("(cuMemPoolExportPointer)"),
+            "{}",
+            skipped(3)
+        );
+    }
+}
+
+fn what_is_for_one_trace_is_refused_for_ranks(folder: &Path) {
+    std::fs::create_dir(folder.join("none")).unwrap();
+    for (options, why) in [
+        (
+            &["--until", "3"][..],
+            "--until cannot be used with a folder of ranks",
+        ),
+        (
+            &["--repeat", "2"],
+            "--repeat cannot be used with a folder of ranks",
+        ),
+        (
+            &["--placement", "granules"],
+            "--placement granules cannot be used",
+        ),
+        (&[], "a folder without traces"),
+    ] {
+        let mut command = parts().cutape(&[&"replay", &"--driver", &"null"]);
+        let refused = run(command.args(options).arg(folder.join("none")));
+        refused.assert(2);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+        assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
+    }
 }

@@ -16,6 +16,7 @@ use crate::guarded;
 use crate::library;
 use crate::output::printable;
 use crate::progress::Progress;
+use crate::quantity::count;
 
 /// The report of several ranks. JSON keys are only ever added.
 #[derive(Debug, Serialize)]
@@ -121,9 +122,16 @@ fn verdict(found: &[Found], ranks: &[RankReport]) -> String {
         let label = printable(&found.label);
         match (&rank.report.died, rank.report.divergence_count) {
             (Some(_), _) => words.push(format!("{label} died")),
-            (None, 0) => {}
+            (None, 0) => {
+                let skipped = &rank.report.skipped;
+                let left_out: u64 = skipped.iter().map(|skipped| skipped.count).sum();
+                if left_out > 0 {
+                    let calls = count(left_out, "call");
+                    words.push(format!("{label} did not re-issue {calls}"));
+                }
+            }
             (None, 1) => words.push(format!("{label} has 1 divergence")),
-            (None, count) => words.push(format!("{label} has {count} divergences")),
+            (None, many) => words.push(format!("{label} has {many} divergences")),
         }
     }
     let what = match words.is_empty() {

@@ -1,9 +1,11 @@
 /* Four ranks that share memory in every way that the driver has: each exports memory, an event,
  * physical memory, and a pool with memory of it, and imports those of the rank before it. In each
  * step a rank writes into what it exports, waits until all have, and prints what it reads from the
- * rank before it. They also register memory that all of them have mapped. Only rank 2 asks for
- * the priorities of streams, before it exports anything. The argument is the number of steps. The ranks are forked
- * before the first call of the driver. */
+ * rank before it, with copies and with a kernel. They also register memory that all of them have
+ * mapped. Only rank 2 asks for the priorities of streams, before it exports anything.
+ *
+ * The argument is the number of steps. With a second one the ranks use all devices in turn, else
+ * the first. The ranks are forked before the first call of the driver. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -79,6 +81,18 @@ static unsigned read_back(CUdeviceptr memory)
     return words[0];
 }
 
+/* sum[i] = a[i] + b[i] + c[i] of a block of 1024 threads. */
+static const char *const kernels =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry add(.param .u64 sum, .param .u64 a, .param .u64 b, .param .u64 c) {\n"
+    ".reg .b64 %p<9>; .reg .b32 %v<6>;\n"
+    "mov.u32 %v1, %tid.x; mul.wide.u32 %p5, %v1, 4;\n"
+    "ld.param.u64 %p1, [sum]; ld.param.u64 %p2, [a]; ld.param.u64 %p3, [b]; ld.param.u64 %p4, [c];\n"
+    "add.s64 %p1, %p1, %p5; add.s64 %p2, %p2, %p5; add.s64 %p3, %p3, %p5; add.s64 %p4, %p4, %p5;\n"
+    "ld.global.u32 %v2, [%p2]; ld.global.u32 %v3, [%p3]; ld.global.u32 %v4, [%p4];\n"
+    "add.u32 %v5, %v2, %v3; add.u32 %v5, %v5, %v4; add.u32 %v5, %v5, 0;\n"
+    "st.global.u32 [%p1], %v5; ret; }\n";
+
 static CUdeviceptr map(CUmemGenericAllocationHandle handle)
 {
     CUdeviceptr address = 0;
@@ -97,11 +111,24 @@ static void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
     CHECK(cuMemAddressFree(address, BLOCK));
 }
 
-static int run(int rank, int steps)
+static int run(int rank, int steps, int spread)
 {
     int before = (rank + RANKS - 1) % RANKS;
     int out = sockets[rank][0], in = sockets[before][1];
     begin();
+    int devices = 0;
+    CHECK(cuDeviceGetCount(&devices));
+    if (spread && rank % devices != 0) {
+        end();
+        CHECK(cuDeviceGet(&device, rank % devices));
+        CHECK(cuDevicePrimaryCtxRetain(&context, device));
+        CHECK(cuCtxSetCurrent(context));
+    }
+    CUmodule module = load_ptx(kernels);
+    CUfunction add = function_of(module, "add");
+    CUdeviceptr sum = 0;
+    CHECK(cuMemAlloc(&sum, WORDS * sizeof(unsigned)));
+    CHECK(cuMemsetD32(sum, 0, WORDS));
     CUstream stream = NULL;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 
@@ -160,6 +187,9 @@ static int run(int rank, int steps)
     CHECK(cuMemPoolImportFromShareableHandle(&their_pool, (void *)(uintptr_t)descriptor,
                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     close(descriptor);
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CHECK(cuMemPoolSetAccess(their_pool, &access, 1));
     CHECK(cuMemPoolImportPointer(&their_from_pool, their_pool, &board->pointer[before]));
 
     for (int step = 0; step < steps; step++) {
@@ -174,6 +204,12 @@ static int run(int rank, int steps)
         unsigned read[] = {read_back(their_memory), read_back(their_mapped),
                            read_back(their_from_pool)};
         printf("rank %d step %d: %u %u %u\n", rank, step, read[0], read[1], read[2]);
+        void *parameters[] = {&sum, &their_memory, &their_mapped, &their_from_pool};
+        launch(add, 1, WORDS, stream, parameters);
+        CHECK(cuStreamSynchronize(stream));
+        unsigned sums[WORDS];
+        CHECK(cuMemcpyDtoH(sums, sum, sizeof sums));
+        EXPECT_KERNEL(sums[7] == read[0] + read[1] + read[2] + 3 * 7);
         /* Nobody writes until all have read. */
         meet();
     }
@@ -192,6 +228,8 @@ static int run(int rank, int steps)
     unmap(mapped, physical);
     CHECK(cuEventDestroy(event));
     CHECK(cuMemFree(memory));
+    CHECK(cuMemFree(sum));
+    CHECK(cuModuleUnload(module));
     CHECK(cuStreamDestroy(stream));
     end();
     return 0;
@@ -199,7 +237,7 @@ static int run(int rank, int steps)
 
 int main(int count, char **arguments)
 {
-    EXPECT(count == 2);
+    EXPECT(count == 2 || count == 3);
     int steps = atoi(arguments[1]);
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pages = mmap(NULL, 4096 * RANKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -218,7 +256,7 @@ int main(int count, char **arguments)
             char text[16];
             snprintf(text, sizeof text, "%d", rank);
             setenv("RANK", text, 1);
-            exit(run(rank, steps));
+            exit(run(rank, steps, count == 3));
         }
     }
     for (int rank = 0; rank < RANKS; rank++) {

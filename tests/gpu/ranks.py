@@ -1,0 +1,133 @@
+"""Replays the ranks of programs together and prints a table. The exit status is 1 if a result is
+unexpected."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from real import PROGRAMS, command
+from run import Ended
+
+COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "replays", "agree", "divergences", "skipped", "elsewhere", "alone"]
+REPLAYS = int(os.environ.get("REPLAYS", "10"))
+DRIVER = ["--driver", os.environ["DRIVER"]] if os.environ.get("DRIVER") else []
+# NCCL would use multicast over NVLink, which not every virtual machine has.
+os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+os.environ.setdefault("OMP_NUM_THREADS", "4")
+
+
+class Program:
+    """The command, or why it cannot be run here."""
+
+    def __init__(self, name, run, why=""):
+        self.name, self.run, self.why = name, run, why
+
+
+def programs(results):
+    yield Program("sharing", [results / "sharing", "3"])
+    yield Program("sharing_two_devices", [results / "sharing", "3", "spread"])
+    for name in ("torch_ranks", "torch_nccl"):
+        source = PROGRAMS / "multi" / f"{name}.py"
+        run, why = command(source, results)
+        if run is not None:
+            launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+            run = [run[0], *launcher, source]
+        yield Program(name, run, why)
+
+
+def lines(ended):
+    """The printed lines, sorted, because processes print in any order."""
+    return sorted(ended.out.splitlines())
+
+
+def problems_of(ended):
+    """What a replay of a folder reported: agreement, the reports of the ranks, problems."""
+    try:
+        ranks = json.loads(ended.out)["ranks"]
+    except (ValueError, KeyError):
+        return False, [], [f"status {ended.status}: {ended.message()[-300:]}"]
+    problems = []
+    for rank in ranks:
+        report, label = rank["report"], f"rank {rank['rank']}"
+        if report["died"]:
+            problems.append(f"{label}: {report['died']['text']}")
+        for divergence in report["divergences"][:2]:
+            problems.append(f"{label}: call {divergence['call']} {divergence['function']}: {json.dumps(divergence)[:300]}")
+        for skipped in report["skipped"][:3]:
+            problems.append(f"{label}: {skipped['count']} x {skipped['function']} not re-issued: {skipped['reason']}")
+    return ended.status == 0, ranks, problems
+
+
+def total(ranks, number):
+    return sum(number(rank["report"]) for rank in ranks)
+
+
+def measure(program, cutape, results):
+    folder = results / program.name
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.cutape"):
+        old.unlink()
+    Ended(program.run)  # what is compiled and cached at first use
+    bare = Ended(program.run)
+    recorded = Ended([cutape, "record", *DRIVER, "-o", folder / "run.cutape", "--", *program.run])
+    same = lines(bare) == lines(recorded) and bare.status == recorded.status == 0
+    cells = {"same": "yes" if same else "NO"}
+    problems = [] if same else [f"bare {bare.status} {bare.message()[-200:]}, recorded {recorded.status} {recorded.message()[-300:]}"]
+    info = json.loads(Ended([cutape, "info", "--format", "json", folder]).out)
+    shared = info["shared"] or {"objects": [], "unmatched": []}
+    cells["ranks"] = len([trace for trace in info["traces"] if trace["calls"]["total"]])
+    cells["shared"], cells["unmatched"] = len(shared["objects"]), len(shared["unmatched"])
+    cells["assumed"] = sum(known["known_by"] == "order" for known in shared["objects"])
+    agree, first = 0, None
+    for number in range(REPLAYS):
+        ended = Ended([cutape, "replay", *DRIVER, "--keep-going", "--format", "json", folder])
+        (folder / f"replay{number}.json").write_bytes(ended.out)
+        (folder / f"replay{number}.err").write_bytes(ended.err)
+        does_agree, ranks, found = problems_of(ended)
+        agree += does_agree
+        if first is None:
+            first = ranks
+            problems += found
+        if not does_agree and number > 0:
+            problems += [f"replay {number}: {text}" for text in found[:3]]
+    cells["replays"], cells["agree"] = REPLAYS, agree
+    cells["divergences"] = total(first, lambda report: report["divergence_count"])
+    cells["skipped"] = total(first, lambda report: sum(skipped["count"] for skipped in report["skipped"]))
+    cells["elsewhere"] = total(first, lambda report: report["placed"]["allocations"] - report["placed"]["at_recorded_address"])
+    alone = []
+    for trace in sorted(folder.glob("*.cutape")):
+        ended = Ended([cutape, "replay", *DRIVER, "--keep-going", "--report", "-", trace])
+        try:
+            alone.append(str(json.loads(ended.out)["divergence_count"]))
+        except ValueError:
+            alone.append(f"status {ended.status}")
+    cells["alone"] = ",".join(alone)
+    if agree < REPLAYS:
+        problems.append(f"{agree} of {REPLAYS} replays agree")
+    return cells, problems
+
+
+def main():
+    package, results, names = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3:]
+    cutape = package / "cutape"
+    header = "  ".join([f"{'program':22}"] + [f"{column:>11}" for column in COLUMNS])
+    table, failed = [header], False
+    for program in programs(results):
+        if names and program.name not in names:
+            continue
+        if program.run is None:
+            table.append(f"{program.name:22}  skipped: {program.why}")
+            continue
+        cells, problems = measure(program, cutape, results)
+        table.append("  ".join([f"{program.name:22}"] + [f"{str(cells.get(column, '')):>11}" for column in COLUMNS]))
+        table += [f"    {problem}" for problem in problems]
+        failed |= bool(problems)
+    text = "\n".join(table) + "\n"
+    (results / "table.txt").write_text(text)
+    print(text, end="")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

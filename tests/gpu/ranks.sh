@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Records programs of several ranks that share memory (IPC, descriptors, pools; NCCL), replays all
+# ranks together ten times, and each rank alone. Prints a table last.
+#   tests/gpu/ranks.sh PACKAGE RESULTS [NAME...]
+# PACKAGE is the output of `cargo xtask package`. One GPU suffices for `sharing`; the others need
+# two. What is not installed is skipped and named. REPLAYS=N replays N times; DRIVER=null uses the
+# null driver, for a try without a GPU.
+set -eu
+if [ $# -lt 2 ]; then
+    sed -n '2,/^set/s/^# //p' "$0" >&2
+    exit 2
+fi
+command -v python3 >/dev/null || { echo "ranks.sh: python3: not found" >&2; exit 2; }
+. "$(dirname "$0")/own_program.sh"
+compile_ranks() {
+    "${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" \
+        "$tests/programs/ranks/$1.c" -o "$results/$1" "$package/libcutape_null.so" -pthread
+}
+compile_ranks sharing
+export DRIVER="${DRIVER:-}"
+exec python3 "$(dirname "$0")/ranks.py" "$package" "$results" "${@:3}"
