@@ -361,7 +361,7 @@ fn ranks_are_replayed_together(folder: &Path) {
     }
     // Alone, a rank has none of it.
     let alone = folder.join("run.rank1.cutape");
-    let alone = run(parts().cutape(&[&"replay", &"--driver", &"null", &alone]));
+    let alone = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &alone]));
     alone.assert(0);
     let expected = "1 x cuIpcOpenMemHandle_v2 (first: call ";
     assert!(alone.stdout.contains(expected), "{}", alone.stdout);

@@ -64,7 +64,7 @@ def total(ranks, number):
 
 
 def measure(program, cutape, results):
-    folder = results / program.name
+    folder = results / f"{program.name}.traces"
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.cutape"):
         old.unlink()
