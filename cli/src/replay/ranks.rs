@@ -74,7 +74,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             command,
         })
         .collect();
-    let progress = Mutex::new((Progress::new("calls"), vec![0; ranks.len()]));
+    let traces = found.iter().map(|found| &found.trace);
+    let progress = Progress::over_calls("replaying", traces);
+    let progress = Mutex::new((progress, vec![0; ranks.len()]));
     let reach = |rank: usize, done: u64| {
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         let (progress, of_ranks) = &mut *progress;
