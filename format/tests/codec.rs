@@ -75,8 +75,9 @@ twins! {
     digest_skipped_note: DigestSkippedNote { reason: u8 } Some(1);
     source_changed_note: SourceChangedNote { thread: u32, number: u64, address: u64, length: u64 } Some(28);
     descriptor_note: DescriptorNote {
-        descriptor: u32, mode: u32, device: u64, inode: u64, size: u64
-    } Some(32);
+        descriptor: u32, mode: u32, device: u64, inode: u64, size: u64, owner: u32,
+        mark: u32
+    } Some(40);
     shared_mapping_note: SharedMappingNote {
         address: u64, length: u64, device: u64, inode: u64, offset: u64
     } Some(40);

@@ -222,8 +222,8 @@ fn what_processes_share_is_read() {
         let call = trace.calls().last().unwrap();
         let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
         let expected = [
-            "Descriptor(DescriptorNote { descriptor: 7, mode: 33279, device: 1, inode: 1042, \
-             size: 2097152 })",
+            "Descriptor(DescriptorNote { descriptor: 7, mode: 8630, device: 6, inode: 1042, \
+             size: 0, owner: 4711, mark: 3 })",
             "SharedMapping(SharedMappingNote { address: 24576, length: 8192, device: 26, \
              inode: 7, offset: 4096 }, \"/dev/shm/é\")",
         ];

@@ -284,6 +284,12 @@ pub struct DescriptorNote {
     pub inode: u64,
     /// Bytes.
     pub size: u64,
+    /// Of a file of a device driver: the process that the open file is marked with, as the system
+    /// numbers it for this process (`F_GETOWN` of fcntl(2)); 0: none.
+    pub owner: u32,
+    /// The mark (`F_GETSIG`): the number of the export in that process, from 1 to 64 and again from
+    /// 1 on.
+    pub mark: u32,
 }
 
 /// A part of the host memory that the call registers which other processes can map, too.

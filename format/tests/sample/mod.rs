@@ -259,10 +259,12 @@ pub(crate) fn sharing_sample() -> TraceBuilder {
     let mut builder = memory_sample();
     let descriptor = DescriptorNote {
         descriptor: 7,
-        mode: 0o100_777,
-        device: 1,
+        mode: 0o020_666,
+        device: 6,
         inode: 1042,
-        size: 2 << 20,
+        size: 0,
+        owner: 4711,
+        mark: 3,
     };
     let mapping = SharedMappingNote {
         address: 0x6000,

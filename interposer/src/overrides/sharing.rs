@@ -2,6 +2,7 @@
 //! import, and shared mappings that are registered. Handles that are bytes are in the trace anyway.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::fs::File;
 use std::io::Read;
 
@@ -17,10 +18,17 @@ use crate::snapshot;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
 const FABRIC: u32 = 8;
+// Of <asm-generic/fcntl.h>; the libc crate does not have them for all targets.
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
 /// Bytes of a `CUmemFabricHandle`.
 const FABRIC_LENGTH: u64 = 64;
 /// Bytes of the kernel's list of mappings that are looked at at once; longer lines are left out.
 const PIECE: usize = 64 << 10;
+/// The highest signal number, and so the number of marks (`F_SETSIG`).
+const MARKS: u32 = 64;
+/// Exports of this process that were marked.
+static MARKED: AtomicU32 = AtomicU32::new(0);
 /// A registered range may consist of many mappings.
 const MOST_NOTES: usize = 64;
 
@@ -38,6 +46,7 @@ pub(super) fn put_import(draft: &mut Draft<'_>, frame: &Frame, op: SharingOp) ->
 
 /// Notes which file the descriptor names that a successful call has exported or imported.
 pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
+    let is_export = matches!(op, SharingOp::Export(_));
     let descriptor = match op {
         SharingOp::Export(shared) if handle_type(frame, shared) == Some(FILE_DESCRIPTOR) => {
             let mut bytes = [0; 4];
@@ -61,14 +70,41 @@ pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
     }
     // SAFETY: all-zero bytes are valid, and the kernel has filled them.
     let status = unsafe { status.assume_init() };
+    let is_device = status.st_mode & libc::S_IFMT == libc::S_IFCHR;
+    let (owner, mark) = match is_device {
+        true => marks(descriptor as i32, is_export),
+        false => (0, 0),
+    };
     let note = DescriptorNote {
         descriptor,
         mode: status.st_mode,
         device: status.st_dev,
         inode: status.st_ino,
         size: status.st_size as u64,
+        owner,
+        mark,
     };
     thread.note(note_kind::DESCRIPTOR, |draft| draft.put_encoded(note));
+}
+
+/// The process and the number that an open file is marked with, zeros if it is not. An export marks
+/// one that has no mark: all open files of the driver have the same inode, but the owner and the
+/// signal of an open file go with it wherever it is sent. They have no effect, because the file does
+/// not ask for signals (`O_ASYNC`).
+fn marks(descriptor: i32, is_export: bool) -> (u32, u32) {
+    // SAFETY: these commands take and return numbers; a wrong descriptor is refused.
+    let control = |command, value: i32| unsafe { libc::fcntl(descriptor, command, value) };
+    let known = || (control(libc::F_GETOWN, 0), control(F_GETSIG, 0));
+    if is_export && known() == (0, 0) {
+        let mark = MARKED.fetch_add(1, Ordering::Relaxed) % MARKS + 1;
+        // SAFETY: no preconditions.
+        control(libc::F_SETOWN, unsafe { libc::getpid() });
+        control(F_SETSIG, mark as i32);
+    }
+    match known() {
+        (owner @ 1.., mark @ 1..) => (owner as u32, mark as u32),
+        _ => (0, 0),
+    }
 }
 
 fn handle_type(frame: &Frame, shared: Shared) -> Option<u32> {
@@ -167,6 +203,29 @@ fn number(digits: &[u8], base: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_tell_open_files_of_one_device_apart() {
+        let open = || File::open("/dev/null").unwrap();
+        let number = |file: &File| std::os::fd::AsRawFd::as_raw_fd(file);
+        let (first, second, third) = (open(), open(), open());
+        let exported = [&first, &second].map(|file| marks(number(file), true));
+        assert_ne!(exported[0], exported[1]);
+        let process = std::process::id();
+        assert!(
+            exported
+                .iter()
+                .all(|&(owner, mark)| owner == process && mark > 0)
+        );
+        // Duplicates are the same open file, as are those that another process receives.
+        let duplicates = [&first, &second].map(|file| file.try_clone().unwrap());
+        assert_eq!(
+            duplicates.each_ref().map(|file| marks(number(file), false)),
+            exported
+        );
+        assert_eq!(marks(number(&first), true), exported[0]);
+        assert_eq!(marks(number(&third), false), (0, 0));
+    }
 
     #[test]
     fn shared_mappings_in_a_range_are_found() {

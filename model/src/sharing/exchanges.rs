@@ -20,7 +20,10 @@ pub enum Identity {
     Bytes(Vec<u8>),
     /// The file that a descriptor names: device and number.
     File(u64, u64),
-    /// A descriptor of a device driver: all that it opens have the same number.
+    /// An open file of a device driver by the recorder's mark: the process that exported it first,
+    /// and the number of that export.
+    MarkedFile(u32, u32),
+    /// A descriptor of a device driver without a mark: all that it opens have the same number.
     DeviceFile(u64, u64),
     /// The trace does not say.
     Unknown,
@@ -175,12 +178,15 @@ fn identity(call: &Call<'_>, shared: Shared, is_export: bool) -> Identity {
         mode,
         device,
         inode,
+        owner,
+        mark,
         ..
     }) = descriptor
     {
-        return match mode & TYPE == CHARACTER_DEVICE {
-            true => Identity::DeviceFile(device, inode),
-            false => Identity::File(device, inode),
+        return match (mode & TYPE == CHARACTER_DEVICE, owner) {
+            (false, _) => Identity::File(device, inode),
+            (true, 0) => Identity::DeviceFile(device, inode),
+            (true, _) => Identity::MarkedFile(owner, mark),
         };
     }
     let position = usize::from(shared.handle);

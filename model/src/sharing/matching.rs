@@ -23,7 +23,7 @@ pub enum Evidence {
     /// Both descriptors name the same file.
     File,
     /// Assumed: of the exports that came before, it is the first that has the size and that no
-    /// other import took. Descriptors of a device driver cannot be told apart.
+    /// other import took. Descriptors of a device driver without a mark cannot be told apart.
     Order,
 }
 
@@ -88,7 +88,10 @@ impl Sharing {
                 Identity::Unknown => (None, Evidence::Order),
                 // The last one: a process may export an object again, or another at its address.
                 Identity::Bytes(_) => (before.max_by_key(|export| export.order()), Evidence::Bytes),
-                Identity::File(..) => (before.max_by_key(|export| export.order()), Evidence::File),
+                // Marks come again after 64 exports of a process: the last one, too.
+                Identity::File(..) | Identity::MarkedFile(..) => {
+                    (before.max_by_key(|export| export.order()), Evidence::File)
+                }
                 Identity::DeviceFile(..) => {
                     let fits = |export: &&Export<'_>| {
                         export.process != process
@@ -225,6 +228,32 @@ mod tests {
         // Without a common clock, the last export of all is taken.
         let sharing = Sharing::of(&all, &|_, _| None);
         assert_eq!(sharing.source_of(site(1, 11)), Some(site(0, 30)));
+    }
+
+    #[test]
+    fn marked_descriptors_of_a_device_driver_are_matched_by_their_marks() {
+        let marked = |owner, mark| Identity::MarkedFile(owner, mark);
+        let all = [
+            process(
+                vec![
+                    exchange(1, marked(40, 1), Some(100)),
+                    exchange(2, marked(40, 2), Some(100)),
+                    // After 64 exports.
+                    exchange(20, marked(40, 1), Some(100)),
+                ],
+                vec![exchange(5, marked(41, 1), None)],
+            ),
+            process(
+                vec![exchange(2, marked(41, 1), Some(100))],
+                vec![
+                    exchange(5, marked(40, 2), None),
+                    exchange(6, marked(40, 1), None),
+                    exchange(30, marked(40, 1), None),
+                ],
+            ),
+        ];
+        let expected = [[0, 5, 1, 2], [1, 5, 0, 2], [1, 6, 0, 1], [1, 30, 0, 20]];
+        assert_eq!(links(&all), expected);
     }
 
     #[test]
