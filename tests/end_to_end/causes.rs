@@ -109,7 +109,10 @@ const ROWS: &[Row] = &[
         environment: &[],
         options: &["--allow", "nondeterministic,flaky"],
         status: 2,
-        expected: &["invalid value 'flaky'", "none of not-reproduced, nondeterministic,"],
+        expected: &[
+            "invalid value 'flaky'",
+            "none of not-reproduced, nondeterministic,",
+        ],
         unexpected: &[],
     },
     Row {

@@ -654,6 +654,12 @@ fn bad_input_is_refused_and_nothing_is_written(folder: &Path) {
             &vector,
             &["--all", "--calls", "kernel:none"],
             &new,
+            "no kernel `none` is launched",
+        ),
+        (
+            &vector,
+            &["--all", "--calls", "cuMemAlloc*"],
+            &new,
             "none of these calls",
         ),
         (
