@@ -82,6 +82,8 @@ class FindingCall:
     place: str
     """Where the program makes the call: `train.py:42 in step`."""
     driver_messages: List[str]
+    ranges: List[str]
+    """The program's ranges that the call is in, of all threads, in the order of their begin."""
     result: Optional[Dict[str, Any]]
     """`code` and `name` of what it returned; None if it did not return."""
     frames: List[Frame]
@@ -98,6 +100,8 @@ class ObjectHistory:
     created: str
     destroyed: Optional[str]
     created_call: int
+    created_ranges: List[str]
+    """The ranges that call is in."""
     destroyed_call: Optional[int]
     parents: List[str]
 
@@ -115,6 +119,8 @@ class Finding:
     repeats: int
     """How many more findings of the rule at this place were left out."""
     title: str
+    text: str
+    """As `cutape check` prints it."""
     message: str
     advice: str
     manual: str

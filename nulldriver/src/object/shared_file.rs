@@ -84,9 +84,10 @@ impl SharedFile {
         // SAFETY: `raw` is an open descriptor that was created just now.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         file.set_len(size.checked_add(TRAILER)?).ok()?;
-        let mut id = [0; 8];
+        let mut id = [0_u8; 8];
+        // glibc has a function for it since 2.25 only.
         // SAFETY: the array has room for the bytes that are asked for.
-        let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
+        let got = unsafe { libc::syscall(libc::SYS_getrandom, id.as_mut_ptr(), id.len(), 0) };
         let description = Description {
             sharing,
             process: u64::from(std::process::id()),

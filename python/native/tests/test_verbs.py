@@ -17,6 +17,8 @@ def test_findings_are_those_of_check(path):
         assert (own.call is None) == (expected["call"] is None)
         if own.call is not None:
             assert own.call.call == expected["call"]["call"]
+            assert own.call.ranges == expected["call"]["ranges"]
+        assert own.text == expected["text"]
         for history, object in zip(own.objects, expected["objects"]):
             assert vars(history) == object
 
