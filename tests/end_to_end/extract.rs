@@ -636,7 +636,7 @@ fn bad_input_is_refused_and_nothing_is_written(folder: &Path) {
     let before = cutape_tests::files(folder);
     let (new, inner) = (folder.join("new"), folder.join("no/where"));
     type Row<'a> = (&'a Path, &'a [&'a str], &'a Path, &'a str);
-    let table: [Row<'_>; 12] = [
+    let table: [Row<'_>; 13] = [
         (
             &vector,
             &["--launch", "0"],
