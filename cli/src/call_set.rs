@@ -15,11 +15,11 @@ use cutape_format::{Call, Signatures, Trace};
 pub(crate) use self::marked::Markers;
 pub(crate) use self::unmatched::no_kernel;
 
-use self::term::{Term, bare};
+use self::term::Term;
 use self::unmatched::no_match;
 
 use crate::failure::Failure;
-use cutape_export::demangle::demangle;
+use cutape_export::demangle::{bare, demangle};
 use cutape_model::{Scope, TraceState};
 
 /// The syntax, for errors.

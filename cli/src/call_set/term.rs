@@ -89,8 +89,3 @@ fn number(word: &str) -> Result<u64, String> {
         .and_then(|word| word.parse().ok())
         .ok_or_else(|| format!("`{}` is not a call number", word.escape_debug()))
 }
-
-/// A kernel's readable name without parameters.
-pub(super) fn bare(readable: &str) -> &str {
-    readable.split('(').next().unwrap_or(readable)
-}

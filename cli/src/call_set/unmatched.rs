@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_analyzer::suggestion::did_you_mean;
-use cutape_export::demangle::demangle;
+use cutape_export::demangle::{bare, demangle};
 use cutape_format::Trace;
 use cutape_model::{Scope, TraceState};
 
-use super::term::{Term, bare};
+use super::term::Term;
 use crate::quantity;
 
 /// How many names an error lists.
@@ -21,7 +21,7 @@ struct Contents {
     calls: u64,
     threads: BTreeSet<u32>,
     functions: BTreeSet<String>,
-    /// Launches of each kernel, by its name without parameters.
+    /// Launches of each kernel, by its name without result and parameters.
     kernels: BTreeMap<String, u64>,
 }
 

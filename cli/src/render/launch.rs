@@ -7,7 +7,7 @@ use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
 use super::labels::Labels;
-use cutape_export::demangle::demangle;
+use cutape_export::demangle::{bare, demangle};
 use cutape_model::LaunchShape;
 
 /// A decoded launch.
@@ -182,25 +182,6 @@ impl Launch {
     }
 }
 
-/// A function's name without its result and its parameters.
-fn bare(name: &str) -> &str {
-    // Template arguments and lambdas have parentheses and blanks of their own.
-    let (mut depth, mut end, mut begin) = (0_usize, name.len(), 0);
-    for (at, character) in name.char_indices() {
-        match character {
-            '(' if depth == 0 && at > 0 && !name[at..].starts_with("(anonymous") => {
-                end = at;
-                break;
-            }
-            '<' | '(' | '{' | '[' => depth += 1,
-            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
-            ' ' if depth == 0 => begin = at + 1,
-            _ => {}
-        }
-    }
-    &name[begin..end]
-}
-
 /// The parameters in a buffer; `None` if the layout does not fit the buffer.
 fn split(bytes: &[u8], layout: &[(u32, u32)], labels: &Labels) -> Option<Vec<(u32, u32, Value)>> {
     layout
@@ -287,27 +268,6 @@ mod tests {
                 fits,
                 "{layout:?}"
             );
-        }
-    }
-
-    #[test]
-    fn names_without_parameters() {
-        for (name, expected) in [
-            ("saxpy", "saxpy"),
-            ("saxpy(int, float*)", "saxpy"),
-            ("void add<int, 4>(A<int, 2>)", "add<int, 4>"),
-            (
-                "void f<g(int)::{lambda(int)#1}>(int)",
-                "f<g(int)::{lambda(int)#1}>",
-            ),
-            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
-            (
-                "void a::(anonymous namespace)::f<b c>()",
-                "a::(anonymous namespace)::f<b c>",
-            ),
-            ("", ""),
-        ] {
-            assert_eq!(bare(name), expected);
         }
     }
 }
