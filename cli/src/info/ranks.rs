@@ -11,7 +11,7 @@ use super::tables::table;
 use crate::call_set::{CallSet, Markers};
 use crate::output::printable;
 use crate::quantity::{count, grouped, time, time_or_unknown};
-use cutape_export::demangle::demangle;
+use cutape_export::demangle::{bare, demangle};
 use cutape_format::TraceClock;
 use cutape_model::{Effects, Scope, TraceState, Work, function_of};
 use cutape_registry::{Family, GraphOp};
@@ -448,7 +448,7 @@ pub(super) fn write(ranks: &Ranks, columns: usize, out: &mut dyn Write) -> io::R
             });
             let at = found.max_number.zip(found.max_last);
             vec![
-                bare(&demangle(&found.kernel)),
+                printable(bare(&demangle(&found.kernel))).into_owned(),
                 usual.unwrap_or_default(),
                 launches,
                 time_or_unknown(found.median_skew_ns),
@@ -499,11 +499,6 @@ pub(super) fn write(ranks: &Ranks, columns: usize, out: &mut dyn Write) -> io::R
         )?;
     }
     Ok(())
-}
-
-/// A kernel's name without parameters.
-fn bare(name: &str) -> String {
-    printable(name.split('(').next().unwrap_or(name)).into_owned()
 }
 
 fn write_table(

@@ -18,7 +18,7 @@ use crate::snapshot;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
 const FABRIC: u32 = 8;
-// Of <asm-generic/fcntl.h>; the libc crate does not have them for all targets.
+// Of <asm-generic/fcntl.h>; the libc crate has neither.
 const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 /// Bytes of a `CUmemFabricHandle`.

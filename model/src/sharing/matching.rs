@@ -20,7 +20,7 @@ pub struct Site {
 pub enum Evidence {
     /// Both have the same bytes.
     Bytes,
-    /// Both descriptors name the same file.
+    /// Both descriptors name the same file, or an open file with the same mark.
     File,
     /// Assumed: of the exports that came before, it is the first that has the size and that no
     /// other import took. Descriptors of a device driver without a mark cannot be told apart.
