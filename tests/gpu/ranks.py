@@ -27,7 +27,7 @@ class Program:
 def programs(results):
     yield Program("sharing", [results / "sharing", "3"])
     yield Program("sharing_two_devices", [results / "sharing", "3", "spread"])
-    for name in ("torch_ranks", "torch_nccl"):
+    for name in ("torch_ranks", "torch_nccl", "torch_ddp", "torch_pipeline"):
         source = PROGRAMS / "multi" / f"{name}.py"
         run, why = command(source, results)
         if run is not None:
