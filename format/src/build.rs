@@ -8,10 +8,11 @@ use std::path::Path;
 use crate::codec::{self, Encode};
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
-    ChunkHead, EnterHead, FILE_HEAD_LENGTH, FileHead, FramesNote, HostChangedNote, HostSkippedNote,
-    INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping, MarkerNote, MemoryNote, OriginNote,
-    PythonCodeNote, ReadbackNote, RecordHead, SHORT_TICKS_END, SnapshotHead, TextHead, ThreadNote,
-    VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind, short_enter, snapshot_flag,
+    ChunkHead, EnterHead, ExchangeOutputNote, FILE_HEAD_LENGTH, FileHead, FramesNote,
+    HostChangedNote, HostSkippedNote, INLINE_LIMIT, LayoutNote, LeaveHead, MAGIC, MAJOR, Mapping,
+    MarkerNote, MemoryNote, OriginNote, PythonCodeNote, ReadbackNote, RecordHead, SHORT_TICKS_END,
+    SnapshotHead, TextHead, ThreadNote, VALUE_TICKS_END, chunk_kind, field, note_kind, record_kind,
+    short_enter, snapshot_flag,
 };
 use crate::read::signature::{Parameter, Signatures, ValueType};
 use crate::write::Record;
@@ -333,6 +334,17 @@ impl TraceBuilder {
         self.note(thread, note_kind::READBACK, note, &snapshot)
     }
 
+    /// Adds bytes that an exchange has changed.
+    pub fn exchange_output_note(
+        &mut self,
+        thread: u32,
+        note: ExchangeOutputNote,
+        bytes: &[u8],
+    ) -> &mut Self {
+        let snapshot = self.encoded_snapshots(&[NewSnapshot::pointee(0, bytes)]);
+        self.note(thread, note_kind::EXCHANGE_OUTPUT, note, &snapshot)
+    }
+
     /// Adds content of host memory that the device can read.
     pub fn host_changed_note(
         &mut self,
@@ -430,6 +442,7 @@ impl TraceBuilder {
             note_kind::DRIVER_MESSAGE => 4,
             note_kind::MEMORY => 5,
             note_kind::DESCRIPTOR | note_kind::SHARED_MAPPING => 6,
+            note_kind::EXCHANGE | note_kind::EXCHANGE_OUTPUT => 7,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

@@ -24,10 +24,11 @@ pub use file::{FILE_HEAD_ENCODED, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAGIC
 pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
     BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DescriptorNote, DigestNote,
-    DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, FramesNote,
-    HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote, OriginNote, PythonCodeNote,
-    ReadbackNote, SharedMappingNote, SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
-    digest_reach, digest_skip, host_skip, note_kind, python_frame, stack_flag,
+    DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote,
+    ExchangeOutputNote, FramesNote, HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote,
+    OriginNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, TextHead,
+    ThreadNote, ZeroedNote, digest_reach, digest_skip, exchange_skip, host_skip, note_kind,
+    python_frame, stack_flag,
 };
 pub use record::{
     ENTER_HEAD_LENGTH, EnterHead, LEAVE_HEAD_LENGTH, LEAVE_VALUE_LENGTH, LeaveHead,

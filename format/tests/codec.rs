@@ -4,10 +4,10 @@ use cutape_format::codec;
 use cutape_format::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, DescriptorNote,
     DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote,
-    ENTER_HEAD_LENGTH, EnterHead, FILE_HEAD_ENCODED, FileHead, FramesNote, HostChangedNote,
-    HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead, MarkerNote, MemoryNote, OriginNote,
-    PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH, SharedMappingNote, SnapshotHead,
-    SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
+    ENTER_HEAD_LENGTH, EnterHead, ExchangeNote, ExchangeOutputNote, FILE_HEAD_ENCODED, FileHead,
+    FramesNote, HostChangedNote, HostSkippedNote, LEAVE_HEAD_LENGTH, LayoutNote, LeaveHead,
+    MarkerNote, MemoryNote, OriginNote, PythonCodeNote, ReadbackNote, SNAPSHOT_HEAD_LENGTH,
+    SharedMappingNote, SnapshotHead, SourceChangedNote, TextHead, ThreadNote, ZeroedNote,
 };
 use cutape_format::{Mapping, SourceFrame, Symbol};
 use proptest::prelude::*;
@@ -89,6 +89,10 @@ twins! {
         ticks: u64, thread: u32, number: u32, id: u64, payload: u64, category: u32, color: u32,
         action: u8, source: u8, payload_type: u8, domain_length: u16, text_length: u32
     } Some(MarkerNote::LENGTH);
+    exchange_note: ExchangeNote { kept: u64, left_out: u64, reason: u8 } Some(17);
+    exchange_output_note: ExchangeOutputNote {
+        thread: u32, number: u64, address: u64
+    } Some(20);
     readback_note: ReadbackNote { thread: u32, number: u64, address: u64 } Some(20);
     frames_note: FramesNote { id: u64, flags: u64 } Some(16);
     python_code_note: PythonCodeNote { id: u64, version: u32, first_line: u32 } Some(16);

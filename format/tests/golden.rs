@@ -12,8 +12,8 @@ use cutape_format::{
     Trace, marked_ranges, pack,
 };
 use sample::{
-    SIGNATURES, describe, marker_sample, memory_sample, note_sample, place, sample, short_sample,
-    stack_sample,
+    SIGNATURES, describe, exchange_sample, marker_sample, memory_sample, note_sample, place,
+    sample, sharing_sample, short_sample, stack_sample,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -41,6 +41,8 @@ fn golden_files_are_read() {
         "v1.5-packed",
         "v1.6",
         "v1.6-packed",
+        "v1.7",
+        "v1.7-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -54,6 +56,7 @@ fn golden_files_are_read() {
             Some("v1.4") => 1,
             Some("v1.5") => 2,
             Some("v1.6") => 3,
+            Some("v1.7") => 5,
             _ => 0,
         };
         let added = 2 * usize::from(trace.has_stacks()) + notes;
@@ -93,6 +96,8 @@ fn stacks_are_read() {
         "v1.5-packed.cutape",
         "v1.6.cutape",
         "v1.6-packed.cutape",
+        "v1.7.cutape",
+        "v1.7-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -150,6 +155,8 @@ fn markers_are_read() {
         "v1.5-packed",
         "v1.6",
         "v1.6-packed",
+        "v1.7",
+        "v1.7-packed",
     ]
     .map(|name| format!("{name}.cutape"))
     {
@@ -228,6 +235,34 @@ fn what_processes_share_is_read() {
              inode: 7, offset: 4096 }, \"/dev/shm/é\")",
         ];
         assert_eq!(notes, expected, "{name}");
+    }
+}
+
+#[test]
+fn exchanges_are_read() {
+    for name in ["v1.7.cutape", "v1.7-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
+        let calls: Vec<_> = trace.calls().collect();
+        let [.., exchange, last] = &calls[..] else {
+            panic!("{name}");
+        };
+        let notes: Vec<String> = exchange.notes().map(|note| format!("{note:?}")).collect();
+        let expected = "Exchange(ExchangeNote { kept: 65536, left_out: 4096, reason: 3 })";
+        assert_eq!(notes, [expected], "{name}");
+        let outputs: Vec<_> = last
+            .notes()
+            .map(|note| match note {
+                Note::ExchangeOutput(note, snapshot) => {
+                    let bytes = trace.resolve(snapshot.bytes).unwrap();
+                    assert_eq!((note.thread, note.number), (1, exchange.number), "{name}");
+                    (note.address, bytes.len(), bytes.last().copied())
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let long = (0x7_1000, 20_000, Some((19_999 % 241) as u8));
+        let expected = [(0x7_0000, 3, Some(3)), long, (0x7_8000, 0, None)];
+        assert_eq!(outputs, expected, "{name}");
     }
 }
 
@@ -315,6 +350,8 @@ fn the_writer_still_writes_these_bytes() {
         (marker_sample(), "v1.3.cutape"),
         (note_sample(), "v1.4.cutape"),
         (memory_sample(), "v1.5.cutape"),
+        (sharing_sample(), "v1.6.cutape"),
+        (exchange_sample(), "v1.7.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use cutape_format::layout::{
-    FILE_HEAD_ENCODED, FileHead, HostChangedNote, MINOR, ReadbackNote, field, note_kind,
-    record_kind, snapshot_flag,
+    ExchangeOutputNote, FILE_HEAD_ENCODED, FileHead, HostChangedNote, MINOR, ReadbackNote, field,
+    note_kind, record_kind, snapshot_flag,
 };
 use cutape_format::{
     Bytes, Call, NewCall, NewSnapshot, Note, PackSummary, PayloadPolicies, PayloadPolicy, Trace,
@@ -59,7 +59,10 @@ fn contents(trace: &Trace) -> Vec<Vec<u8>> {
         let mut add = |bytes| found.push(shown(bytes, trace));
         call.snapshots().for_each(|snapshot| add(snapshot.bytes));
         for note in call.notes() {
-            if let Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot) = note {
+            if let Note::Readback(_, snapshot)
+            | Note::HostChanged(_, snapshot)
+            | Note::ExchangeOutput(_, snapshot) = note
+            {
                 add(snapshot.bytes);
             }
         }
@@ -149,6 +152,7 @@ fn snapshots() -> Vec<(Direction, Vec<u8>)> {
         (Direction::In, vec![0x88; 56]),
         (Direction::Out, vec![0x99; 56]),
         (Direction::In, vec![0xaa; 33]),
+        (Direction::In, vec![0xbb; 41]),
     ]
 }
 
@@ -222,6 +226,11 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         number: 3,
         address: 0x1000,
     };
+    let output = ExchangeOutputNote {
+        thread: 0,
+        number: 3,
+        address: 0x8000,
+    };
     let changed = HostChangedNote {
         address: 0x7000,
         is_after: 0,
@@ -236,6 +245,7 @@ fn record(short: bool, chunk_length: usize, path: &Path) -> Trace {
         })
         .readback_note(0, readback, NewSnapshot::pointee(0, bytes(14)))
         .host_changed_note(0, changed, NewSnapshot::pointee(0, bytes(15)))
+        .exchange_output_note(0, output, bytes(16))
         .leave(0, 0, &[])
         // Snapshots without bytes stay.
         .call(copy("up", &[NewSnapshot::pointee(1, &[])]))

@@ -5,7 +5,7 @@ mod sample;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cutape_format::layout::{HostChangedNote, MemoryNote, ReadbackNote};
+use cutape_format::layout::{ExchangeOutputNote, HostChangedNote, MemoryNote, ReadbackNote};
 use cutape_format::{
     AddedMemory, Bytes, CallChange, CallPart, CallSelection, MemoryPiece, NewBytes, NewCall,
     NewSnapshot, Note, PayloadPolicies, SnapshotChange, Trace, TraceBuilder, pack_calls,
@@ -134,6 +134,57 @@ fn kept_calls_get_the_notes_that_they_need() {
     assert!(one.signatures().by_name("load").is_none());
     let copy = Trace::open(&place.join("copy")).unwrap();
     assert_eq!(copy.blobs().count(), 1, "the image that is left");
+}
+
+#[test]
+fn outputs_of_exchanges_go_with_their_exchange() {
+    let place = place("selection-exchanges");
+    let mut builder = TraceBuilder::new(TABLE);
+    let launch = |thread, argument| NewCall {
+        thread,
+        name: "launch",
+        arguments: if argument == 0 { &[0xf1] } else { &[0xf2] },
+        ..NewCall::default()
+    };
+    let output = |number| ExchangeOutputNote {
+        thread: 1,
+        number,
+        address: 0x1000 + number,
+    };
+    // Call 0 waits while calls 1 and 2 of another thread exchange, and finds call 2 complete.
+    builder
+        .call(launch(0, 0))
+        .call(launch(1, 0))
+        .leave(1, 0, &[])
+        .call(launch(1, 1))
+        .leave(1, 0, &[])
+        .exchange_output_note(0, output(1), &[7; 20_000])
+        .leave(0, 0, &[])
+        .call(launch(0, 1))
+        .exchange_output_note(0, output(0), &[6])
+        .leave(0, 0, &[]);
+    builder.write(&place.join("raw.cutape")).unwrap();
+    let whole = Trace::open(&place.join("raw.cutape")).unwrap();
+    // The calls that are kept; then the outputs: call that has the note, number, length.
+    for (file, calls, outputs) in [
+        ("all", &[0, 1, 2, 3][..], vec![(0, 1, 20_000), (3, 0, 1)]),
+        ("exchanges", &[1, 2], vec![(0, 0, 1), (1, 1, 20_000)]),
+        ("second", &[0, 2], vec![(0, 0, 20_000)]),
+        ("moved", &[2], vec![(0, 0, 20_000)]),
+        ("none", &[0, 3], vec![]),
+    ] {
+        let kept = keep(&whole, &place.join(file), calls);
+        let mut found = Vec::new();
+        for call in kept.calls() {
+            for note in call.notes() {
+                if let Note::ExchangeOutput(note, snapshot) = note {
+                    let length = kept.resolve(snapshot.bytes).unwrap().len();
+                    found.push((call.index, note.number, length));
+                }
+            }
+        }
+        assert_eq!(found, outputs, "{file}");
+    }
 }
 
 fn change(arguments: &[(u8, u64)], snapshots: &[(CallPart, NewBytes)]) -> CallChange {

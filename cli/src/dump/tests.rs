@@ -1,7 +1,8 @@
 //! What `dump` prints of small traces.
 
 use cutape_format::layout::{
-    HostChangedNote, HostSkippedNote, ReadbackNote, field, host_skip, note_kind, snapshot_flag,
+    ExchangeNote, ExchangeOutputNote, HostChangedNote, HostSkippedNote, ReadbackNote,
+    exchange_skip, field, host_skip, note_kind, snapshot_flag,
 };
 use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
@@ -335,6 +336,16 @@ fn snapshots_and_notes() {
         );
     }
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    let exchange = |left_out, reason| ExchangeNote {
+        kept: 128,
+        left_out,
+        reason,
+    };
+    let output = ExchangeOutputNote {
+        thread: 1,
+        number: 6,
+        address: 0xa000,
+    };
     builder
         .call(NewCall {
             name: "cuCtxSynchronize",
@@ -365,6 +376,20 @@ fn snapshots_and_notes() {
                 reason: host_skip::LONG,
             },
         )
+        .note(
+            0,
+            note_kind::EXCHANGE,
+            exchange(0, exchange_skip::NONE),
+            &[],
+        )
+        .note(
+            0,
+            note_kind::EXCHANGE,
+            exchange(64, exchange_skip::FULL),
+            &[],
+        )
+        .exchange_output_note(0, output, &[0xdd])
+        .exchange_output_note(0, output, &[])
         .text_note(0, note_kind::UNKNOWN_SYMBOL, "cuNewThing")
         .text_note(0, note_kind::STOPPED, "the disk is full")
         .text_note(0, 99, "?")
@@ -376,6 +401,10 @@ fn snapshots_and_notes() {
             "    note: readback at 0x9000, by call 7 of thread 1: <2 bytes: aabb>",
             "    note: host memory at 0x8010 holds after the call: <1 byte: cc>",
             "    note: host memory at 0x7000 (1073741824 bytes), which the device can read, is not recorded: it is longer than 64 MiB",
+            "    note: exchange with another process: 128 bytes of memory compared",
+            "    note: exchange with another process: 128 bytes of memory compared, 64 bytes not: the recorder's memory for copies was full",
+            "    note: call 6 of thread 1, an exchange, left at 0xa000: <1 byte: dd>",
+            "    note: call 6 of thread 1, an exchange, changed no memory that is compared",
             "    note: the program requested `cuNewThing`, which the recorder does not know",
             "    note: recording stopped here: the disk is full",
             // Padded to a multiple of eight.
@@ -394,6 +423,10 @@ fn snapshots_and_notes() {
             "readback",
             "host_changed",
             "host_skipped",
+            "exchange",
+            "exchange",
+            "exchange_output",
+            "exchange_output",
             "unknown_symbol",
             "stopped",
             "other"

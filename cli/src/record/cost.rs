@@ -73,7 +73,9 @@ impl Cost {
             for note in call.notes() {
                 match note {
                     Note::Stopped(why) => cost.stopped = Some(why),
-                    Note::Readback(_, snapshot) | Note::HostChanged(_, snapshot) => {
+                    Note::Readback(_, snapshot)
+                    | Note::HostChanged(_, snapshot)
+                    | Note::ExchangeOutput(_, snapshot) => {
                         cost.add_omitted(snapshot.bytes);
                     }
                     _ => {}

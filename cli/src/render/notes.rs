@@ -1,9 +1,12 @@
 //! The notes of a call, as text and as JSON.
 
+use std::fmt::Write;
+
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::Note;
 use cutape_format::layout::{
-    DigestNote, MemoryNote, OriginNote, digest_reach, digest_skip, host_skip,
+    DigestNote, ExchangeNote, MemoryNote, OriginNote, digest_reach, digest_skip, exchange_skip,
+    host_skip,
 };
 use serde_json::{Value as Json, json};
 
@@ -143,6 +146,16 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             note.offset,
             note.inode,
             note.device
+        ),
+        Note::Exchange(note) => exchange(note),
+        Note::ExchangeOutput(note, snapshot) => format!(
+            "call {} of thread {}, an exchange, {}",
+            note.number,
+            note.thread,
+            match snapshot.bytes.length() {
+                Some(0) => "changed no memory that is compared".to_owned(),
+                _ => format!("left at {:#x}: {}", note.address, bytes(*snapshot)),
+            },
         ),
         Note::DriverMessage(note, text) => {
             format!(
@@ -292,6 +305,19 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "offset": note.offset,
             "name": name,
         }),
+        Note::Exchange(note) => json!({
+            "kind": "exchange",
+            "kept": note.kept,
+            "left_out": note.left_out,
+            "reason": exchange_skip_reason(note.reason),
+        }),
+        Note::ExchangeOutput(note, snapshot) => json!({
+            "kind": "exchange_output",
+            "thread": note.thread,
+            "number": note.number,
+            "address": format!("{:#x}", note.address),
+            "data": renderer.readback(*snapshot).json(),
+        }),
         Note::DriverMessage(note, text) => json!({
             "kind": "driver_message",
             "level": level(note.level),
@@ -360,6 +386,30 @@ pub(crate) fn digest_skip_reason(reason: u8) -> &'static str {
         digest_skip::PARAMETERS => "the kernel's parameters are not known",
         _ => "for an unknown reason, given by a later cutape",
     }
+}
+
+/// What is kept of an exchange.
+fn exchange(note: &ExchangeNote) -> String {
+    let mut text = format!(
+        "exchange with another process: {} bytes of memory compared",
+        note.kept
+    );
+    if let Some(reason) = exchange_skip_reason(note.reason) {
+        let _ = write!(text, ", {} bytes not: {reason}", note.left_out);
+    }
+    text
+}
+
+/// Why memory is not compared that an exchange may change.
+pub(crate) fn exchange_skip_reason(reason: u8) -> Option<&'static str> {
+    Some(match reason {
+        exchange_skip::NONE => return None,
+        exchange_skip::GRAPH => "the call is captured or launches a graph",
+        exchange_skip::FULL => "the recorder's memory for copies was full",
+        exchange_skip::LONG => "a range is longer than 64 MiB",
+        exchange_skip::REFUSED => "the driver refused a copy of the recorder",
+        _ => "for an unknown reason, given by a later cutape",
+    })
 }
 
 /// Which memory was digested.

@@ -60,6 +60,10 @@ pub mod note_kind {
     pub const DESCRIPTOR: u16 = 25;
     /// [`super::SharedMappingNote`], then the file's name as text.
     pub const SHARED_MAPPING: u16 = 26;
+    /// [`super::ExchangeNote`].
+    pub const EXCHANGE: u16 = 27;
+    /// [`super::ExchangeOutputNote`], then one snapshot.
+    pub const EXCHANGE_OUTPUT: u16 = 28;
 }
 
 /// Identifies the thread; in its first call.
@@ -305,6 +309,43 @@ pub struct SharedMappingNote {
     pub inode: u64,
     /// Where in the file the part begins.
     pub offset: u64,
+}
+
+/// The call, a launch or a copy, reaches memory that the process shares with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ExchangeNote {
+    /// Bytes of the process's own memory that the recorder compares: as they were before the call's
+    /// work and as they are behind it.
+    pub kept: u64,
+    /// Bytes of such memory that it does not compare.
+    pub left_out: u64,
+    /// A number of [`exchange_skip`]: why not.
+    pub reason: u8,
+}
+
+/// Why memory is not compared that an exchange may change.
+pub mod exchange_skip {
+    /// All of it is compared.
+    pub const NONE: u8 = 0;
+    /// The call is captured, or launches a graph.
+    pub const GRAPH: u8 = 1;
+    /// The recorder's memory for copies is full.
+    pub const FULL: u8 = 2;
+    /// A range is longer than the limit for one range (64 MiB).
+    pub const LONG: u8 = 3;
+    /// The driver refused a copy.
+    pub const REFUSED: u8 = 4;
+}
+
+/// Bytes of device memory that an exchange has changed, read when its work was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ExchangeOutputNote {
+    /// Thread of the exchange.
+    pub thread: u32,
+    /// Number of the exchange in its thread, from 0.
+    pub number: u64,
+    /// Device address of the bytes.
+    pub address: u64,
 }
 
 /// What the driver's error log said while the call was in progress.

@@ -179,9 +179,10 @@ impl<'t> Reduction<'t> {
                 Rule::Parameter(of_call(), CallPart::Enter)
             }
             (record_kind::NOTE, note_kind::READBACK) => Rule::Always(CallPart::Leave),
-            (record_kind::NOTE, note_kind::HOST_CHANGED | note_kind::MEMORY) => {
-                Rule::Always(CallPart::Enter)
-            }
+            (
+                record_kind::NOTE,
+                note_kind::HOST_CHANGED | note_kind::MEMORY | note_kind::EXCHANGE_OUTPUT,
+            ) => Rule::Always(CallPart::Enter),
             (record_kind::NOTE | record_kind::LEAVE_SHORT, _) => return Ok(None),
             (record_kind::SNAPSHOT, _) => {
                 return self.single_snapshot(head, record, of_call(), change, replaced);

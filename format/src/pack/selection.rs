@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::codec;
 use crate::layout::{
-    ChunkHead, HostChangedNote, Mapping, MemoryNote, OriginNote, RECORD_HEAD_LENGTH, ReadbackNote,
-    RecordHead, chunk_kind, note_kind, record_kind,
+    ChunkHead, ExchangeOutputNote, HostChangedNote, Mapping, MemoryNote, OriginNote,
+    RECORD_HEAD_LENGTH, ReadbackNote, RecordHead, chunk_kind, note_kind, record_kind,
 };
 use crate::pack::change::CallChange;
 use crate::pack::record::put_record;
@@ -73,6 +73,7 @@ impl Selection {
             selection.add(call, wanted, &mut left, added);
             Ok::<_, Error>(())
         })?;
+        selection.move_outputs(&left.outputs);
         for &id in &selection.stacks {
             for frame in trace.stack(id).unwrap_or_default().frames {
                 match frame {
@@ -107,6 +108,12 @@ impl Selection {
         }
         if !is_kept {
             left.add(call, wanted);
+            let numbers = &self.numbers;
+            left.add_outputs(call, |thread, number| {
+                let numbers = numbers.get(thread as usize);
+                let new = numbers.and_then(|all| all.get(usize::try_from(number).ok()?));
+                new == Some(&LEFT_OUT)
+            });
             return;
         }
         if let Some(change) = wanted.changes.get(&call.index) {
@@ -123,6 +130,17 @@ impl Selection {
         moved.extend_from_slice(memory);
         if !moved.is_empty() {
             self.moved.insert((call.thread, call.number), moved);
+        }
+    }
+
+    /// Gives kept exchanges the bytes that they changed and that calls have which are left out.
+    fn move_outputs(&mut self, outputs: &[(ExchangeOutputNote, Vec<u8>)]) {
+        for (note, record) in outputs {
+            let key = (note.thread, note.number);
+            let head = note_head(note_kind::EXCHANGE_OUTPUT);
+            if let Some(record) = self.kept_record(head, record) {
+                put_record(self.moved.entry(key).or_default(), head, &record);
+            }
         }
     }
 
@@ -183,6 +201,13 @@ impl Selection {
                 let (note, used) = codec::decode::<ReadbackNote>(record)?;
                 let number = self.number(note.thread, note.number)?;
                 let mut moved = codec::encode_to_vec(ReadbackNote { number, ..note });
+                moved.extend_from_slice(record.get(used..)?);
+                Some(Cow::Owned(moved))
+            }
+            note_kind::EXCHANGE_OUTPUT => {
+                let (note, used) = codec::decode::<ExchangeOutputNote>(record)?;
+                let number = self.number(note.thread, note.number)?;
+                let mut moved = codec::encode_to_vec(ExchangeOutputNote { number, ..note });
                 moved.extend_from_slice(record.get(used..)?);
                 Some(Cow::Owned(moved))
             }
@@ -284,9 +309,23 @@ struct LeftNotes {
     host: Vec<(u64, u64, Vec<u8>)>,
     /// What memory held, as a replay had read it.
     memory: Vec<u8>,
+    /// What exchanges have changed. An exchange may be entered after the call that finds it
+    /// complete: a wait of another thread.
+    outputs: Vec<(ExchangeOutputNote, Vec<u8>)>,
 }
 
 impl LeftNotes {
+    /// Adds what exchanges have changed, but for those that are known to be left out.
+    fn add_outputs(&mut self, call: &Call<'_>, is_left_out: impl Fn(u32, u64) -> bool) {
+        for &(kind, bytes) in &call.notes {
+            if let Note::ExchangeOutput(note, _) = Note::read(kind, bytes)
+                && !is_left_out(note.thread, note.number)
+            {
+                self.outputs.push((note, bytes.to_vec()));
+            }
+        }
+    }
+
     fn add(&mut self, call: &Call<'_>, wanted: &CallSelection<'_>) {
         self.add_memory(call, wanted);
         for &(kind, bytes) in &call.notes {

@@ -3,8 +3,9 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
-    DriverMessageNote, HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote, OriginNote,
-    ReadbackNote, SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
+    DriverMessageNote, ExchangeNote, ExchangeOutputNote, HostChangedNote, HostSkippedNote,
+    LayoutNote, MemoryNote, OriginNote, ReadbackNote, SharedMappingNote, SourceChangedNote,
+    ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -25,6 +26,10 @@ pub enum Note<'a> {
     Descriptor(DescriptorNote),
     /// Host memory that the call registers and that other processes can map; the file's name.
     SharedMapping(SharedMappingNote, String),
+    /// The call reaches memory that the process shares with others.
+    Exchange(ExchangeNote),
+    /// Bytes that an exchange has changed.
+    ExchangeOutput(ExchangeOutputNote, Snapshot<'a>),
     /// Content of host memory that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
     /// Host memory that the device can read and whose changes are not recorded.
@@ -109,6 +114,11 @@ impl<'a> Note<'a> {
                 let (head, rest) = head(bytes)?;
                 Note::SharedMapping(head, text(rest))
             }
+            note_kind::EXCHANGE => Note::Exchange(head(bytes)?.0),
+            note_kind::EXCHANGE_OUTPUT => {
+                let (head, rest) = head(bytes)?;
+                Note::ExchangeOutput(head, Snapshots::of(rest).next()?)
+            }
             note_kind::DRIVER_MESSAGE => {
                 let (head, rest) = head(bytes)?;
                 Note::DriverMessage(head, text(rest))
@@ -150,6 +160,7 @@ pub(crate) fn snapshots_of(kind: u16, bytes: &[u8]) -> Option<&[u8]> {
         note_kind::SNAPSHOTS => Some(bytes),
         note_kind::READBACK => Some(head::<ReadbackNote>(bytes)?.1),
         note_kind::HOST_CHANGED => Some(head::<HostChangedNote>(bytes)?.1),
+        note_kind::EXCHANGE_OUTPUT => Some(head::<ExchangeOutputNote>(bytes)?.1),
         note_kind::MEMORY => Some(memory(bytes)?.2),
         _ => None,
     }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
-    DigestVoidNote, DriverMessageNote, FramesNote, MarkerNote, MemoryNote, PythonCodeNote,
-    ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote, digest_reach, digest_skip,
-    field, marker_action, marker_payload, marker_source, note_kind, python_frame, record_kind,
-    snapshot_flag, stack_flag,
+    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, MarkerNote,
+    MemoryNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote,
+    digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source,
+    note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -286,6 +286,42 @@ pub(crate) fn sharing_sample() -> TraceBuilder {
             mapping,
             "/dev/shm/é".as_bytes(),
         )
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the notes of version 1.7: a copy that exchanges, and a call that finds it
+/// complete, with short bytes, long ones and none.
+pub(crate) fn exchange_sample() -> TraceBuilder {
+    let mut builder = sharing_sample();
+    let exchange = ExchangeNote {
+        kept: 65_536,
+        left_out: 4096,
+        reason: exchange_skip::LONG,
+    };
+    let output = |address| ExchangeOutputNote {
+        thread: 1,
+        number: 2,
+        address,
+    };
+    let long: Vec<u8> = (0..20_000_u32).map(|byte| (byte % 241) as u8).collect();
+    builder
+        .call(NewCall {
+            thread: 1,
+            name: "cuMemcpyDtoHAsync_v2",
+            arguments: &[0x9000, 0xd000, 4, 0],
+            ..NewCall::default()
+        })
+        .note(1, note_kind::EXCHANGE, exchange, &[])
+        .leave(1, 0, &[])
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[6],
+            ..NewCall::default()
+        })
+        .exchange_output_note(0, output(0x7_0000), &[1, 2, 3])
+        .exchange_output_note(0, output(0x7_1000), &long)
+        .exchange_output_note(0, output(0x7_8000), &[])
         .leave(0, 0, &[]);
     builder
 }
