@@ -371,7 +371,9 @@ impl<'t> Job<'_, 't> {
             return;
         }
         if kind.is_address() {
-            self.player.ranges.end(value, self.call.index);
+            if let Some(range) = self.player.ranges.end(value, self.call.index) {
+                self.player.held_addresses.forget(&range);
+            }
             return;
         }
         let context = match kind {
@@ -439,6 +441,7 @@ impl<'t> Player<'t> {
             .ranges
             .end_where(index, |range| owned(range) || in_context(range));
         for range in ended {
+            self.held_addresses.forget(&range);
             if matches!(range.way, Way::Granules | Way::PinnedGranules) {
                 self.placement.unmap(&self.api, range.start, range.length);
             }

@@ -31,6 +31,7 @@ use crate::measure::timing::Measure;
 use crate::observe::observer::Observer;
 use crate::options::Options;
 use crate::place::address::{Found, Ranges, Way};
+use crate::place::held_addresses::{HeldAddresses, Known};
 use crate::place::lent::LentMemory;
 use crate::place::natural::Fillers;
 use crate::place::placement::{Placement, Refusal};
@@ -60,6 +61,8 @@ pub(crate) struct Player<'t> {
     pub placement: Placement,
     pub fillers: Fillers,
     pub unavailable: Unavailable,
+    /// Addresses in device memory, while it matters which memory launches get at.
+    pub held_addresses: HeldAddresses,
     pub digests: Digests,
     pub launch_digests: LaunchDigests,
     pub lent: LentMemory,
@@ -246,17 +249,19 @@ impl<'t> Job<'_, 't> {
     /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
     /// it copies.
     pub(crate) fn needs_nothing_unavailable(&mut self) -> Result<(), Skip> {
-        let cause = match self.unavailable.is_empty() {
+        let cause = match self.unavailable.absent.is_empty() {
             true => None,
-            false => self
-                .unavailable
-                .absence(self.call, self.function, &self.ranges),
+            false => self.unavailable.absence(
+                self.call,
+                self.function,
+                (&self.ranges, &self.held_addresses),
+            ),
         };
         let Some(cause) = cause else {
-            let known = (&self.player.ranges, self.player.trace);
-            self.player
-                .unavailable
-                .note_addresses(self.call, self.function, known);
+            let player = &mut *self.player;
+            let known = Known::new(&player.ranges, &player.unavailable.absent);
+            let copy = (self.call, self.function);
+            player.held_addresses.note_copy(copy, known, player.trace);
             return Ok(());
         };
         if self
@@ -297,6 +302,7 @@ impl<'t> Player<'t> {
             placement: Placement::default(),
             fillers: Fillers::new(options.lessons.clone()),
             unavailable: Unavailable::new(plan),
+            held_addresses: HeldAddresses::default(),
             digests: Digests::default(),
             launch_digests: LaunchDigests::default(),
             lent: LentMemory::default(),

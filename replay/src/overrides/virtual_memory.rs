@@ -18,7 +18,7 @@ pub(crate) fn reserve(job: &mut Job<'_, '_>) -> Played {
     }
     // A hint that the driver does not take makes it choose another place than no hint: what is not
     // a multiple of a slot lies in what the driver has reserved already (measured on driver 580).
-    if job.is_natural() && (start % SLOT != 0 || length % SLOT != 0) {
+    if job.is_natural() && !(start | length).is_multiple_of(SLOT) {
         return job.plain();
     }
     // The hint is what makes the driver choose that place.

@@ -1,8 +1,10 @@
 //! Where recorded memory lies at replay.
 
+pub(crate) mod absent;
 pub(crate) mod address;
 pub(crate) mod allocator;
 pub(crate) mod graph_memory;
+pub(crate) mod held_addresses;
 pub(crate) mod host_memory;
 pub(crate) mod in_flight;
 pub(crate) mod late_writes;
