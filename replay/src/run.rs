@@ -22,7 +22,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
 use crate::schedule::running::{READER_STACK, STACK};
-use crate::schedule::threads;
+use crate::schedule::threads::{self, main_thread};
 
 /// Re-issues a trace's calls on a driver in this process, and compares.
 ///
@@ -148,7 +148,8 @@ fn play_all<'t>(
     // The threads of the replay, the one that reads ahead, and the one of late writes.
     let threads = player.is_natural().then(|| {
         allocator::keep_apart();
-        let stacks = std::iter::repeat_n(STACK, trace.thread_count());
+        let others = trace.thread_count() - usize::from(main_thread(trace).is_some());
+        let stacks = std::iter::repeat_n(STACK, others);
         WaitingThreads::start(stacks.chain([READER_STACK, late_writes::STACK]))
     });
     let threads = threads.transpose()?;

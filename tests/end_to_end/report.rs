@@ -390,11 +390,12 @@ fn the_mouse_selects_and_zooms(folder: &Path) -> Verdict {
             .evaluate("document.querySelector('.tracks canvas').getAttribute('aria-description')")
     };
     let before = shown(&mut browser);
-    // The call is in the middle of the rows, which begin right of their labels.
-    let middle = "(() => { const box = document.querySelector('.tracks').getBoundingClientRect();\
-                  return [box.left + 190 + (box.width - 190) / 2, box.top, box.bottom]; })()";
-    let middle: [f64; 3] = serde_json::from_value(browser.evaluate(middle)).unwrap();
-    let [x, top, bottom] = middle;
+    let place = "(() => { const canvas = document.querySelector('.tracks canvas');\
+                 const box = document.querySelector('.tracks').getBoundingClientRect();\
+                 const left = canvas.getBoundingClientRect().left;\
+                 return [left + Number(canvas.dataset.selected), box.top, box.bottom]; })()";
+    let place: [f64; 3] = serde_json::from_value(browser.evaluate(place)).unwrap();
+    let [x, top, bottom] = place;
     let key = |browser: &mut Browser, key: &str| {
         browser.evaluate(&format!(
             "document.querySelector('.tracks canvas').dispatchEvent(\

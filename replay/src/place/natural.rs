@@ -7,7 +7,7 @@
 
 use crate::place::lesson::{Lesson, Misplaced};
 use crate::place::mapping::{self, map_exactly};
-use crate::place::slots::{gaps, union};
+use crate::place::slots::{SLOT, gaps, union};
 
 /// Below this lie the executable and its heap; the kernel places mappings from the top down.
 const LOWEST: u64 = 0x6000_0000_0000;
@@ -66,12 +66,40 @@ impl Fillers {
             return;
         }
         let since = self.since;
+        if self.misplaced.is_none() {
+            tracing::debug!(
+                "call {call}: {here:#x} instead of {recorded:#x}; there: {}",
+                self.occupants_of(recorded)
+            );
+        }
         self.misplaced.get_or_insert(Misplaced {
             call,
             recorded,
             here,
             since,
         });
+    }
+
+    /// What this process has mapped in the slot around an address, for messages.
+    fn occupants_of(&self, address: u64) -> String {
+        let slot = address / SLOT * SLOT;
+        let slot = (slot, slot + SLOT);
+        let (mapped, _) = mapped_ranges().unwrap_or_default();
+        let of_others = subtract(&mapped, &self.ranges);
+        let part = |ranges: &[(u64, u64)], what| {
+            let parts = ranges
+                .iter()
+                .map(|&(start, end)| (start.max(slot.0), end.min(slot.1)));
+            let parts = parts.filter(|(start, end)| start < end);
+            let text = |(start, end)| format!("{what} {start:#x} to {end:#x}");
+            parts.map(text).collect::<Vec<_>>()
+        };
+        let mut found = part(&self.ranges, "filler");
+        found.extend(part(&of_others, "mapping"));
+        match found.is_empty() {
+            true => "nothing".to_owned(),
+            false => found.join(", "),
+        }
     }
 
     fn fill(&mut self) {

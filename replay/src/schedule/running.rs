@@ -26,33 +26,61 @@ pub(crate) fn start<'scope>(
         .map_err(|error| Error::child("starting a thread", error))
 }
 
-/// How many threads of a replay run.
+#[derive(Debug, Default)]
+struct State {
+    /// How many run.
+    count: usize,
+    /// One of them is for the thread that waits.
+    is_handed_over: bool,
+}
+
+/// The threads of a replay that run.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    count: Mutex<usize>,
-    none: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
 }
 
 /// One of them, while it lives.
 pub(crate) struct Runner<'r>(&'r Running);
 
 impl Running {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another thread is about to run.
     pub(crate) fn enter(&self) -> Runner<'_> {
-        *self.lock() += 1;
+        self.lock().count += 1;
         Runner(self)
     }
 
-    /// Waits until none runs, calling `tell` now and then.
-    pub(crate) fn wait(&self, tell: &mut dyn FnMut()) {
-        let mut count = self.lock();
-        while *count > 0 {
-            let waited = self.none.wait_timeout(count, PROGRESS_EVERY);
-            count = waited.unwrap_or_else(PoisonError::into_inner).0;
+    /// The thread that waits is to do its own part now.
+    pub(crate) fn hand_over(&self) {
+        let mut state = self.lock();
+        state.count += 1;
+        state.is_handed_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until none runs, calling `tell` now and then. Does `own` when it is handed over, and
+    /// calls `tell` then only afterwards.
+    pub(crate) fn wait(&self, tell: &mut dyn FnMut(), own: impl FnOnce()) {
+        let mut own = Some(own);
+        let mut state = self.lock();
+        while state.count > 0 {
+            if std::mem::take(&mut state.is_handed_over)
+                && let Some(own) = own.take()
+            {
+                drop(state);
+                let runner = Runner(self);
+                own();
+                drop(runner);
+                state = self.lock();
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, PROGRESS_EVERY);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
             tell();
         }
     }
@@ -60,10 +88,10 @@ impl Running {
 
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
-        let mut count = self.0.lock();
-        *count -= 1;
-        if *count == 0 {
-            self.0.none.notify_all();
+        let mut state = self.0.lock();
+        state.count -= 1;
+        if state.count == 0 {
+            self.0.changed.notify_all();
         }
     }
 }

@@ -55,6 +55,15 @@ fn patience(overlapping: bool) -> Duration {
 /// A call, and what must be done before it.
 type Next<'t> = (Vec<Done>, Decoded<'t>);
 
+/// The recorded process's main thread, if it made calls.
+pub(crate) fn main_thread(trace: &Trace) -> Option<usize> {
+    let process = trace.head().process;
+    let threads = trace.threads();
+    threads
+        .iter()
+        .position(|thread| thread.number == process && process != 0)
+}
+
 /// Plays the calls before the index `end`; gives the player back.
 pub(crate) fn play<'t>(
     trace: &'t Trace,
@@ -68,6 +77,11 @@ pub(crate) fn play<'t>(
     let position = Arc::clone(&player.issuer.position);
     let blank = || options.threads.then(|| Box::new(player.blank()));
     let mut blanks: Vec<_> = (0..threads).map(|_| blank()).collect();
+    // The driver allocates from the heap there, as it did in the recording, and not from an arena
+    // of a thread, which would be mapped in the gaps for its memory (52 MiB where NCCL's kernels
+    // are compiled, seen with driver 580).
+    let own = player.is_natural().then(|| main_thread(trace)).flatten();
+    let own_blank = own.and_then(|thread| blanks[thread].take());
     let shared = Arc::new(Shared {
         table: Mutex::new(Table {
             player: Some(Box::new(player)),
@@ -98,9 +112,13 @@ pub(crate) fn play<'t>(
                 let compared = options.selects(&step.call);
                 (step.after, Decoded::new(step.call, step.function, compared))
             });
-            read(scope, running, shared, steps, &mut blanks);
+            read(scope, running, shared, steps, (own, &mut blanks));
         });
-        running.wait(tell);
+        running.wait(tell, || {
+            if let Some(thread) = own {
+                Arc::clone(shared).play_all(thread, own_blank);
+            }
+        });
     });
     let mut table = shared.lock();
     if let Some(error) = table.error.take() {
@@ -532,7 +550,7 @@ fn read<'scope, 't: 'scope>(
     running: &'scope Running,
     shared: &Arc<Shared<'t>>,
     mut steps: impl Iterator<Item = Next<'t>>,
-    blanks: &mut [Option<Box<Player<'t>>>],
+    (own, blanks): (Option<usize>, &mut [Option<Box<Player<'t>>>]),
 ) {
     let mut started = vec![false; blanks.len()];
     let mut spent: Vec<Vec<Next<'t>>> = Vec::new();
@@ -581,10 +599,15 @@ fn read<'scope, 't: 'scope>(
             if std::mem::replace(&mut started[thread], true) {
                 continue;
             }
-            let (runner, own, blank) = (running.enter(), Arc::clone(shared), blanks[thread].take());
+            if own == Some(thread) {
+                running.hand_over();
+                continue;
+            }
+            let (runner, its) = (running.enter(), Arc::clone(shared));
+            let blank = blanks[thread].take();
             let start = start(scope, thread as u32, move || {
                 let _runner = runner;
-                own.play_all(thread, blank);
+                its.play_all(thread, blank);
             });
             if let Err(error) = start {
                 table.error = Some(error);

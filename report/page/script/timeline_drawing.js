@@ -23,7 +23,15 @@ class TimelineDrawing {
     const text = isWhole
       ? `shows all ${duration(trace.end, trace.clock)}`
       : `shows ${exact(trace, view.from)} to ${exact(trace, view.to)}`;
-    this.timeline.canvas.setAttribute("aria-description", text);
+    const { canvas, selection } = this.timeline;
+    canvas.setAttribute("aria-description", text);
+    // Where the selected call is drawn, in pixels from the left edge.
+    delete canvas.dataset.selected;
+    if (selection?.call !== undefined) {
+      const { call } = selection;
+      const middle = (trace.time[call] + trace.endOf(call)) / 2;
+      canvas.dataset.selected = Math.round(this.gutter + view.x(middle));
+    }
   }
 
   #overview() {
