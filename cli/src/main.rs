@@ -17,6 +17,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod dump;
+mod exchanges;
 mod explain;
 mod export;
 mod extract;

@@ -19,6 +19,33 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Reads what people write for bytes: `4096`, `256M`, `1.5 GiB`; units are powers of 1024.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text} is not a number of bytes such as 256M or 1GiB");
+    let text = text.trim();
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let power = match unit
+        .strip_suffix("ib")
+        .or(unit.strip_suffix('b'))
+        .unwrap_or(&unit)
+    {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * 1024_f64.powi(power);
+    match bytes < (1_u64 << 60) as f64 {
+        true => Ok(bytes as u64),
+        false => Err(wrong()),
+    }
+}
+
 /// A time: `740 ns`, `12.3 us`, `1.50 ms`, `3.20 s`, `4 min 10 s`.
 pub(crate) fn time(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
@@ -96,6 +123,26 @@ pub(crate) fn utc(nanoseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_read() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("4096", Some(4096)),
+            ("256M", Some(256 << 20)),
+            ("256 MiB", Some(256 << 20)),
+            ("1.5g", Some(3 << 29)),
+            ("7b", Some(7)),
+            ("", None),
+            ("M", None),
+            ("-1", None),
+            ("1X", None),
+            ("1.2.3", None),
+            ("99999999T", None),
+        ] {
+            assert_eq!(parse_bytes(text).ok(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn sizes() {

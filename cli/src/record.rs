@@ -19,8 +19,11 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cutape_format::Trace;
+
 use self::options::Recording;
 use self::reservation::Reservation;
+use crate::exchanges::Exchanges;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::payloads;
@@ -131,10 +134,40 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             );
         }
     }
+    if arguments.recording.outputs_of_exchanges.is_some() {
+        report_exchanges(&outcome.traces);
+    }
     if arguments.verbose {
         eprintln!("cutape: the program {}", outcome.describe());
     }
     Ok(ExitCode::from(outcome.exit_code()))
+}
+
+/// Says if there were no exchanges, and what is missing of those that there were.
+fn report_exchanges(traces: &[PathBuf]) {
+    let mut calls = 0;
+    for path in traces {
+        let Ok(trace) = Trace::open_indexed(path) else {
+            continue;
+        };
+        let exchanges = Exchanges::of(&trace);
+        calls += exchanges.calls;
+        let gaps = exchanges.gaps();
+        if !gaps.is_empty() {
+            eprintln!(
+                "cutape: {}: of {} exchanges with other processes: {}",
+                output::shown(path),
+                quantity::grouped(exchanges.calls),
+                gaps.join("; ")
+            );
+        }
+    }
+    if calls == 0 && !traces.is_empty() {
+        eprintln!(
+            "cutape: --outputs-of-exchanges kept nothing: no launch or copy reached memory that a \
+             process exported or imported"
+        );
+    }
 }
 
 /// The program's name without its folder.

@@ -19,10 +19,12 @@
 
 mod async_readback;
 mod awaited_roles;
+mod device_work;
 mod digests;
 mod driver;
 mod driver_log;
 mod entry_addresses;
+mod exchanges;
 mod file;
 mod forward;
 mod hook;

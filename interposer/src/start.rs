@@ -14,8 +14,8 @@ use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
 use crate::{
-    async_readback, awaited_roles, digests, driver, driver_log, host_memory, markers, overrides,
-    stack,
+    async_readback, awaited_roles, digests, driver, driver_log, exchanges, host_memory, markers,
+    overrides, stack,
 };
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
@@ -77,6 +77,7 @@ fn create_trace() -> u8 {
         return PASSING;
     };
     digests::step::configure(settings.digests);
+    exchanges::configure(settings.outputs_of_exchanges);
     awaited_roles::configure(settings.checks_sources);
     plan::prepare();
     thread::watch_ends();
@@ -132,6 +133,7 @@ extern "C" fn in_child() {
     async_readback::forget();
     host_memory::forget();
     digests::forget();
+    exchanges::forget();
     kept_blobs::forget();
     overrides::forget();
     stack::forget();

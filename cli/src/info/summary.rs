@@ -17,6 +17,7 @@ use super::images::{Images, RecordedImage};
 use super::objects::{LeakedObjects, MemoryAccounts, never_destroyed};
 use super::process::{ProcessFacts, number, text};
 use super::ranges::{MarkFacts, RangeCounter, RangeFacts};
+use crate::exchanges::Exchanges;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::render::{Limits, Renderer, notes};
@@ -60,6 +61,8 @@ pub(crate) struct Summary {
     pub(crate) memory: MemoryAccounts,
     pub(crate) copies: Copies,
     pub(crate) digests: Digests,
+    /// What `record --outputs-of-exchanges` has kept; `null` if it was not asked to.
+    pub(crate) exchanges: Option<Exchanges>,
     pub(crate) never_destroyed: Vec<LeakedObjects>,
     pub(crate) in_flight: Vec<CallFacts>,
     /// The first few.
@@ -303,6 +306,7 @@ impl<'t> SummaryBuilder<'t> {
             memory: MemoryAccounts::default(),
             copies: Copies::default(),
             digests: Digests::default(),
+            exchanges: text(trace, "outputs-of-exchanges").map(|_| Exchanges::default()),
             never_destroyed: Vec::new(),
             in_flight: Vec::new(),
             failed: Vec::new(),
@@ -389,6 +393,9 @@ impl<'t> SummaryBuilder<'t> {
     fn add_notes(&mut self, call: &Call<'_>, function: Option<&Function>) {
         for note in call.notes() {
             self.digests.add(&note, function);
+            if let Some(exchanges) = &mut self.summary.exchanges {
+                exchanges.add(&note);
+            }
             match note {
                 Note::Stopped(why) => {
                     self.summary

@@ -91,6 +91,22 @@ fn stacks(trace: &TraceFacts) -> String {
     format!("{which}; {} distinct", trace.distinct_stacks)
 }
 
+/// What is kept of exchanges with other processes; `None` if that was not asked for.
+fn exchanges(summary: &Summary) -> Option<String> {
+    let exchanges = summary.exchanges.as_ref()?;
+    let mut text = format!(
+        "{} with other processes: {} of own memory compared, {} changed and kept",
+        grouped(exchanges.calls),
+        bytes(exchanges.compared_bytes),
+        bytes(exchanges.changed_bytes)
+    );
+    for gap in exchanges.gaps() {
+        text += "; ";
+        text += &gap;
+    }
+    Some(text)
+}
+
 /// When device memory was digested; `None` if it was not.
 fn when_digested(summary: &Summary) -> Option<String> {
     let when = match summary.digests.when.as_deref()? {
@@ -179,6 +195,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     rows.push(("payloads", payloads(trace)));
     rows.push(("call stacks", stacks(trace)));
     rows.extend(when_digested(summary).map(|when| ("digests", when)));
+    rows.extend(exchanges(summary).map(|exchanges| ("exchanges", exchanges)));
     for thread in &summary.threads {
         let name = match thread.name.as_str() {
             "" => String::new(),

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
 
+use crate::failure::Failure;
 use crate::payloads;
+use crate::quantity;
 use crate::record::backend::BackendName;
 
 /// Which pinned and managed host memory is recorded.
@@ -89,6 +91,20 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) digests: Option<Digests>,
+    /// Keep what launches and copies that exchange data with other processes
+    /// change in this one's memory, for `replay --rank` to put back. They are
+    /// found by the memory that they reach: exported or imported. SIZE is the
+    /// page-locked memory for copies of it, 256M if not given.
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_name = "SIZE",
+        value_parser = size_of_copies,
+        verbatim_doc_comment
+    )]
+    pub(crate) outputs_of_exchanges: Option<u64>,
     /// Do not record ranges and marks of NVTX.
     #[arg(long)]
     pub(crate) no_nvtx: bool,
@@ -112,7 +128,29 @@ pub(crate) struct Recording {
     pub(crate) measures_cost: bool,
 }
 
+/// The least memory for copies.
+const LEAST: u64 = 1 << 20;
+
+fn size_of_copies(text: &str) -> Result<u64, String> {
+    match quantity::parse_bytes(text)? {
+        bytes @ LEAST.. => Ok(bytes),
+        _ => Err("at least 1M is needed".to_owned()),
+    }
+}
+
 impl Recording {
+    /// Refuses options that contradict each other.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
+            return Err(Failure::unusable(format!(
+                "--outputs-of-exchanges keeps bytes that a replay puts back; --payloads {} leaves \
+                 them out: give one of the two",
+                self.payloads.word()
+            )));
+        }
+        Ok(())
+    }
+
     /// What packing keeps of payloads.
     pub(crate) fn kept(&self) -> PayloadPolicies {
         PayloadPolicies {

@@ -57,6 +57,7 @@ pub(crate) fn start(
             "no program: give it and its arguments after --, e.g. `cutape record -- ./app 1 2`",
         )
     })?;
+    recording.check()?;
     let program = program_file::find(name)?;
     let loader = program_file::check(&program)?;
     let trace = reservation.trace().to_owned();
@@ -88,6 +89,9 @@ pub(crate) fn start(
         .env("CUTAPE_STACKS", word(recording.stacks));
     if let Some(digests) = recording.digests {
         command.env("CUTAPE_DIGESTS", word(digests));
+    }
+    if let Some(bytes) = recording.outputs_of_exchanges {
+        command.env("CUTAPE_OUTPUTS_OF_EXCHANGES", bytes.to_string());
     }
     if recording.check_sources {
         command.env("CUTAPE_CHECK_SOURCES", "on");

@@ -21,10 +21,10 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::MutexGuard;
 
-use cutape_driver::types::CUmemAccessDesc;
 use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_skip, note_kind};
-use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, id};
+use cutape_registry::id;
 
+use crate::device_work::{allocated, gives_access_here, in_context, is_capturing, stream_of};
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::recording;
@@ -32,7 +32,7 @@ use crate::hot::thread::Thread;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::process::settings::Digests;
-use crate::queries::{canonical_stream, current_context};
+use crate::queries::current_context;
 use crate::{driver, entry_addresses};
 use prepared::{Prepared, zero};
 use ranges::Range;
@@ -41,8 +41,6 @@ use table::{Table, skipped};
 
 /// Values are read during launches, too, when more than this are awaited.
 const MANY: usize = 1 << 14;
-/// Bytes of a struct whose words may be addresses.
-const MOST_STRUCT: u32 = 512;
 
 /// The process exits.
 static EXITING: AtomicBool = AtomicBool::new(false);
@@ -162,22 +160,6 @@ fn wait_for(event: Option<u64>) {
     }
 }
 
-/// Does something while a context is current.
-fn in_context(context: u64, act: impl FnOnce()) {
-    if current_context() == context {
-        return act();
-    }
-    // SAFETY: a context of the driver's; the pop writes a handle.
-    unsafe {
-        if driver::call(id::cuCtxPushCurrent_v2, [context, 0, 0, 0]) == Some(0) {
-            act();
-            let mut popped = 0_u64;
-            let popped = (&raw mut popped) as u64;
-            let _ = driver::call(id::cuCtxPopCurrent_v2, [popped, 0, 0, 0]);
-        }
-    }
-}
-
 /// Prepares a context that is current, once.
 fn prepare(thread: &Thread, context: u64) {
     let mut table = TABLE.lock();
@@ -198,47 +180,6 @@ fn prepare(thread: &Thread, context: u64) {
         draft.put_encoded(DigestSetupNote { context, result })
     });
     watch_exit();
-}
-
-/// The stream of a call that enqueues work; `None` if it cannot be read.
-fn stream_of(frame: &Frame) -> Option<u64> {
-    let function = frame.description();
-    let stream = match function.family {
-        Family::Launch(LaunchOp::Config(launch)) => {
-            let offset = core::mem::offset_of!(cutape_driver::types::CUlaunchConfig, hStream);
-            memory::word(frame.word(launch.config).checked_add(offset as u64)?)?
-        }
-        _ => function.stream.map_or(0, |at| frame.word(at)),
-    };
-    Some(canonical_stream(function, stream))
-}
-
-/// Whether a stream is, or may be, captured.
-fn is_capturing(frame: &Frame, stream: u64) -> bool {
-    let query = match frame.description().per_thread {
-        true => id::cuStreamIsCapturing_ptsz,
-        false => id::cuStreamIsCapturing,
-    };
-    // SAFETY: it writes an enum.
-    let status: Option<u32> = unsafe { driver::ask(query, |place| [stream, place, 0, 0]) };
-    status != Some(0)
-}
-
-/// Address and length of what a call has allocated.
-fn allocated(frame: &Frame) -> Option<(u64, u64)> {
-    let function = frame.description();
-    let start = memory::word(frame.word(0))?;
-    let length = match function.family {
-        Family::Memory(MemoryOp::AllocatePitch { pitch }) => {
-            const HEIGHT: u8 = 3;
-            memory::word(frame.word(pitch))?.checked_mul(frame.word(HEIGHT))?
-        }
-        _ => match function.size? {
-            Length::Param(at) => frame.word(at),
-            _ => return None,
-        },
-    };
-    Some((start, length))
 }
 
 /// Sets new memory of the current context to zeros, and knows it from then on.
@@ -274,20 +215,8 @@ fn add_zeroed(
 
 /// After a call that gives devices access to mapped memory.
 fn access_set(thread: &Thread, frame: &Frame) {
-    const READ_WRITE: u64 = 3;
-    const DEVICE: u64 = 1;
-    let [address, length, descriptions, count, ..] = frame.words;
-    // SAFETY: it writes an int.
-    let device = unsafe { driver::ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]) };
-    let Some(device) = device else { return };
-    let is_here = (0..count.min(64)).any(|index| {
-        let at = descriptions.wrapping_add(index * size_of::<CUmemAccessDesc>() as u64);
-        // Type and number of the location, then the flags.
-        let location = memory::word(at);
-        let flags = memory::word(at.wrapping_add(4)).map(|word| word >> 32);
-        location == Some(DEVICE | u64::from(device) << 32) && flags == Some(READ_WRITE)
-    });
-    if !is_here {
+    let [address, length, ..] = frame.words;
+    if !gives_access_here(frame) {
         return;
     }
     let context = current_context();
@@ -312,22 +241,6 @@ fn primary_released(frame: &Frame) {
             table.end_context(context);
         }
     }
-}
-
-/// What a call that enqueues work names: operands and members of structs.
-pub(crate) fn operands(frame: &Frame) -> Vec<u64> {
-    let mut named = Vec::new();
-    for (parameter, &word) in frame.description().params.iter().zip(&frame.words) {
-        match parameter.role {
-            Role::DeviceRead(_) | Role::DeviceWrite(_) => named.push(word),
-            Role::In(Length::Fixed(bytes)) if bytes <= MOST_STRUCT && word != 0 => {
-                let at = (0..u64::from(bytes)).step_by(8);
-                named.extend(at.map_while(|at| memory::word(word.wrapping_add(at))));
-            }
-            _ => {}
-        }
-    }
-    named
 }
 
 /// After a call that enqueues work.

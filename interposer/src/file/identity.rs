@@ -79,6 +79,10 @@ pub(crate) fn write_program(settings: &Settings) {
     if let Some(when) = settings.digests.word() {
         pairs.put("digests", when);
     }
+    if settings.outputs_of_exchanges != 0 {
+        let bytes = settings.outputs_of_exchanges.to_string();
+        pairs.put("outputs-of-exchanges", bytes);
+    }
     pairs.put("stacks", settings.stacks.word());
     if let Ok(path) = std::env::current_exe() {
         pairs.put("program", path.as_os_str().as_bytes());

@@ -11,6 +11,7 @@ use cutape_registry::{
 
 use crate::awaited_roles;
 use crate::digests::step::{DigestStep, step_of};
+use crate::exchanges::step::{self as exchange_step, ExchangeStep};
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 
 /// Most parameters of any function.
@@ -184,8 +185,11 @@ pub(crate) struct Plan {
     /// A bit for each argument whose memory an override snapshots, so that the roles must not.
     pub(crate) owned: u16,
     pub(crate) family: Family,
-    /// Unless it is nothing, `pre_call` and `leave` are the ones that run overrides.
+    /// Digests of device memory or outputs of exchanges have something to do. Then `pre_call` and
+    /// `leave` are the ones that run overrides.
+    pub(crate) has_steps: bool,
     pub(crate) digests: DigestStep,
+    pub(crate) exchanges: ExchangeStep,
     pub(crate) attribute_bytes: AttributeBytes,
     /// The bits of each word that belong to the argument.
     pub(crate) masks: [u64; MOST_PARAMETERS],
@@ -215,7 +219,9 @@ const EMPTY: Plan = Plan {
     function: None,
     owned: 0,
     family: Family::Plain,
+    has_steps: false,
     digests: DigestStep::Nothing,
+    exchanges: ExchangeStep::Nothing,
     attribute_bytes: AttributeBytes::NONE,
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
@@ -284,15 +290,21 @@ pub(crate) fn make(function: &Function) -> Plan {
     if !has_hook && !plan.awaits_copy && !traces_function {
         set_leave_form(&mut plan, function);
     }
-    set_digests(&mut plan, step_of(function));
+    set_steps(
+        &mut plan,
+        step_of(function),
+        exchange_step::step_of(function),
+    );
     plan
 }
 
-fn set_digests(plan: &mut Plan, step: DigestStep) {
-    if step == DigestStep::Nothing {
+fn set_steps(plan: &mut Plan, digests: DigestStep, exchanges: ExchangeStep) {
+    if (digests, exchanges) == (DigestStep::Nothing, ExchangeStep::Nothing) {
         return;
     }
-    plan.digests = step;
+    plan.has_steps = true;
+    plan.digests = digests;
+    plan.exchanges = exchanges;
     plan.pre_call = PreCall::Override;
     plan.leave = LeaveForm::Generic;
     plan.may_change_errno = true;

@@ -32,13 +32,14 @@ use cutape_registry::{
 };
 
 use crate::digests::{self, step::DigestStep};
+use crate::exchanges::{self, step::ExchangeStep};
 use crate::file::identity;
 use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::{address_space, maps};
-use crate::{async_readback, driver_log};
+use crate::{async_readback, device_work, driver_log};
 
 /// In a forked child: objects of the parent are not this process's.
 pub(crate) fn forget() {
@@ -104,8 +105,39 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     if plan.operands != 0 && host_memory::any() {
         host_memory::before_operands(thread, frame);
     }
+    if plan.has_steps {
+        steps_before(thread, frame, plan);
+    }
+}
+
+/// What digests and outputs of exchanges do before a call.
+#[cold]
+fn steps_before(thread: &Thread, frame: &Frame, plan: &Plan) {
     if plan.digests != DigestStep::Nothing {
         digests::pre_call(thread, frame, plan.digests);
+    }
+    if plan.exchanges != ExchangeStep::Nothing {
+        let words = match plan.family {
+            Family::Launch(op) => launch::words_of_kernels(frame, op),
+            _ => None,
+        };
+        exchanges::pre_call(thread, frame, plan.exchanges, words);
+    }
+}
+
+/// The same after it.
+#[cold]
+fn steps_after(thread: &Thread, frame: &Frame, plan: &Plan) {
+    // The copies first: they belong to the call's work.
+    if plan.exchanges != ExchangeStep::Nothing {
+        exchanges::post_call(thread, frame, plan.exchanges);
+    }
+    if plan.digests != DigestStep::Nothing {
+        let words = match plan.family {
+            Family::Launch(op) => launch::words_of_kernels(frame, op),
+            _ => Some(device_work::operands(frame)),
+        };
+        digests::post_call(thread, frame, plan.digests, words);
     }
 }
 
@@ -118,12 +150,8 @@ pub(crate) fn look_at_host_memory(thread: &Thread, frame: &Frame, plan: &Plan) {
 
 /// Runs between the driver and the leave record.
 pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
-    if plan.digests != DigestStep::Nothing {
-        let words = match plan.family {
-            Family::Launch(op) => launch::words_of_kernels(frame, op),
-            _ => Some(digests::operands(frame)),
-        };
-        digests::post_call(thread, frame, plan.digests, words);
+    if plan.has_steps {
+        steps_after(thread, frame, plan);
     }
     if !frame.succeeded() {
         return;

@@ -13,7 +13,7 @@ use crate::hot::frame::Frame;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
-use crate::snapshot;
+use crate::{exchanges, snapshot};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
@@ -125,6 +125,9 @@ pub(super) fn registered(thread: &Thread, frame: &Frame) {
     let range = (start, start.saturating_add(length));
     let mut count = 0;
     shared_parts(list, scratch.bytes(), range, &mut |note, name| {
+        if exchanges::is_on() {
+            exchanges::shares_host(note.address, note.length);
+        }
         count += 1;
         if count <= MOST_NOTES {
             thread.note(note_kind::SHARED_MAPPING, |draft| {

@@ -24,6 +24,9 @@ pub(crate) const HOST_MEMORY: &CStr = c"CUTAPE_HOST_MEMORY";
 pub(crate) const STACKS: &CStr = c"CUTAPE_STACKS";
 /// When device memory is digested: `end`, `sync`, `launch`. Without it, never.
 pub(crate) const DIGESTS: &CStr = c"CUTAPE_DIGESTS";
+/// Bytes of memory for copies of what exchanges with other processes change. Without it, none are
+/// made.
+pub(crate) const OUTPUTS_OF_EXCHANGES: &CStr = c"CUTAPE_OUTPUTS_OF_EXCHANGES";
 /// Whether the driver's error log is recorded: `on`, `off`.
 pub(crate) const DRIVER_LOG: &CStr = c"CUTAPE_DRIVER_LOG";
 /// Set if the cost of recording is to be measured.

@@ -105,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) host_memory: HostMemory,
     pub(crate) stacks: Stacks,
     pub(crate) digests: Digests,
+    /// Bytes of memory for copies of what exchanges change; 0: these are not kept.
+    pub(crate) outputs_of_exchanges: u64,
     pub(crate) checks_sources: bool,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
@@ -137,11 +139,22 @@ impl Settings {
                 Some(b"launch") => Digests::Launch,
                 _ => Digests::Off,
             },
+            outputs_of_exchanges: bytes(variable(env::OUTPUTS_OF_EXCHANGES)),
             checks_sources: variable(env::CHECK_SOURCES).as_deref() == Some(c"on"),
             driver_log: variable(env::DRIVER_LOG).as_deref() != Some(c"off"),
             measures_cost: variable(env::COST).is_some(),
         }
     }
+}
+
+/// A number of bytes, in whole pages.
+fn bytes(word: Option<CString>) -> u64 {
+    const PAGE: u64 = 4096;
+    let text = word.as_deref().and_then(|word| word.to_str().ok());
+    let number: Option<u64> = text.and_then(|text| text.parse().ok());
+    number
+        .and_then(|number| number.checked_next_multiple_of(PAGE))
+        .unwrap_or(0)
 }
 
 fn policy(word: Option<CString>) -> PayloadPolicy {
