@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use cutape_format::layout::exchange_skip;
 use cutape_format::{Note, Trace};
 use serde::Serialize;
 
 use crate::quantity;
-use crate::render::notes;
 
 /// The exchanges of a trace.
 #[derive(Debug, Default, Serialize)]
@@ -38,7 +38,7 @@ impl Exchanges {
                 self.compared += u64::from(note.kept > 0);
                 self.compared_bytes = self.compared_bytes.saturating_add(note.kept);
                 self.left_out_bytes = self.left_out_bytes.saturating_add(note.left_out);
-                if let Some(reason) = notes::exchange_skip_reason(note.reason) {
+                if let Some(reason) = of_some(note.reason) {
                     *self.left_out.entry(reason).or_default() += 1;
                 }
             }
@@ -68,21 +68,35 @@ impl Exchanges {
         self.compared.saturating_sub(self.complete)
     }
 
-    /// What is missing, a line each.
+    /// What is missing, in parts of a sentence.
     pub(crate) fn gaps(&self) -> Vec<String> {
         let mut gaps: Vec<String> = self
             .left_out
             .iter()
-            .map(|(reason, number)| format!("memory of {number} not kept: {reason}"))
+            .map(|(reason, number)| format!("{} {reason}", quantity::grouped(*number)))
             .collect();
+        if let number @ 1.. = self.incomplete() {
+            let number = quantity::grouped(number);
+            gaps.push(format!("{number} not complete when the recording ended"));
+        }
         if self.left_out_bytes > 0 {
             let bytes = quantity::bytes(self.left_out_bytes);
-            gaps.push(format!("{bytes} not kept in all"));
-        }
-        match self.incomplete() {
-            0 => {}
-            number => gaps.push(format!("{number} not complete when the recording ended")),
+            gaps.push(format!("not kept: {bytes}"));
         }
         gaps
     }
+}
+
+/// Why memory of some exchanges is not compared: what follows their number.
+fn of_some(reason: u8) -> Option<&'static str> {
+    Some(match reason {
+        exchange_skip::NONE => return None,
+        exchange_skip::GRAPH => "in captures",
+        exchange_skip::FULL => "without room: a larger --outputs-of-exchanges=SIZE gives more",
+        exchange_skip::LONG => {
+            "with more than 64 MiB from an address on, of which the first are kept"
+        }
+        exchange_skip::REFUSED => "whose copies the driver refused",
+        _ => "with a reason that a later cutape gives",
+    })
 }

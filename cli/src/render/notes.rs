@@ -404,7 +404,7 @@ fn exchange(note: &ExchangeNote) -> String {
 pub(crate) fn exchange_skip_reason(reason: u8) -> Option<&'static str> {
     Some(match reason {
         exchange_skip::NONE => return None,
-        exchange_skip::GRAPH => "the call is captured or launches a graph",
+        exchange_skip::GRAPH => "the call is captured",
         exchange_skip::FULL => "the recorder's memory for copies was full",
         exchange_skip::LONG => "a range is longer than 64 MiB",
         exchange_skip::REFUSED => "the driver refused a copy of the recorder",

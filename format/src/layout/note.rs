@@ -327,7 +327,7 @@ pub struct ExchangeNote {
 pub mod exchange_skip {
     /// All of it is compared.
     pub const NONE: u8 = 0;
-    /// The call is captured, or launches a graph.
+    /// The call is captured: its work runs when the graph is launched.
     pub const GRAPH: u8 = 1;
     /// The recorder's memory for copies is full.
     pub const FULL: u8 = 2;

@@ -8,10 +8,9 @@
  * the first. The ranks are forked before the first call of the driver. */
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "program.h"
+#include "descriptors.h"
 
 enum { RANKS = 4, WORDS = 1024, BLOCK = 2 << 20 };
 
@@ -33,35 +32,6 @@ static void meet(void)
 {
     int result = pthread_barrier_wait(&board->barrier);
     EXPECT(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
-}
-
-static void send_descriptor(int socket, int descriptor)
-{
-    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1,
-                             .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
-    EXPECT(sendmsg(socket, &message, 0) == 1);
-    close(descriptor);
-}
-
-static int receive_descriptor(int socket)
-{
-    int descriptor = -1;
-    char byte = 0, control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1,
-                             .msg_control = control, .msg_controllen = sizeof control};
-    EXPECT(recvmsg(socket, &message, 0) == 1);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    EXPECT(head != NULL && head->cmsg_type == SCM_RIGHTS);
-    memcpy(&descriptor, CMSG_DATA(head), sizeof descriptor);
-    return descriptor;
 }
 
 static void fill(CUdeviceptr memory, unsigned value)
