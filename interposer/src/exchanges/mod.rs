@@ -171,9 +171,10 @@ pub(crate) fn pre_call(
                 begin(thread, frame, named);
             }
         }
-        ExchangeStep::Frees => end_memory(own, frame.word(0), 1, true),
+        ExchangeStep::Frees | ExchangeStep::ClosesImport => {
+            end_memory(own, frame.word(0), 1, true);
+        }
         ExchangeStep::FreesInOrder => end_memory(own, frame.word(0), 1, false),
-        ExchangeStep::Shares(SharingOp::Close) => end_memory(own, frame.word(0), 1, true),
         ExchangeStep::Unmaps => end_memory(own, frame.word(0), frame.word(1), true),
         ExchangeStep::UnregistersHost => end_memory(own, frame.word(0), 1, false),
         ExchangeStep::DestroysContext => end_context(thread, frame.word(0)),
@@ -199,7 +200,7 @@ pub(crate) fn post_call(thread: &Thread, frame: &Frame, step: ExchangeStep) {
         | ExchangeStep::FreesInOrder
         | ExchangeStep::Unmaps
         | ExchangeStep::UnregistersHost
-        | ExchangeStep::Shares(SharingOp::Close) => {
+        | ExchangeStep::ClosesImport => {
             let mut table = TABLE.lock();
             let ended = table.ending.remove(&own).unwrap_or_default();
             for area in ended.into_iter().filter(|_| !succeeded) {
@@ -270,8 +271,11 @@ fn succeeded_call(frame: &Frame, step: ExchangeStep) {
                 }
             }
         }
-        ExchangeStep::Shares(SharingOp::Export(shared)) => exported(frame, shared),
-        ExchangeStep::Shares(SharingOp::Import(shared)) => imported(frame, shared),
+        ExchangeStep::Shares => match frame.description().family {
+            Family::Sharing(SharingOp::Export(shared)) => exported(frame, shared),
+            Family::Sharing(SharingOp::Import(shared)) => imported(frame, shared),
+            _ => {}
+        },
         _ => {}
     }
 }

@@ -34,7 +34,10 @@ pub(crate) enum ExchangeStep {
     Maps,
     SetsAccess,
     Unmaps,
-    Shares(SharingOp),
+    /// It exports or imports, as its family says.
+    Shares,
+    /// The first parameter is an imported address.
+    ClosesImport,
     Launches,
     Copies,
     Fills,
@@ -86,7 +89,8 @@ fn step_by_family(function: &Function) -> ExchangeStep {
             VirtualMemoryOp::Reserve | VirtualMemoryOp::FreeReservation => S::Nothing,
         },
         Family::Multicast(MulticastOp::Create) => S::CreatesPhysical,
-        Family::Sharing(op) => S::Shares(op),
+        Family::Sharing(SharingOp::Close) => S::ClosesImport,
+        Family::Sharing(SharingOp::Export(_) | SharingOp::Import(_)) => S::Shares,
         Family::Launch(_) => S::Launches,
         Family::Copy(_) => S::Copies,
         Family::Memset => S::Fills,
