@@ -39,7 +39,7 @@ use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
 use crate::process::{errno::Errno, log};
 use crate::queries::current_context;
-use crate::{driver, entry_addresses, snapshot};
+use crate::{driver, entry_addresses, host_memory, snapshot};
 use known_memory::{KnownMemory, Memory, Named};
 use ring::{ALIGNMENT, Ring};
 use step::ExchangeStep;
@@ -158,10 +158,10 @@ pub(crate) fn pre_call(
     let own = thread.ordinal.get();
     match step {
         ExchangeStep::Launches => {
-            let named = TABLE
-                .lock()
-                .memory
-                .exchange_of_launch(&words.unwrap_or_default());
+            let mut words = words.unwrap_or_default();
+            // NCCL puts work there that does not fit the parameters.
+            words.extend(host_memory::take_news(thread));
+            let named = TABLE.lock().memory.exchange_of_launch(&words);
             if let Some(named) = named {
                 begin(thread, frame, named);
             }

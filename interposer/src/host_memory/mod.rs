@@ -122,6 +122,19 @@ pub(crate) fn ended(which: Which, succeeded: bool) {
     table.publish();
 }
 
+/// The words of such memory that a launch of a thread can reach and that have changed before it.
+/// For outputs of exchanges.
+pub(crate) fn take_news(thread: &Thread) -> Vec<u64> {
+    match any() {
+        true => TABLE
+            .lock()
+            .news
+            .remove(&thread.ordinal.get())
+            .unwrap_or_default(),
+        false => Vec::new(),
+    }
+}
+
 /// Before a launch on a stream: compares the ranges that these words point into, or all if the
 /// words are not known.
 #[cold]
@@ -201,6 +214,8 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
             table.touch(start, touch);
         }
     }
+    // Of no launch.
+    table.news.remove(&thread.ordinal.get());
     table.publish();
 }
 

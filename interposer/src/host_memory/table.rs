@@ -1,11 +1,12 @@
 //! The ranges of host memory that the device can access, and a shadow copy of each.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
 
 use super::changes::changes;
+use crate::exchanges::step as exchanges;
 use crate::file::rows::Rows;
 use crate::hot::host_range_filter::HostRangeFilter;
 use crate::hot::recording::payload_policy;
@@ -56,6 +57,8 @@ pub(super) struct Table {
     shadows: u64,
     /// `FILTER` is out of date.
     is_changed: bool,
+    /// While outputs of exchanges are kept: words that changed before a launch, by its thread.
+    pub(super) news: HashMap<u32, Vec<u64>>,
 }
 
 /// The ranges that are not skipped.
@@ -250,6 +253,18 @@ impl Table {
         if is_first && runs.is_empty() {
             // An empty change: the range begins as zeros.
             runs.push((0, 0));
+        }
+        if exchanges::is_on() && !is_after {
+            let of_thread = self.news.entry(thread.ordinal.get()).or_default();
+            for &(at, length) in &runs {
+                let end = (at + length).next_multiple_of(8).min(shadow.len());
+                let words = shadow
+                    .get(at / 8 * 8..end)
+                    .unwrap_or_default()
+                    .as_chunks()
+                    .0;
+                of_thread.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+            }
         }
         for (at, length) in runs {
             let note = HostChangedNote {

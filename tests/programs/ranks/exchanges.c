@@ -21,7 +21,8 @@ static void meet(void)
     EXPECT(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
 }
 
-/* `direct` reads where its second parameter points, `through` where the second word there does. */
+/* `direct` reads where its second parameter points, `through` where the second word there does;
+ * `listed` writes where the first word behind its first parameter points. */
 static const char *const kernels =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry direct(.param .u64 to, .param .u64 from) {\n"
@@ -29,7 +30,10 @@ static const char *const kernels =
     "ld.global.u64 %p3, [%p2]; st.global.u64 [%p1], %p3; ret; }\n"
     ".visible .entry through(.param .u64 to, .param .u64 table) {\n"
     ".reg .b64 %p<4>; ld.param.u64 %p1, [to]; ld.param.u64 %p2, [table];\n"
-    "ld.global.u64 %p3, [%p2+8]; ld.global.u64 %p3, [%p3]; st.global.u64 [%p1], %p3; ret; }\n";
+    "ld.global.u64 %p3, [%p2+8]; ld.global.u64 %p3, [%p3]; st.global.u64 [%p1], %p3; ret; }\n"
+    ".visible .entry listed(.param .u64 list, .param .u64 from) {\n"
+    ".reg .b64 %p<4>; ld.param.u64 %p1, [list]; ld.param.u64 %p2, [from];\n"
+    "ld.global.u64 %p1, [%p1]; ld.global.u64 %p3, [%p2]; st.global.u64 [%p1], %p3; ret; }\n";
 
 static CUdeviceptr map(CUmemGenericAllocationHandle handle)
 {
@@ -137,7 +141,16 @@ static int run(int rank)
     CHECK(cuMemcpyDtoH(bytes, imported, sizeof bytes));
     CHECK(cuMemcpyHtoD(own, bytes, sizeof bytes));
 
-    /* 7: a launch that the driver refuses, then one that is captured. */
+    /* 7: what it writes is named in page-locked memory that the CPU has filled. */
+    CUdeviceptr *list = NULL;
+    CHECK(cuMemHostAlloc((void **)&list, BYTES, CU_MEMHOSTALLOC_DEVICEMAP));
+    list[0] = other + 128;
+    void *listing[] = {&list, &imported};
+    launch(function_of(module, "listed"), 1, 1, stream, listing);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemFreeHost(list));
+
+    /* 8: a launch that the driver refuses, then one that is captured. */
     void *parameters[] = {&own, &imported};
     CHECK_RESULT(CUDA_ERROR_INVALID_VALUE,
                  cuLaunchKernel(direct, 1, 1, 1, 4096, 1, 1, 0, stream, parameters, NULL));
@@ -147,7 +160,7 @@ static int run(int rank)
     CHECK(cuStreamEndCapture(stream, &graph));
     CHECK(cuGraphDestroy(graph));
 
-    /* 8: more than the recorder has room for, if it has 1 MiB; 9: nothing waits for the last. */
+    /* 9: more than the recorder has room for, if it has 1 MiB; 10: nothing waits for the last. */
     launch_and_read(direct, stream, large, imported);
     launch(direct, 1, 1, stream, parameters);
     meet();
