@@ -65,6 +65,8 @@ struct Table {
     begun: HashMap<u32, Begun>,
     pending: Vec<Pending>,
     last_mark: u32,
+    /// The driver has refused to write a mark.
+    has_no_marks: bool,
     /// The context that has page-locked the memory for copies.
     registered: Option<u64>,
     /// Primary contexts by device.
@@ -481,12 +483,14 @@ fn note_copy(frame: &Frame) {
         return;
     };
     let [target, source, length] = transfer(frame, at);
-    let mut table = TABLE.lock();
-    if at.to == MemoryType::Host || !table.memory.is_known(target) {
-        return;
-    }
-    if at.from != MemoryType::Host && table.memory.is_known(source) {
-        return table.memory.copied(target, source, length);
+    {
+        let mut table = TABLE.lock();
+        if at.to == MemoryType::Host || !table.memory.is_known(target) {
+            return;
+        }
+        if at.from != MemoryType::Host && table.memory.is_known(source) {
+            return table.memory.copied(target, source, length);
+        }
     }
     let searched = length.min(MOST_SEARCHED) as usize;
     // Not from the program's allocator.
@@ -496,7 +500,7 @@ fn note_copy(frame: &Frame) {
     let bytes = scratch.bytes().get_mut(..searched).unwrap_or_default();
     let read = memory::read(source, bytes);
     let bytes = bytes.get(..read).unwrap_or_default();
-    table.memory.brought(target, length, bytes);
+    TABLE.lock().memory.brought(target, length, bytes);
 }
 
 /// Enqueues the copies that come before an exchange.
@@ -555,7 +559,7 @@ fn begin(thread: &Thread, frame: &Frame, named: Named) {
 impl Table {
     /// Places for the copies of ranges, and the mark.
     fn take(&mut self, ranges: &[(u64, u64)]) -> Result<(Slot, Vec<Copies>), u8> {
-        if self.registered.is_none() {
+        if self.registered.is_none() || self.has_no_marks {
             return Err(exchange_skip::REFUSED);
         }
         let mut length = ALIGNMENT;
@@ -622,6 +626,7 @@ fn finish_exchange(thread: &Thread, frame: &Frame) {
             table.pending.push(pending);
             PENDING.store(table.pending.len(), Ordering::Release);
         } else {
+            TABLE.lock().has_no_marks = true;
             let lengths = begun.copies.drain(..).map(|copies| copies.length);
             begun.left_out += lengths.sum::<u64>();
             begun.reason = exchange_skip::REFUSED;
