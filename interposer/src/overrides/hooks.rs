@@ -83,7 +83,7 @@ fn hooks(family: Family) -> u8 {
         Family::HostMemory(HostMemoryOp::Register) => POST | FINISH,
         Family::Sharing(op) => match op {
             SharingOp::Export(_) => POST,
-            SharingOp::Import(_) => PUT_PRE | POST,
+            SharingOp::Import(_) => PUT_PRE | PRE,
             SharingOp::Close => 0,
         },
         Family::Memory(MemoryOp::Free)

@@ -84,6 +84,7 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             host_memory::before_launch(thread, frame, frame.word(1), None);
         }
         Family::Graph(op) => graph::pre_call(thread, frame, op),
+        Family::Sharing(op) => sharing::pre_call(thread, frame, op),
         Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
         | Family::Memory(MemoryOp::Free) => {
             host_memory::ending(Which::At(frame.word(0)));

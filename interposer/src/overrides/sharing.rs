@@ -44,23 +44,29 @@ pub(super) fn put_import(draft: &mut Draft<'_>, frame: &Frame, op: SharingOp) ->
     }
 }
 
-/// Notes which file the descriptor names that a successful call has exported or imported.
+/// Notes which file the descriptor names that a call imports, also one that the driver refuses.
+pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: SharingOp) {
+    if let SharingOp::Import(shared) = op
+        && handle_type(frame, shared) == Some(FILE_DESCRIPTOR)
+    {
+        note(thread, frame.word(shared.handle) as u32, false);
+    }
+}
+
+/// Notes which file the descriptor names that a successful call has exported.
 pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
-    let is_export = matches!(op, SharingOp::Export(_));
-    let descriptor = match op {
-        SharingOp::Export(shared) if handle_type(frame, shared) == Some(FILE_DESCRIPTOR) => {
-            let mut bytes = [0; 4];
-            memory::read_all(frame.word(shared.handle), &mut bytes)
-                .then(|| u32::from_le_bytes(bytes))
-        }
-        SharingOp::Import(shared) if handle_type(frame, shared) == Some(FILE_DESCRIPTOR) => {
-            Some(frame.word(shared.handle) as u32)
-        }
-        SharingOp::Export(_) | SharingOp::Import(_) | SharingOp::Close => None,
-    };
-    let Some(descriptor) = descriptor else {
+    let SharingOp::Export(shared) = op else {
         return;
     };
+    let mut bytes = [0; 4];
+    if handle_type(frame, shared) == Some(FILE_DESCRIPTOR)
+        && memory::read_all(frame.word(shared.handle), &mut bytes)
+    {
+        note(thread, u32::from_le_bytes(bytes), true);
+    }
+}
+
+fn note(thread: &Thread, descriptor: u32, is_export: bool) {
     let _errno = Errno::keep();
     let mut status = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the struct is valid for writing; a number that is no descriptor is refused.
