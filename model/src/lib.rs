@@ -50,7 +50,7 @@ pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Ret
 pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
 pub use sharing::{
     Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, Identity, Link, MappedFile,
-    Sharing,
+    RefusedImport, Sharing,
 };
 pub use site::Site;
 pub use state::{

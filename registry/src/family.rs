@@ -167,7 +167,7 @@ pub struct Shared {
 }
 
 /// What processes share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SharedKind {
     /// Memory of `cuMemAlloc`.
     Memory,

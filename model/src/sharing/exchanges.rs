@@ -29,7 +29,7 @@ pub enum Identity {
     Unknown,
 }
 
-/// A successful call that exports or imports.
+/// A call that exports or imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// Index of the call.
@@ -66,6 +66,8 @@ pub struct Exchanges {
     pub exports: Vec<Exchange>,
     /// In order of the calls.
     pub imports: Vec<Exchange>,
+    /// Imports that the driver refused, in order of the calls; they have no object.
+    pub refused: Vec<Exchange>,
     /// Shared host memory that it registers.
     pub mapped: Vec<MappedFile>,
 }
@@ -83,9 +85,18 @@ pub struct ExchangeBuilder {
 impl ExchangeBuilder {
     /// Takes the next call.
     pub fn observe(&mut self, call: &Call<'_>) {
-        let Some(function) = function_of(call.signature).filter(|_| call.succeeded()) else {
+        let Some(function) = function_of(call.signature) else {
             return;
         };
+        if !call.succeeded() {
+            if let Family::Sharing(SharingOp::Import(shared)) = function.family
+                && call.leave.is_some()
+            {
+                let import = self.exchange(call, shared, function.name, false);
+                self.found.refused.push(import);
+            }
+            return;
+        }
         let argument = |position: u8| call.argument(usize::from(position));
         match function.family {
             Family::Sharing(SharingOp::Export(shared)) => {

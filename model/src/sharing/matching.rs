@@ -7,7 +7,7 @@ use cutape_registry::SharedKind;
 use super::exchanges::{Exchange, Exchanges, Identity};
 
 /// A call of a process: the position of its trace, and the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     /// Position of the process among those that were given.
     pub process: usize,
@@ -49,6 +49,21 @@ pub struct Sharing {
     pub links: Vec<Link>,
     /// Imports whose export is in none of the traces.
     pub unmatched: Vec<Site>,
+    /// Imports that the driver refused, of what one of the processes had exported as any kind.
+    pub refused: Vec<RefusedImport>,
+}
+
+/// An import that the driver refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedImport {
+    /// The export with the same identity.
+    pub from: Site,
+    /// As what it was exported.
+    pub exported: SharedKind,
+    /// The import.
+    pub to: Site,
+    /// As what it was to be imported.
+    pub imported: SharedKind,
 }
 
 impl Sharing {
@@ -116,6 +131,12 @@ impl Sharing {
                 None => found.unmatched.push(to),
             }
         }
+        for (process, exchanges) in all.iter().enumerate() {
+            for import in &exchanges.refused {
+                let known = (process, import, moment(process, import.ticks));
+                found.refused.extend(refused(&exports, known));
+            }
+        }
         found.links.sort_by_key(|link| link.to);
         found.unmatched.sort();
         found
@@ -126,6 +147,35 @@ impl Sharing {
         let at = self.links.binary_search_by_key(&import, |link| link.to);
         Some(self.links.get(at.ok()?)?.from)
     }
+}
+
+/// The export whose handle a refused import was given, if handles of that sort tell.
+fn refused(
+    exports: &BTreeMap<(SharedKind, &Identity), Vec<Export<'_>>>,
+    (process, import, moment): (usize, &Exchange, Option<i128>),
+) -> Option<RefusedImport> {
+    if matches!(
+        import.identity,
+        Identity::Unknown | Identity::DeviceFile(..)
+    ) {
+        return None;
+    }
+    let same = exports
+        .iter()
+        .filter(|((_, identity), _)| **identity == import.identity);
+    let all = same.flat_map(|((kind, _), exports)| exports.iter().map(|export| (*kind, export)));
+    let before = all.filter(|(_, export)| export.is_before(process, import, moment));
+    let (exported, export) =
+        before.max_by_key(|(kind, export)| (*kind == import.kind, export.order()))?;
+    Some(RefusedImport {
+        from: export.site(),
+        exported,
+        to: Site {
+            process,
+            call: import.call,
+        },
+        imported: import.kind,
+    })
 }
 
 /// An export, and when it was complete.
@@ -177,7 +227,7 @@ mod tests {
         Exchanges {
             exports,
             imports,
-            mapped: Vec::new(),
+            ..Exchanges::default()
         }
     }
 
@@ -228,6 +278,42 @@ mod tests {
         // Without a common clock, the last export of all is taken.
         let sharing = Sharing::of(&all, &|_, _| None);
         assert_eq!(sharing.source_of(site(1, 11)), Some(site(0, 30)));
+    }
+
+    #[test]
+    fn refused_imports_are_matched_with_exports_of_any_kind() {
+        let of_kind = |kind, call, identity| Exchange {
+            kind,
+            ..exchange(call, identity, None)
+        };
+        let file = |number| Identity::File(1, number);
+        let exporter = process(
+            vec![
+                of_kind(SharedKind::Pool, 1, file(40)),
+                of_kind(SharedKind::Allocation, 2, file(41)),
+                of_kind(SharedKind::Allocation, 3, Identity::DeviceFile(5, 77)),
+            ],
+            vec![],
+        );
+        let importer = Exchanges {
+            refused: vec![
+                of_kind(SharedKind::Allocation, 10, file(40)),
+                of_kind(SharedKind::Allocation, 11, file(41)),
+                // Nothing tells which export it is, or there is none.
+                of_kind(SharedKind::Allocation, 12, Identity::DeviceFile(5, 77)),
+                of_kind(SharedKind::Allocation, 13, file(42)),
+            ],
+            ..Exchanges::default()
+        };
+        let all = [exporter, importer];
+        let sharing = Sharing::of(&all, &|_, ticks| Some(i128::from(ticks)));
+        let calls = sharing.refused.iter();
+        let found: Vec<_> = calls
+            .map(|refused| (refused.to.call, refused.from.call))
+            .collect();
+        assert_eq!(found, [(10, 1), (11, 2)]);
+        assert_eq!(sharing.refused[0].exported, SharedKind::Pool);
+        assert!(sharing.links.is_empty() && sharing.unmatched.is_empty());
     }
 
     #[test]

@@ -8,4 +8,4 @@ mod exchanges;
 mod matching;
 
 pub use exchanges::{Exchange, ExchangeBuilder, Exchanges, Identity, MappedFile};
-pub use matching::{Evidence, Link, Sharing, Site as ExchangeSite};
+pub use matching::{Evidence, Link, RefusedImport, Sharing, Site as ExchangeSite};
