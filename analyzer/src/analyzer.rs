@@ -3,17 +3,17 @@
 use cutape_format::Call;
 use cutape_registry::{Family, Kind};
 
+use crate::call_site::{call_site, history, name_of, place, symbol};
 use crate::class::class_of;
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallResult, CallSite, Class, Finding, ObjectHistory, Severity, own_frame};
+use crate::finding::{CallResult, CallSite, Class, Finding, Severity};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
-use crate::render::{driver_messages, render_call, result_of};
 use crate::reported::Reported;
 use crate::rules::{self, Check, Draft, Gates, Rules};
 use crate::state::State;
-use cutape_model::{ObjectId, Origin, Site};
+use cutape_model::{ObjectId, Site};
 
 /// A function of the trace.
 #[derive(Debug)]
@@ -255,10 +255,11 @@ impl Analyzer {
             title: draft.title.clone(),
             call,
             message: draft.message.trim_end().to_owned(),
+            related: Vec::new(),
             objects: draft
                 .objects
                 .iter()
-                .filter_map(|&id| self.history(context, id))
+                .filter_map(|&id| history(&self.state.objects, context, id))
                 .collect(),
             chain: draft.chain.clone(),
             advice: entry.map_or("", |entry| entry.advice).to_owned(),
@@ -267,33 +268,16 @@ impl Analyzer {
     }
 
     fn call_site(&self, context: &dyn TraceContext, call: &Call<'_>) -> CallSite {
-        let state = &self.state;
-        let text = render_call(call, context, state);
-        CallSite {
-            index: call.index,
-            function: call.signature.name.clone(),
-            text,
-            thread: call.thread,
-            thread_number: state
-                .threads
-                .get(call.thread as usize)
-                .map_or(0, |thread| thread.number),
-            place: place(context, Site::of("", call)),
-            caller: symbol(context, call.caller),
-            frames: call
-                .stack()
-                .map(|stack| context.frames(stack))
-                .unwrap_or_default(),
-            driver_messages: driver_messages(call),
-            ranges: Vec::new(),
-            result: result_of(call, context.signatures()),
-        }
+        let thread = self.state.threads.get(call.thread as usize);
+        let number = thread.map_or(0, |thread| thread.number);
+        call_site(context, call, &self.state, number)
     }
 
     /// A call that passed earlier.
     fn past_call(&self, context: &dyn TraceContext, site: Site) -> CallSite {
         let thread = self.state.threads.get(site.thread as usize);
         CallSite {
+            process: None,
             index: site.index,
             function: site.function.to_owned(),
             text: format!("{}(...)", site.function),
@@ -313,87 +297,15 @@ impl Analyzer {
             }),
         }
     }
-
-    fn history(&self, context: &dyn TraceContext, id: ObjectId) -> Option<ObjectHistory> {
-        let objects = &self.state.objects;
-        let object = objects.get(id)?;
-        let when = |site: Site| {
-            format!(
-                "{}, call {}, thread {}, at {}",
-                site.function,
-                site.index,
-                site.thread,
-                place(context, site)
-            )
-        };
-        let parents = objects.ancestors(id);
-        let parents = parents.map(|parent| self.state.label(parent)).collect();
-        let verb = match object.origin {
-            Origin::Created => "",
-            Origin::Found => "looked up: ",
-            Origin::FirstSeen => "first seen: ",
-        };
-        Some(ObjectHistory {
-            kind: object.kind.name().to_owned(),
-            handle: object.handle,
-            label: self.state.label(id),
-            created: format!("{verb}{}", when(object.created)),
-            created_call: object.created.index,
-            created_ranges: Vec::new(),
-            destroyed_call: objects.end_of(id).map(|end| end.site.index),
-            destroyed: objects.end_of(id).map(|end| match end.by {
-                None => when(end.site),
-                Some(root) => format!("with {}: {}", self.state.label(root), when(end.site)),
-            }),
-            parents,
-        })
-    }
 }
 
 impl Names for State {
     fn handle(&self, kind: Kind, handle: u64) -> Option<String> {
-        let has_name = matches!(
-            kind,
-            Kind::Module
-                | Kind::Function
-                | Kind::Library
-                | Kind::Kernel
-                | Kind::Link
-                | Kind::Stream
-                | Kind::Event
-                | Kind::Context
-        );
-        let id = self.objects.resolve(kind, handle).known()?;
-        let object = self.objects.get(id).filter(|_| has_name)?;
-        let name = object
-            .name
-            .as_ref()
-            .map_or(String::new(), |name| format!(" \"{name}\""));
-        let word = object.kind.name();
-        Some(format!("{word}#{}{name}", object.generation))
+        name_of(&self.objects, kind, handle)
     }
 
     /// A finding about memory names it in its message.
     fn place(&self, _address: u64) -> Option<String> {
         None
     }
-}
-
-/// Where the program itself made a call, if the trace says so; else a symbol or the address.
-fn place(context: &dyn TraceContext, site: Site) -> String {
-    let frames = match site.stack {
-        0 => Vec::new(),
-        stack => context.frames(stack),
-    };
-    match own_frame(&frames) {
-        Some(frame) => frame.place(context.meta("directory")),
-        None => symbol(context, site.caller),
-    }
-}
-
-/// A symbol, else the address.
-fn symbol(context: &dyn TraceContext, address: u64) -> String {
-    context
-        .symbol(address)
-        .unwrap_or_else(|| format!("{address:#x}"))
 }

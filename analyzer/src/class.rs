@@ -27,13 +27,16 @@ fn asks(plan: &Plan) -> bool {
     )
 }
 
+/// Whether a call was made while the process exits.
+pub(crate) fn is_exiting(frames: &[Frame]) -> bool {
+    let mut native = frames.iter().filter(|frame| !frame.is_python);
+    native.any(|frame| EXITS.contains(&frame.function.as_str()))
+}
+
 /// The class of a finding about a call. `may_be_late` is false for a rule about pending work, which
 /// counts at exit as well.
 pub(crate) fn class_of(plan: &Plan, call: &Call<'_>, frames: &[Frame], may_be_late: bool) -> Class {
-    let exits = frames
-        .iter()
-        .any(|frame| !frame.is_python && EXITS.contains(&frame.function.as_str()));
-    if exits && may_be_late {
+    if is_exiting(frames) && may_be_late {
         return Class::Teardown;
     }
     // A call that did not return is no answer.

@@ -73,9 +73,30 @@ impl From<cutape_registry::Severity> for Severity {
     }
 }
 
+/// A process of a recording, where several are checked together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordedProcess {
+    /// The name of its trace's file.
+    pub trace: String,
+    /// Its number in a parallel program, if no other process has it.
+    pub rank: Option<u64>,
+}
+
+impl RecordedProcess {
+    /// `rank 3`, else the name of the trace.
+    pub fn label(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => self.trace.escape_debug().to_string(),
+        }
+    }
+}
+
 /// The call that a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallSite {
+    /// The process that makes it; `None` if one trace is checked.
+    pub process: Option<RecordedProcess>,
     /// Call index.
     #[serde(rename = "call")]
     pub index: u64,
@@ -159,6 +180,14 @@ impl Frame {
 }
 
 impl CallSite {
+    /// `call 12`, or `rank 3 call 12`.
+    pub fn position(&self) -> String {
+        match &self.process {
+            Some(process) => format!("{} call {}", process.label(), self.index),
+            None => format!("call {}", self.index),
+        }
+    }
+
     /// Name of the result, or "did not return".
     pub fn result_text(&self) -> String {
         let result = self.result.as_ref();
@@ -191,6 +220,8 @@ pub struct CallResult {
 /// The history of an object that a finding is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ObjectHistory {
+    /// The process that it is in; `None` if one trace is checked.
+    pub process: Option<RecordedProcess>,
     /// The kind of object.
     pub kind: String,
     /// The driver's value.
@@ -212,6 +243,16 @@ pub struct ObjectHistory {
     pub parents: Vec<String>,
 }
 
+/// A call that a finding is also about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RelatedCall {
+    /// What it did: `opened here`.
+    pub what: String,
+    /// The call.
+    #[serde(flatten)]
+    pub call: CallSite,
+}
+
 /// One misuse, with all that explains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -229,6 +270,8 @@ pub struct Finding {
     pub call: Option<CallSite>,
     /// One paragraph: what happened, and why it is wrong.
     pub message: String,
+    /// Calls of other processes, or earlier ones, without which the call would be correct.
+    pub related: Vec<RelatedCall>,
     /// The objects that it is about.
     pub objects: Vec<ObjectHistory>,
     /// The causes in order, the first one first.
@@ -237,4 +280,22 @@ pub struct Finding {
     pub advice: String,
     /// The manual's section.
     pub manual: String,
+}
+
+impl Finding {
+    /// Says which process its call and its objects belong to, if it does not say so.
+    pub fn set_process(&mut self, process: &RecordedProcess) {
+        if let Some(call) = &mut self.call {
+            call.process.get_or_insert_with(|| process.clone());
+        }
+        for object in &mut self.objects {
+            object.process.get_or_insert_with(|| process.clone());
+        }
+    }
+
+    /// All calls that it names, with the processes that make them.
+    pub fn calls_mut(&mut self) -> impl Iterator<Item = &mut CallSite> {
+        let related = self.related.iter_mut().map(|related| &mut related.call);
+        self.call.iter_mut().chain(related)
+    }
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod analyzer;
+mod call_site;
 mod class;
 mod context;
 pub mod decode;
@@ -16,6 +17,7 @@ mod launch;
 pub mod output;
 mod performance;
 mod plan;
+pub mod ranks;
 pub mod render;
 mod reported;
 mod rules;
@@ -26,7 +28,8 @@ mod suppress;
 pub use analyzer::Analyzer;
 pub use context::TraceContext;
 pub use finding::{
-    CallResult, CallSite, Class, Finding, Frame, ObjectHistory, Severity, own_frame,
+    CallResult, CallSite, Class, Finding, Frame, ObjectHistory, RecordedProcess, RelatedCall,
+    Severity, own_frame,
 };
 pub use render::result_of;
 pub use suppress::{Baseline, SuppressionError, Suppressions};

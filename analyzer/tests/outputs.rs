@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use cutape_analyzer::output::{Omitted, Style, json, sarif, text};
 use cutape_analyzer::{Class, Finding, Suppressions};
 use script::findings;
+use script::ranks::findings_of_ranks;
 use serde_json::Value;
 
 /// What the JSON form has, with the types of its members.
@@ -20,6 +21,13 @@ const SCRIPT: &str = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10
     cuLinkCreate_v2 stateOut:=0x600\n cuModuleUnload hmod=0x100\n\
     cuLaunchKernel f=0x200 -> 400\n cuMemFree_v2 dptr=0x10000\n\
     cuPointerGetAttribute attribute=2 ptr=0x10000 -> 1";
+
+/// Memory that is freed while another process has it open.
+const RANKS: &str = "p0 cuCtxCreate_v2 pctx:=0xc1 dev=0\np1 cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
+    p0 cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n\
+    p0 cuIpcGetMemHandle pHandle:=[7*8] dptr=0x10000\n\
+    p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1\n\
+    p0 cuMemFree_v2 dptr=0x10000\np1 cuIpcCloseMemHandle dptr=0x30000";
 
 /// Paths of all members, with `[]` for elements: `findings[].call.thread`.
 fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -91,11 +99,18 @@ fn at<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
 
 #[test]
 fn every_member_of_json_is_documented_and_has_its_type() {
-    let found = findings(SCRIPT);
+    let mut found = findings(SCRIPT);
+    found.extend(findings_of_ranks(RANKS));
     let value = json(&found, &Omitted::default());
     assert_eq!(value["version"], 1);
-    let mut present = BTreeSet::new();
-    members(&value, "", &mut present);
+    let mut found = BTreeSet::new();
+    members(&value, "", &mut found);
+    // Objects and related calls have the members of the call.
+    let same = |path: String| match path.strip_prefix("findings[].related[].") {
+        Some("what") | None => path.replace("objects[].process.", "call.process."),
+        Some(member) => format!("findings[].call.{member}"),
+    };
+    let present: BTreeSet<String> = found.into_iter().map(same).collect();
     let documented = documented();
     let paths: BTreeSet<String> = documented.iter().map(|row| row.0.clone()).collect();
     let undocumented: Vec<_> = present.difference(&paths).collect();
@@ -149,6 +164,7 @@ fn check_location(location: &Value) {
 #[test]
 fn sarif_is_what_the_standard_asks_for() {
     let mut found = findings(SCRIPT);
+    found.extend(findings_of_ranks(RANKS));
     // Names with characters that a URI cannot have.
     let log = sarif(&found, "/home/a b/ä.cutape", "/home");
     assert_eq!(log["version"], "2.1.0");

@@ -8,9 +8,11 @@ use std::path::Path;
 
 use cutape_analyzer::output::{Style, text};
 use cutape_registry::rules::ERRORS_DEPRECATED_API;
+use script::ranks::findings_of_ranks;
 use script::{findings, rules};
 use tables::ALL;
 use tables::performance;
+use tables::ranks::RANKS;
 
 #[test]
 fn every_rule_finds_its_violation_and_nothing_else() {
@@ -43,10 +45,25 @@ fn every_rule_finds_its_violation_and_nothing_else() {
 }
 
 #[test]
+fn what_processes_do_to_each_other_is_found_and_nothing_else() {
+    for (rule, start, violation, controls) in RANKS {
+        let found = findings_of_ranks(&format!("{start}\n{violation}"));
+        let found: Vec<_> = found.iter().map(|finding| finding.rule).collect();
+        assert_eq!(found, [*rule], "{violation}");
+        for control in *controls {
+            let found = findings_of_ranks(&format!("{start}\n{control}"));
+            let said: Vec<_> = found.iter().map(|f| (f.rule, &f.message)).collect();
+            assert!(said.is_empty(), "{rule}: {said:?}\n{control}");
+        }
+    }
+}
+
+#[test]
 fn every_decidable_rule_has_a_row() {
     let tested = ALL.iter().copied().flatten().map(|row| row.0);
     let tested: Vec<&str> = tested
         .chain(performance::rows().iter().map(|row| row.rule))
+        .chain(RANKS.iter().map(|row| row.0))
         .collect();
     for rule in cutape_registry::RULES {
         assert!(
@@ -93,12 +110,18 @@ fn examples_are_what_the_rules_print() {
         .map(|(rule, start, violation, _)| (*rule, format!("{start}\n{violation}")))
         .collect();
     scripts.extend(loops.into_iter().map(|row| (row.rule, row.violation)));
+    let scripts = scripts
+        .into_iter()
+        .map(|(rule, script)| (rule, findings(&script)));
+    let ranks = RANKS.iter().map(|(rule, start, violation, _)| {
+        let script = format!("{start}\n{violation}");
+        (*rule, findings_of_ranks(&script))
+    });
     let mut seen = std::collections::HashSet::new();
-    for (rule, script) in scripts {
+    for (rule, found) in scripts.chain(ranks) {
         if !seen.insert(rule) {
             continue;
         }
-        let found = findings(&script);
         let example = text(&found[0], &style);
         let path = folder.join(format!("{rule}.txt"));
         if updates {

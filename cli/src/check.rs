@@ -1,6 +1,7 @@
 //! `cutape check`: finds API misuse in a trace, or in a program while it runs.
 
 pub(crate) mod filter;
+mod folder;
 pub(crate) mod live;
 pub(crate) mod pass;
 mod ranges;
@@ -12,10 +13,11 @@ use std::process::ExitCode;
 
 use cutape_analyzer::Severity;
 use cutape_analyzer::output::Style;
+use cutape_format::{Call, Trace};
 
 pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
-use crate::failure::{FOUND, Failure};
+use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::input;
 use crate::output::{self, ReportFile};
 use crate::record::options::Recording;
@@ -23,10 +25,11 @@ use crate::record::options::Recording;
 /// What `check` takes.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "cutape check [OPTIONS] TRACE\n       cutape check [OPTIONS] -- PROGRAM [ARGUMENTS]..."
+    override_usage = "cutape check [OPTIONS] TRACE\n       cutape check [OPTIONS] FOLDER\n       cutape check [OPTIONS] -- PROGRAM [ARGUMENTS]..."
 )]
 pub(crate) struct Arguments {
-    /// The trace; or, after --, a program to check while it runs.
+    /// The trace; or a folder of traces, which are checked one by one and then against each other;
+    /// or, after --, a program to check while it runs.
     #[arg(value_name = "TRACE", conflicts_with = "program")]
     trace: Option<PathBuf>,
     /// How to print findings.
@@ -130,9 +133,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
              --report FILE",
         ));
     }
+    let mut is_complete = true;
     let name = match (&arguments.trace, arguments.program.first()) {
+        (Some(path), _) if path.is_dir() => {
+            is_complete = folder::check_folder(path, &mut filter)?;
+            path.display().to_string()
+        }
         (Some(path), _) => {
-            check_file(path, &mut filter)?;
+            check_file(path, &mut filter, &mut |_| {})?;
             path.display().to_string()
         }
         (None, Some(program)) => {
@@ -171,16 +179,25 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Level::Never => None,
     };
     let fails = level.is_some_and(|level| filter.findings.iter().any(|f| f.severity >= level));
-    Ok(ExitCode::from(if fails { FOUND } else { 0 }))
+    Ok(ExitCode::from(match (is_complete, fails) {
+        (false, _) => UNUSABLE,
+        (true, true) => FOUND,
+        (true, false) => 0,
+    }))
 }
 
-/// Checks a trace; prints no finding of a damaged one, which may mislead.
-fn check_file(path: &Path, filter: &mut FindingFilter) -> Result<(), Failure> {
+/// Checks a trace, and shows each of its calls to `observe`; prints no finding of a damaged one,
+/// which may mislead.
+fn check_file(
+    path: &Path,
+    filter: &mut FindingFilter,
+    observe: &mut dyn FnMut(&Call<'_>),
+) -> Result<Trace, Failure> {
     let trace = input::open_for_walk(path)?;
     // Rules read the content of blobs.
     input::expect_undamaged(&trace, &trace.verify_blobs())?;
     filter.hold();
-    let (walked, checked) = pass::check_trace(&trace, filter)?;
+    let (walked, checked) = pass::check_trace(&trace, filter, observe)?;
     input::known_functions(&trace, walked.unknown_function())?;
     input::expect_undamaged(&trace, &walked.damage(&trace))?;
     if input::is_repaired(&trace) {
@@ -197,5 +214,5 @@ fn check_file(path: &Path, filter: &mut FindingFilter) -> Result<(), Failure> {
     }
     filter.release();
     checked.report_unrecorded(&trace);
-    Ok(())
+    Ok(trace)
 }

@@ -17,8 +17,8 @@ _MODULES = {
     "_recording": "NotRecording is_recording mark range record",
     "_values": "Address Missing Named",
     "_verbs": (
-        "CommandError Divergence Finding FindingCall Findings Frame ObjectHistory ReplayReport check"
-        " replay"
+        "CommandError Divergence Finding FindingCall Findings Frame ObjectHistory RecordedProcess"
+        " RelatedCall ReplayReport check replay"
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}

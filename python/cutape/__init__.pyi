@@ -28,6 +28,8 @@ from ._verbs import (
     Findings as Findings,
     Frame as Frame,
     ObjectHistory as ObjectHistory,
+    RecordedProcess as RecordedProcess,
+    RelatedCall as RelatedCall,
     ReplayReport as ReplayReport,
     check as check,
     replay as replay,

@@ -68,8 +68,21 @@ class Frame:
 
 
 @dataclasses.dataclass(frozen=True)
+class RecordedProcess:
+    """A process of a recording, where a folder of traces is checked."""
+
+    trace: str
+    """The name of its trace's file."""
+    rank: Optional[int]
+    """Its number in a parallel program, if no other process has it."""
+
+
+@dataclasses.dataclass(frozen=True)
 class FindingCall:
     """The call that a finding is about."""
+
+    process: Optional[RecordedProcess]
+    """None where one trace is checked."""
 
     call: int
     """Call index."""
@@ -91,8 +104,19 @@ class FindingCall:
 
 
 @dataclasses.dataclass(frozen=True)
+class RelatedCall(FindingCall):
+    """A call that a finding is also about, of another process or an earlier one."""
+
+    what: str
+    """What it did: `opened here`."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ObjectHistory:
     """An object that a finding is about, from its creation to its end."""
+
+    process: Optional[RecordedProcess]
+    """None where one trace is checked."""
 
     kind: str
     handle: int
@@ -128,10 +152,16 @@ class Finding:
     """The causes, the first one first."""
     call: Optional[FindingCall]
     """None for what is missing at the end of the trace."""
+    related: List[RelatedCall]
+    """In findings about several processes: what the others did."""
     objects: List[ObjectHistory]
 
     def __str__(self) -> str:
-        where = "" if self.call is None else f" (call {self.call.call} {self.call.function})"
+        where = ""
+        if self.call is not None:
+            process = self.call.process
+            rank = "" if process is None or process.rank is None else f"rank {process.rank} "
+            where = f" ({rank}call {self.call.call} {self.call.function})"
         return f"{self.severity}[{self.rule}]: {self.title}{where}"
 
 
@@ -144,14 +174,29 @@ class Findings(List[Finding]):
         """How many findings are not in the list, and why: docs/findings.md."""
 
 
+def _process(members: Mapping[str, Any]) -> Optional[RecordedProcess]:
+    process = members["process"]
+    return None if process is None else _of(RecordedProcess, process)
+
+
+def _call(members: Mapping[str, Any]) -> Dict[str, Any]:
+    frames = [_of(Frame, frame) for frame in members["frames"]]
+    return {**members, "frames": frames, "process": _process(members)}
+
+
 def _finding(members: Mapping[str, Any]) -> Finding:
     call = members["call"]
-    if call is not None:
-        frames = [_of(Frame, frame) for frame in call["frames"]]
-        call = _of(FindingCall, {**call, "frames": frames})
-    objects = [_of(ObjectHistory, history) for history in members["objects"]]
-    # `class` is a word of Python.
-    own = {**members, "class_": members["class"], "call": call, "objects": objects}
+    own = {
+        **members,
+        # `class` is a word of Python.
+        "class_": members["class"],
+        "call": None if call is None else _of(FindingCall, _call(call)),
+        "related": [_of(RelatedCall, _call(call)) for call in members["related"]],
+        "objects": [
+            _of(ObjectHistory, {**history, "process": _process(history)})
+            for history in members["objects"]
+        ],
+    }
     return _of(Finding, own)
 
 
@@ -164,7 +209,7 @@ def check(
     baseline: Optional[Path] = None,
     most_repeats: int = 3,
 ) -> Findings:
-    """Looks for misuse of the API in a trace, as `cutape check` does.
+    """Looks for misuse of the API in a trace, or in a folder of them, as `cutape check` does.
 
     all: also probes, expected errors, teardown. expect_errors: the program tests errors, so leave
     out findings about calls that failed. suppress: a file that lists findings to leave out.

@@ -22,7 +22,7 @@ pub fn junit_cases(findings: &[Finding]) -> Vec<JunitCase> {
         .iter()
         .map(|finding| JunitCase {
             name: match &finding.call {
-                Some(call) => format!("{} call {}", finding.rule, call.index),
+                Some(call) => format!("{} {}", finding.rule, call.position()),
                 None => finding.rule.to_owned(),
             },
             kind: finding.severity.word().to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::finding::{Finding, Frame, Severity, own_frame};
+use crate::finding::{CallSite, Finding, Frame, RelatedCall, Severity, own_frame};
 
 fn level(severity: Severity) -> &'static str {
     match severity {
@@ -55,16 +55,9 @@ fn rule(id: &str) -> Value {
 }
 
 fn result(finding: &Finding, ids: &[&str], trace: &str, root: &str) -> Value {
-    let place = finding.call.as_ref().map_or_else(
-        || json!([]),
-        |call| {
-            json!([{
-                "fullyQualifiedName": format!("call {}: {}", call.index, call.function),
-                "kind": "function",
-                "decoratedName": call.caller,
-            }])
-        },
-    );
+    let place = finding.call.as_ref().map_or_else(|| json!([]), logical);
+    let file = finding.call.as_ref().map(|call| trace_of(call, trace));
+    let file = file.unwrap_or_else(|| trace.to_owned());
     let steps: Vec<Value> = finding
         .chain
         .iter()
@@ -76,10 +69,14 @@ fn result(finding: &Finding, ids: &[&str], trace: &str, root: &str) -> Value {
         "level": level(finding.severity),
         "message": { "text": format!("{}. {}", finding.title, finding.message) },
         "locations": [{
-            "physicalLocation": { "artifactLocation": artifact(trace, root) },
+            "physicalLocation": { "artifactLocation": artifact(&file, root) },
             "logicalLocations": place,
         }],
-        "properties": { "call": finding.call, "objects": finding.objects },
+        "properties": {
+            "call": finding.call,
+            "related": finding.related,
+            "objects": finding.objects,
+        },
     });
     let frames = finding.call.as_ref().map_or(&[][..], |call| &call.frames);
     if let Some(frame) = own_frame(frames).filter(|frame| frame.line > 0)
@@ -94,10 +91,49 @@ fn result(finding: &Finding, ids: &[&str], trace: &str, root: &str) -> Value {
             .collect();
         result["stacks"] = json!([{ "message": { "text": "call stack" }, "frames": frames }]);
     }
+    if !finding.related.is_empty() {
+        let related = finding.related.iter().enumerate();
+        let related = related.map(|(id, related)| related_location(id, related, trace, root));
+        result["relatedLocations"] = related.collect();
+    }
     if !steps.is_empty() {
         result["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
     }
     result
+}
+
+/// The trace that a call is in: `trace` is the folder if several are checked together.
+fn trace_of(call: &CallSite, trace: &str) -> String {
+    match &call.process {
+        Some(process) => format!("{}/{}", trace.trim_end_matches('/'), process.trace),
+        None => trace.to_owned(),
+    }
+}
+
+fn logical(call: &CallSite) -> Value {
+    json!([{
+        "fullyQualifiedName": format!("{}: {}", call.position(), call.function),
+        "kind": "function",
+        "decoratedName": call.caller,
+    }])
+}
+
+/// A call that a finding is also about: its source line, else its trace.
+fn related_location(id: usize, related: &RelatedCall, trace: &str, root: &str) -> Value {
+    let call = &related.call;
+    let source = own_frame(&call.frames).filter(|frame| frame.line > 0);
+    let mut place = match source {
+        Some(frame) => location(frame, root),
+        None => {
+            let file = artifact(&trace_of(call, trace), root);
+            json!({ "physicalLocation": { "artifactLocation": file } })
+        }
+    };
+    place["id"] = json!(id);
+    place["logicalLocations"] = logical(call);
+    let text = format!("{}: {}: {}", related.what, call.position(), call.text);
+    place["message"] = json!({ "text": text });
+    place
 }
 
 /// The source of a frame.

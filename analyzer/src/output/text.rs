@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{CallSite, Finding, Severity};
 
 /// What is written around the parts that are emphasized, e.g. terminal colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,34 +76,7 @@ pub fn text(finding: &Finding, style: &Style) -> String {
         finding.title
     );
     match &finding.call {
-        Some(call) => {
-            let number = match call.thread_number {
-                0 => String::new(),
-                number => format!(" ({number})"),
-            };
-            let mut mark = format!(" {dim}-->{reset}");
-            // The line of the program's source, if it is known, as a compiler would.
-            let mut at = format!(" at {}", call.place);
-            if !call.frames.is_empty() {
-                let _ = writeln!(out, "{mark} {strong}{}{reset}", call.place);
-                mark = format!("  {dim}|{reset}");
-                at.clear();
-            }
-            let line = format!(
-                "call {}: {} = {}  thread {}{number}{at}",
-                call.index,
-                call.text,
-                call.result_text(),
-                call.thread,
-            );
-            for line in wrap(&line, inner - 1) {
-                let _ = writeln!(out, "{mark} {line}");
-                mark = format!("  {dim}|{reset}  ");
-            }
-            for (number, frame) in (0..).zip(&call.frames).filter(|_| style.stacks) {
-                let _ = writeln!(out, "  {dim}|{reset} #{number} {}", frame.in_full());
-            }
-        }
+        Some(call) => write_call(&mut out, call, "-->", "", style, inner),
         None => {
             let _ = writeln!(out, " {dim}-->{reset} end of the trace");
         }
@@ -111,8 +84,18 @@ pub fn text(finding: &Finding, style: &Style) -> String {
     for line in wrap(&finding.message, inner) {
         let _ = writeln!(out, "  {dim}|{reset} {line}");
     }
+    for related in &finding.related {
+        let what = format!("{}: ", related.what);
+        write_call(&mut out, &related.call, ":::", &what, style, inner);
+    }
     for object in &finding.objects {
-        let _ = writeln!(out, "  {dim}|{reset} {strong}{}{reset}", object.label);
+        let process = object.process.as_ref();
+        let process = process.map_or_else(String::new, |process| process.label() + " ");
+        let _ = writeln!(
+            out,
+            "  {dim}|{reset} {strong}{process}{}{reset}",
+            object.label
+        );
         let _ = writeln!(out, "  {dim}|{reset}   created: {}", object.created);
         if let Some(destroyed) = &object.destroyed {
             let _ = writeln!(out, "  {dim}|{reset}   ended:   {destroyed}");
@@ -153,6 +136,46 @@ pub fn text(finding: &Finding, style: &Style) -> String {
     part("help", &finding.advice);
     part("manual", &finding.manual);
     out
+}
+
+/// A call with its place, and its call stack if the style has it.
+fn write_call(
+    out: &mut String,
+    call: &CallSite,
+    arrow: &str,
+    what: &str,
+    style: &Style,
+    inner: usize,
+) {
+    let Style {
+        strong, dim, reset, ..
+    } = *style;
+    let number = match call.thread_number {
+        0 => String::new(),
+        number => format!(" ({number})"),
+    };
+    let mut mark = format!(" {dim}{arrow}{reset}");
+    // The line of the program's source, if it is known, as a compiler would.
+    let mut at = format!(" at {}", call.place);
+    if !call.frames.is_empty() {
+        let _ = writeln!(out, "{mark} {strong}{}{reset}", call.place);
+        mark = format!("  {dim}|{reset}");
+        at.clear();
+    }
+    let line = format!(
+        "{what}{}: {} = {}  thread {}{number}{at}",
+        call.position(),
+        call.text,
+        call.result_text(),
+        call.thread,
+    );
+    for line in wrap(&line, inner - 1) {
+        let _ = writeln!(out, "{mark} {line}");
+        mark = format!("  {dim}|{reset}  ");
+    }
+    for (number, frame) in (0..).zip(&call.frames).filter(|_| style.stacks) {
+        let _ = writeln!(out, "  {dim}|{reset} #{number} {}", frame.in_full());
+    }
 }
 
 /// Lines of at most `width` characters, broken at blanks.

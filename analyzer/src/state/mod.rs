@@ -193,19 +193,7 @@ impl State {
 
     /// Kind, generation, handle and name.
     pub(crate) fn label(&self, id: ObjectId) -> String {
-        let Some(object) = self.objects.get(id) else {
-            return "an object that is no longer remembered".to_owned();
-        };
-        let name = object
-            .name
-            .as_ref()
-            .map_or(String::new(), |name| format!(" \"{name}\""));
-        format!(
-            "{}#{} {:#x}{name}",
-            object.kind.name(),
-            object.generation,
-            object.handle
-        )
+        crate::call_site::label(&self.objects, id)
     }
 
     /// A function's parameter layout: offset and size of each.

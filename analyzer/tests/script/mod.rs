@@ -12,38 +12,27 @@
 //! `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library options; `p%1,2`
 //! 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes with the words of
 //! their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length of the
-//! buffer in it. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
+//! buffer in it. `file=40` says which file the descriptor of the call names. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
 //! entered. `loop 20 call; call` repeats calls, with the round, from 1, for each `$`. A line `meta
 //! KEY VALUE` is metadata.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod images;
+pub(crate) mod ranks;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cutape_analyzer::{Analyzer, Finding};
-use cutape_format::layout::field;
-use cutape_format::layout::snapshot_flag;
+use cutape_format::layout::{DescriptorNote, field, note_kind, snapshot_flag};
 use cutape_format::{NewCall, NewSnapshot, Signatures, Trace, TraceBuilder, ValueType};
+use images::image;
 
 /// PTX with a kernel "k" and a global "g".
 pub(crate) const PTX: &str = "// comment\n.version 7.0\n.target sm_70\n.address_size 64\n.visible .global .u32 g;\n\
     .visible .entry k(.param .u64 p)\n{\n ret;\n}\n.visible .entry _Z5scalePf(.param .u64 p)\n{\n\
     ret;\n}\n";
-
-/// Kernels that say something about their launches; `k` as in `PTX`.
-const PTX_LAUNCH: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
-    .visible .entry k(.param .u64 p) { ret; }\n\
-    .visible .entry bounded(.param .u64 p) .maxntid 128 { ret; }\n\
-    .visible .entry fixed(.param .u64 p) .reqntid 32 { ret; }\n\
-    .visible .entry clustered(.param .u64 p) .reqnctapercluster 2 { ret; }\n\
-    .visible .entry choosing(.param .u64 p) .explicitcluster { ret; }\n\
-    .visible .entry narrow(.param .u64 p) .maxclusterrank 2 { ret; }\n\
-    .visible .entry shared(.param .u64 p) { .shared .b8 s[1024]; ret; }\n\
-    .visible .entry barrier(.param .u64 p) { mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;\n\
-    atom.add.u32 %r3, [%rd1], 1; bar.sync 0; ret; }\n\
-    .visible .entry parent(.param .u64 p) { call (r), cudaLaunchDeviceV2, (a, b); ret; }\n\
-    .visible .entry first(.param .u64 p) { griddepcontrol.launch_dependents; ret; }\n";
 
 /// Of device 0, as of an H200, and of device 1, a smaller one.
 const DEVICE_ATTRIBUTES: [(&str, &[u64]); 15] = [
@@ -63,142 +52,6 @@ const DEVICE_ATTRIBUTES: [(&str, &[u64]); 15] = [
     ("CLUSTER_LAUNCH", &[1, 0]),
     ("MAX_ACCESS_POLICY_WINDOW_SIZE", &[134_217_728, 134_217_728]),
 ];
-
-fn image(name: &str) -> Vec<u8> {
-    let text = |text: &str| {
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.push(0);
-        bytes
-    };
-    let cubin = |number, relocatable| {
-        let function = cutape_image::build::FunctionSpec {
-            name: "k".into(),
-            ..Default::default()
-        };
-        let mut bytes = cutape_image::build::cubin(
-            &[function],
-            &[],
-            cutape_image::Target::from_number(number, cutape_image::Suffix::None),
-        );
-        if relocatable {
-            bytes[16] = 1;
-        }
-        bytes
-    };
-    match name {
-        "PTX" => text(PTX),
-        "PTX_COMMENTED" => text(&format!("\n \n// text\n{PTX}")),
-        "PTX_OTHER" => text(
-            &PTX.replace("entry k", "entry other")
-                .replace("scale", "again"),
-        ),
-        "PTX_NO_NUL" => PTX.as_bytes().to_vec(),
-        "PTX_JUNK" => {
-            let mut bytes = PTX.as_bytes().to_vec();
-            bytes.extend([1, 2, 0xff, 3, 0]);
-            bytes
-        }
-        "PTX_FUTURE" => text(&PTX.replace("7.0", "99.0")),
-        "PTX_NARROW" => text(
-            ".version 7.0\n.target sm_70\n.address_size 32\n.visible .entry k()\n{\n ret;\n}\n",
-        ),
-        "PTX_EXTERN" => text(
-            ".version 7.0\n.target sm_70\n.address_size 64\n.extern .global .u32 missing;\n.visible .entry extern_user()\n{\n \
-             .reg .u32 r;\n ld.global.u32 r, [missing];\n ret;\n}\n",
-        ),
-        "PTX_LAUNCH" => text(PTX_LAUNCH),
-        // The same of `k` and `first` in machine code; and one that waits.
-        "CUBIN_LAUNCH" | "CUBIN_WAITS" => {
-            let function =
-                |name: &str, early_trigger, dependency_wait| cutape_image::build::FunctionSpec {
-                    name: name.into(),
-                    is_entry: true,
-                    uses: cutape_image::Uses {
-                        early_trigger,
-                        dependency_wait,
-                        ..Default::default()
-                    },
-                    ..Default::default()
-                };
-            let functions = [
-                function("first", true, false),
-                function("k", false, name == "CUBIN_WAITS"),
-            ];
-            let target = cutape_image::Target::from_number(90, cutape_image::Suffix::None);
-            cutape_image::build::cubin(&functions, &[], target)
-        }
-        "CUBIN" => cubin(90, false),
-        "CUBIN75" => cubin(75, false),
-        "CUBIN_REL" => cubin(90, true),
-        "JUNK" => vec![0xab; 64],
-        "OVERWRITTEN" => {
-            let mut bytes = cubin(90, false);
-            bytes[..32].fill(0x5a);
-            bytes
-        }
-        // As the heap leaves it: the size of the free block in its last word.
-        "CUBIN_FREED" => {
-            let mut bytes = cubin(90, false);
-            let end = bytes.len() / 8 * 8;
-            bytes[end - 8..end].copy_from_slice(&0x1530u64.to_le_bytes());
-            bytes
-        }
-        // Another cubin that differs in one instruction.
-        "CUBIN_OTHER" => {
-            let mut bytes = cubin(90, false);
-            let at = bytes.len() / 16 * 8;
-            bytes[at..at + 8].copy_from_slice(&0x000f_e200_0000_0f00u64.to_le_bytes());
-            bytes
-        }
-        // Damaged by the heap in a quarter of its bytes.
-        "CUBIN_DAMAGED" => {
-            let mut bytes = cubin(90, false);
-            let at = bytes.len() / 16 * 8;
-            let length = bytes.len() / 4;
-            bytes[at..at + length].fill(0x5a);
-            bytes
-        }
-        // Code for two architectures, with a variable "g" of two sizes.
-        "FATBIN_TWO_SIZES" => {
-            use cutape_image::build::{FatbinEntry, GlobalSpec, Packing, fatbin};
-            let target =
-                |number| cutape_image::Target::from_number(number, cutape_image::Suffix::None);
-            let of = |number, size| {
-                let global = GlobalSpec {
-                    name: "g".into(),
-                    size,
-                    ..Default::default()
-                };
-                cutape_image::build::cubin(&[], &[global], target(number))
-            };
-            let payloads = [(80, of(80, 4)), (90, of(90, 16))];
-            let entries: Vec<_> = payloads
-                .iter()
-                .map(|(number, payload)| FatbinEntry {
-                    code: cutape_image::CodeKind::Elf,
-                    target: target(*number),
-                    payload,
-                    packing: Packing::Stored,
-                })
-                .collect();
-            fatbin(&entries)
-        }
-        // PTX with a comment in Latin-1 behind its last brace.
-        "PTX_LATIN1" => {
-            let mut bytes = PTX.as_bytes().to_vec();
-            bytes.extend(b"// Gr\xf6\xdfe\n\0");
-            bytes
-        }
-        // The container is at 0x9000.
-        "WRAPPER" => [0x4662_43b1, 1, 0x9000, 0, 0, 0]
-            .iter()
-            .flat_map(|word: &u32| word.to_le_bytes())
-            .collect(),
-        "BITCODE" => b"BC\xc0\xde\0\0\0\0\0\0\0\0".to_vec(),
-        "NOTHING" => Vec::new(),
-        other => panic!("no image {other}"),
-    }
-}
 
 /// A snapshot that owns its bytes.
 struct Piece {
@@ -253,6 +106,7 @@ struct Line {
     before: Vec<Piece>,
     after: Vec<Piece>,
     layout: Option<(u64, Vec<(u32, u32)>)>,
+    file: Option<u64>,
 }
 
 fn pairs(list: &str) -> (Vec<u8>, Vec<u8>, u64) {
@@ -283,6 +137,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         before: Vec::new(),
         after: Vec::new(),
         layout: None,
+        file: None,
     };
     let at = |names: &[&str]| {
         let found = names.iter().find_map(|name| signature.parameter(name));
@@ -297,6 +152,10 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
             }
             None => (None, rest),
         };
+        if name == "file" {
+            line.file = rest.strip_prefix('=').map(number);
+            continue;
+        }
         if matches!(
             name,
             "opts"
@@ -570,10 +429,16 @@ pub(crate) fn trace(script: &str) -> Trace {
             continue;
         }
         let mut tokens: Vec<&str> = text.split_whitespace().collect();
+        let mut until = None;
         match tokens.as_slice() {
             ["at", ticks] => {
                 builder.at(number(ticks));
                 continue;
+            }
+            ["at", ticks, "until", end, ..] => {
+                builder.at(number(ticks));
+                until = Some(number(end));
+                tokens.drain(..4);
             }
             ["looped"] => {
                 looped = true;
@@ -634,9 +499,24 @@ pub(crate) fn trace(script: &str) -> Trace {
         if let Some((handle, layout)) = &line.layout {
             builder.layout_note(thread, *handle, layout);
         }
+        if let Some(inode) = line.file {
+            let note = DescriptorNote {
+                descriptor: 9,
+                mode: 0o100_600,
+                device: 1,
+                inode,
+                size: 0,
+                owner: 0,
+                mark: 0,
+            };
+            builder.note(thread, note_kind::DESCRIPTOR, note, &[]);
+        }
         if only_enter {
             open.insert(thread, (result.expect("a result"), line.after));
         } else if let Some(result) = result {
+            if let Some(ticks) = until {
+                builder.at(ticks);
+            }
             let after: Vec<NewSnapshot<'_>> = line.after.iter().map(Piece::view).collect();
             let after = if result == 0 {
                 after

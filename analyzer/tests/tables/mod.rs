@@ -10,6 +10,7 @@ pub(crate) mod module;
 pub(crate) mod order;
 pub(crate) mod others;
 pub(crate) mod performance;
+pub(crate) mod ranks;
 pub(crate) mod stream;
 pub(crate) mod texture;
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cutape_analyzer::output::{self as analyzer, Omitted, Style};
-use cutape_analyzer::{Baseline, Class, Finding, Suppressions};
+use cutape_analyzer::{Baseline, Class, Finding, RecordedProcess, Suppressions};
 use cutape_format::{Call, Trace};
 
 use crate::failure::Failure;
@@ -28,6 +28,15 @@ pub(crate) struct Choice<'a> {
     pub(crate) most_repeats: u64,
 }
 
+/// What is taken back if a trace proves damaged.
+#[derive(Default)]
+struct Held {
+    text: String,
+    /// How many findings there were before.
+    findings: usize,
+    omitted: Omitted,
+}
+
 /// Drops findings that the user suppressed or that a baseline contains, and prints the others.
 pub(crate) struct FindingFilter {
     suppressions: Option<Suppressions>,
@@ -41,7 +50,9 @@ pub(crate) struct FindingFilter {
     prints: bool,
     style: Style,
     /// Text held back until the trace proves undamaged.
-    held: Option<String>,
+    held: Option<Held>,
+    /// The process that calls belong to, if several traces are checked together.
+    process: Option<RecordedProcess>,
     /// The first error on stdout. The checked program runs on regardless.
     error: Option<io::Error>,
     /// The findings that count.
@@ -68,6 +79,7 @@ impl FindingFilter {
             prints,
             style,
             held: None,
+            process: None,
             error: None,
             findings: Vec::new(),
             omitted: Omitted::default(),
@@ -76,21 +88,40 @@ impl FindingFilter {
 
     /// Starts to hold back text.
     pub(crate) fn hold(&mut self) {
-        self.held = Some(String::new());
+        self.held = Some(Held {
+            text: String::new(),
+            findings: self.findings.len(),
+            omitted: self.omitted.clone(),
+        });
     }
 
     /// Prints the text held back, and later text immediately.
     pub(crate) fn release(&mut self) {
-        if let Some(held) = self.held.take().filter(|held| !held.is_empty()) {
+        let held = self.held.take().map(|held| held.text);
+        if let Some(held) = held.filter(|held| !held.is_empty()) {
             self.print(held.strip_suffix('\n').unwrap_or(&held));
         }
+    }
+
+    /// Drops the text held back, and the findings since then.
+    pub(crate) fn discard(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.findings.truncate(held.findings);
+            self.places.retain(|_, (_, first)| *first < held.findings);
+            self.omitted = held.omitted;
+        }
+    }
+
+    /// Says which process later findings belong to, if they do not say it.
+    pub(crate) fn set_process(&mut self, process: Option<RecordedProcess>) {
+        self.process = process;
     }
 
     /// Prints a line to stdout, until that fails.
     pub(crate) fn print(&mut self, text: &str) {
         if let Some(held) = &mut self.held {
-            held.push_str(text);
-            held.push('\n');
+            held.text.push_str(text);
+            held.text.push('\n');
             return;
         }
         if self.error.is_none() {
@@ -112,6 +143,9 @@ impl FindingFilter {
     /// Keeps and prints the findings that count.
     pub(crate) fn add(&mut self, found: Vec<Finding>) {
         for mut finding in found {
+            if let Some(process) = &self.process {
+                finding.set_process(process);
+            }
             let was_refused = |finding: &Finding| {
                 let result = finding.call.as_ref().and_then(|call| call.result.as_ref());
                 result.is_some_and(|result| result.code != 0)
@@ -173,8 +207,10 @@ impl FindingFilter {
         let signal = trace
             .meta_value("exit.signal")
             .map_or_else(String::new, |signal| format!(", killed by signal {signal}"));
+        let process = self.process.as_ref();
+        let process = process.map_or_else(String::new, |process| process.label() + " ");
         self.print(&format!(
-            "call {} {} did not return: the program ended during the call{signal}\n",
+            "{process}call {} {} did not return: the program ended during the call{signal}\n",
             call.index, call.signature.name
         ));
     }

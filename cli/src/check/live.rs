@@ -75,9 +75,11 @@ fn finish(
         let trace = Trace::open(path)?;
         if path == own {
             live.finish(&trace, filter);
-            set_ranges(&trace, &mut filter.findings)?;
+            set_ranges(&trace, &mut filter.findings, None)?;
         } else {
-            check_trace(&trace, filter)?.1.report_unrecorded(&trace);
+            check_trace(&trace, filter, &mut |_| {})?
+                .1
+                .report_unrecorded(&trace);
         }
         if keep {
             drop(trace);

@@ -22,21 +22,23 @@ pub(crate) struct Pass {
     unrecorded: BTreeSet<String>,
 }
 
-/// Checks all calls of a complete trace.
+/// Checks all calls of a complete trace, and shows each to `observe`.
 pub(crate) fn check_trace(
     trace: &Trace,
     filter: &mut FindingFilter,
+    observe: &mut dyn FnMut(&Call<'_>),
 ) -> Result<(WalkSummary, Pass), Failure> {
     let mut progress = Progress::over_calls("checking", [trace]);
     let mut pass = Pass::default();
     let first = filter.findings.len();
     let walked = trace.walk().run(|call| {
         pass.push(trace, call, filter);
+        observe(call);
         progress.step();
         Ok::<_, Failure>(())
     })?;
     pass.finish(trace, filter);
-    set_ranges(trace, &mut filter.findings[first..])?;
+    set_ranges(trace, &mut filter.findings[first..], None)?;
     Ok((walked, pass))
 }
 

@@ -2,22 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cutape_analyzer::Finding;
+use cutape_analyzer::{Finding, RecordedProcess};
 use cutape_format::{MarkedRange, Trace};
 
 use crate::call_set::Markers;
 use crate::failure::Failure;
 
-/// Sets the ranges in findings of a trace. Reads its calls again if there are both.
-pub(super) fn set_ranges(trace: &Trace, findings: &mut [Finding]) -> Result<(), Failure> {
+/// Sets the ranges in findings of a trace; in those about several processes, of the calls and
+/// objects of `process`. Reads the trace's calls again if there are both.
+pub(super) fn set_ranges(
+    trace: &Trace,
+    findings: &mut [Finding],
+    process: Option<&RecordedProcess>,
+) -> Result<(), Failure> {
     if findings.is_empty() || !trace.has_markers() {
         return Ok(());
     }
     let ranges = Markers::of(trace).ranges;
+    let is_of_trace = |of: &Option<RecordedProcess>| process.is_none() || of.as_ref() == process;
     let mut wanted = BTreeSet::new();
-    for finding in &*findings {
-        wanted.extend(finding.call.as_ref().map(|call| call.index));
-        wanted.extend(finding.objects.iter().map(|object| object.created_call));
+    for finding in &mut *findings {
+        let calls = finding
+            .calls_mut()
+            .filter(|call| is_of_trace(&call.process));
+        wanted.extend(calls.map(|call| call.index));
+        let objects = finding.objects.iter();
+        let objects = objects.filter(|object| is_of_trace(&object.process));
+        wanted.extend(objects.map(|object| object.created_call));
     }
     let mut names = BTreeMap::new();
     trace.walk().run(|call| {
@@ -28,10 +39,14 @@ pub(super) fn set_ranges(trace: &Trace, findings: &mut [Finding]) -> Result<(), 
     })?;
     let names_of = |call: u64| names.get(&call).cloned().unwrap_or_default();
     for finding in findings {
-        if let Some(call) = &mut finding.call {
+        for call in finding
+            .calls_mut()
+            .filter(|call| is_of_trace(&call.process))
+        {
             call.ranges = names_of(call.index);
         }
-        for object in &mut finding.objects {
+        let objects = finding.objects.iter_mut();
+        for object in objects.filter(|object| is_of_trace(&object.process)) {
             object.created_ranges = names_of(object.created_call);
         }
     }

@@ -1415,12 +1415,12 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Make(Kind::Event, Parent::CurrentContext), may_differ: false },
         Param { name: "handle", c_type: "CUipcEventHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
     ] },
-    Function { id: 293, name: "cuIpcOpenMemHandle", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 293, name: "cuIpcOpenMemHandle", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: Some(56), params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 294, name: "cuIpcOpenMemHandle_v2", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 294, name: "cuIpcOpenMemHandle_v2", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: Some(56), params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },

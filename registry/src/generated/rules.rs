@@ -1898,6 +1898,61 @@ pub static RULES: &[Rule] = &[
         example: "advice[performance-tiny-launches]: long sequences of short operations\n --> call 17: cuStreamSynchronize(...) = CUDA_SUCCESS thread 0 at 0x4021c0\n  | The same sequence of 10 operations, up to cuStreamSynchronize (call 17), came 30 times. From\n  | its first operation to the end of the wait it took 10 us for each operation, less than 20, so\n  | submitting them dominates.\n  = help: Capture the sequence once and launch the executable graph, or merge the kernels.\n  = manual: CUDA Driver API, Graph Management, cuGraphInstantiate and cuGraphLaunch",
     },
     Rule {
+        id: "ranks-event-use-after-destroy",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "An event that another process exported is not used after that process has destroyed it, or the context in which it was created. Destroying the opened event is always permitted.",
+        manual: "CUDA Driver API, Memory Management, cuIpcGetEventHandle and cuIpcOpenEventHandle",
+        advice: "Keep the event in the process that created it until all others have made their last call with it: let them meet before cuEventDestroy.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-event-use-after-destroy]: event of rank 0 used by rank 1 after it was destroyed\n --> rank 1 call 3: cuStreamWaitEvent(hStream: 0x300 (stream#1), hEvent: 0x410 (event#1), Flags:\n  |   CU_EVENT_WAIT_DEFAULT) = CUDA_SUCCESS thread 0 at 0x400160\n  | cuStreamWaitEvent uses event#1 0x410, which rank 1 opened from a handle of rank 0, but rank 0\n  | had destroyed the event before, in call 16. What the driver does then is undefined. The driver\n  | returned CUDA_SUCCESS.\n ::: exported here: rank 0 call 5: cuIpcGetEventHandle(pHandle: 0x7ff000000000 -> {reserved: (64\n  |   bytes: 09 00 00 00 00 00 00 00 09 00 00 00 00 00 00 00 …)}, event: 0x400 (event#1)) =\n  |   CUDA_SUCCESS thread 0 at 0x400080\n ::: opened here: rank 1 call 2: cuIpcOpenEventHandle(phEvent: 0x7ff000000000 -> 0x410, handle:\n  |   {reserved: (64 bytes: 09 00 00 00 00 00 00 00 09 00 00 00 00 00 00 00 …)}) = CUDA_SUCCESS\n  |   thread 0 at 0x400140\n ::: destroyed here: rank 0 call 16: cuEventDestroy_v2(hEvent: 0x400 (event#1)) = CUDA_SUCCESS\n  |   thread 0 at 0x400150\n  | rank 1 event#1 0x410\n  |   created: cuIpcOpenEventHandle, call 2, thread 0, at 0x400140\n  |   part of: context#1 0xc1\n  | rank 0 event#1 0x400\n  |   created: cuEventCreate, call 4, thread 0, at 0x400070\n  |   ended:   cuEventDestroy_v2, call 16, thread 0, at 0x400150\n  |   part of: context#1 0xc1\n  = help: Keep the event in the process that created it until all others have made their last\n      call with it: let them meet before cuEventDestroy.\n  = manual: CUDA Driver API, Memory Management, cuIpcGetEventHandle and cuIpcOpenEventHandle",
+    },
+    Rule {
+        id: "ranks-import-after-end",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "An IPC handle, or the export data of a pool's memory, is opened while the object lives in the process that exported it.",
+        manual: "CUDA Driver API, Memory Management, cuIpcGetMemHandle and cuIpcGetEventHandle; Stream Ordered Memory Allocator, cuMemPoolImportPointer",
+        advice: "Let the exporting process wait until the others have opened the handle before it frees the memory or destroys the event.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-import-after-end]: rank 1 opens memory of rank 0 that was freed before\n --> rank 1 call 2: cuIpcOpenMemHandle_v2(pdptr: NULL, handle: {reserved: (64 bytes: 07 00 00 00 00\n  |   00 00 00 07 00 00 00 00 00 00 00 …)}, Flags: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400150\n  | cuIpcOpenMemHandle_v2 opens memory#1 0x10000 that rank 0 exported, but rank 0 had freed it\n  | before, in call 16. The driver returned CUDA_ERROR_INVALID_VALUE.\n ::: exported here: rank 0 call 3: cuIpcGetMemHandle(pHandle: 0x7ff000000000 -> {reserved: (64\n  |   bytes: 07 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 …)}, dptr: 0x10000) = CUDA_SUCCESS\n  |   thread 0 at 0x400060\n ::: freed here: rank 0 call 16: cuMemFree_v2(dptr: 0x10000) = CUDA_SUCCESS thread 0 at 0x400140\n  | rank 0 memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 2, thread 0, at 0x400050\n  |   ended:   cuMemFree_v2, call 16, thread 0, at 0x400140\n  |   part of: context#1 0xc1\n  = help: Let the exporting process wait until the others have opened the handle before it\n      frees the memory or destroys the event.\n  = manual: CUDA Driver API, Memory Management, cuIpcGetMemHandle and cuIpcGetEventHandle; Stream\n      Ordered Memory Allocator, cuMemPoolImportPointer",
+    },
+    Rule {
+        id: "ranks-import-wrong-handle",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "A handle is imported as the kind of object that it was exported from, and memory of a pool through the pool that it was allocated from.",
+        manual: "CUDA Driver API, Virtual Memory Management, cuMemImportFromShareableHandle; Stream Ordered Memory Allocator, cuMemPoolImportFromShareableHandle and cuMemPoolImportPointer",
+        advice: "Import handles in the order in which the other process sends them, or send with each what it is: file descriptors do not say it.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-import-wrong-handle]: rank 1 imports a pool of rank 0 as an allocation\n --> rank 1 call 2: cuMemImportFromShareableHandle(handle: NULL, osHandle: 0x9, shHandleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400140\n  | cuMemImportFromShareableHandle imports an allocation from a handle that rank 0 exported from a\n  | pool, in call 11. The driver returned CUDA_ERROR_INVALID_VALUE.\n ::: exported here: rank 0 call 11: cuMemPoolExportToShareableHandle(handle_out: 0x7ff000000000 ->\n  |   (8 bytes: 09 00 00 00 00 00 00 00), pool: 0x600, handleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags: 0) = CUDA_SUCCESS thread 0 at 0x4000e0\n  | rank 0 memory pool#1 0x600\n  |   created: cuMemPoolCreate, call 10, thread 0, at 0x4000d0\n  = help: Import handles in the order in which the other process sends them, or send with each\n      what it is: file descriptors do not say it.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemImportFromShareableHandle; Stream\n      Ordered Memory Allocator, cuMemPoolImportFromShareableHandle and\n      cuMemPoolImportPointer",
+    },
+    Rule {
+        id: "ranks-map-beyond-export",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "No more of an imported allocation is mapped than the other process has created.",
+        manual: "CUDA Driver API, Virtual Memory Management, cuMemMap",
+        advice: "Send the size with each handle. If the process sends several, import them in the same order: file descriptors of allocations do not tell which is which.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-map-beyond-export]: rank 1 maps more than rank 0 exported\n --> rank 1 call 4: cuMemMap(ptr: 0x40000, size: 131072, offset: 0, handle: 0x700, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400160\n  | cuMemMap maps 131,072 bytes of an allocation that rank 1 imported from rank 0, which created it\n  | with 65,536 bytes. The driver returned CUDA_ERROR_INVALID_VALUE. Rank 0 has also exported\n  | 131,072 bytes, in call 9: rank 1 may have imported the two in the wrong order.\n ::: exported here: rank 0 call 7: cuMemExportToShareableHandle(shareableHandle: 0x7ff000000000 ->\n  |   (8 bytes: 09 00 00 00 00 00 00 00), handle: 0x500, handleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags: 0) = CUDA_SUCCESS thread 0 at 0x4000a0\n ::: imported here: rank 1 call 2: cuMemImportFromShareableHandle(handle: 0x7ff000000000 -> 0x700,\n  |   osHandle: 0x9, shHandleType: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) = CUDA_SUCCESS thread 0\n  |   at 0x400140\n ::: exported with that size: rank 0 call 9: cuMemExportToShareableHandle(shareableHandle:\n  |   0x7ff000000000 -> (8 bytes: 09 00 00 00 00 00 00 00), handle: 0x510, handleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags: 0) = CUDA_SUCCESS thread 0 at 0x4000c0\n ::: imported here: rank 1 call 3: cuMemImportFromShareableHandle(handle: 0x7ff000000000 -> 0x710,\n  |   osHandle: 0x9, shHandleType: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) = CUDA_SUCCESS thread 0\n  |   at 0x400150\n  | rank 0 allocation#1 0x500\n  |   created: cuMemCreate, call 6, thread 0, at 0x400090\n  | rank 1 allocation#1 0x700\n  |   created: cuMemImportFromShareableHandle, call 2, thread 0, at 0x400140\n  = help: Send the size with each handle. If the process sends several, import them in the same\n      order: file descriptors of allocations do not tell which is which.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemMap",
+    },
+    Rule {
+        id: "ranks-memory-freed-while-open",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "Memory that other processes have opened by an IPC handle, or imported from a pool, is freed by the process that exported it only after all others have closed or freed it. Physical memory of cuMemCreate may be released earlier: it lives as long as an import of it does.",
+        manual: "CUDA Driver API, Memory Management, cuIpcOpenMemHandle; Stream Ordered Memory Allocator, cuMemPoolImportPointer",
+        advice: "Let the processes meet between the last cuIpcCloseMemHandle and the cuMemFree: a barrier, or a message of each importer. cutape reports it as a warning if no other process used the memory after it was freed.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-memory-freed-while-open]: memory of rank 0 used by rank 1 after it was freed\n --> rank 0 call 16: cuMemFree_v2(dptr: 0x10000) = CUDA_SUCCESS thread 0 at 0x400150\n  | Rank 0 freed memory#1 0x10000 (4,096 bytes), which it had exported, while rank 1 had it open:\n  | rank 1 used it after that, in call 3. What the driver does then is undefined.\n ::: exported here: rank 0 call 3: cuIpcGetMemHandle(pHandle: 0x7ff000000000 -> {reserved: (64\n  |   bytes: 07 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 …)}, dptr: 0x10000) = CUDA_SUCCESS\n  |   thread 0 at 0x400060\n ::: opened here: rank 1 call 2: cuIpcOpenMemHandle_v2(pdptr: 0x7ff000000000 -> 0x30000, handle:\n  |   {reserved: (64 bytes: 07 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 …)}, Flags:\n  |   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) = CUDA_SUCCESS thread 0 at 0x400140\n ::: used here: rank 1 call 3: cuMemcpyDtoH_v2(dstHost: 0x99000000, srcDevice: 0x30010, ByteCount:\n  |   16) = CUDA_SUCCESS thread 0 at 0x400160\n  | rank 0 memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 2, thread 0, at 0x400050\n  |   ended:   cuMemFree_v2, call 16, thread 0, at 0x400150\n  |   part of: context#1 0xc1\n  | rank 1 memory#1 0x30000\n  |   created: cuIpcOpenMemHandle_v2, call 2, thread 0, at 0x400140\n  |   part of: context#1 0xc1\n  = help: Let the processes meet between the last cuIpcCloseMemHandle and the cuMemFree: a\n      barrier, or a message of each importer. cutape reports it as a warning if no other\n      process used the memory after it was freed.\n  = manual: CUDA Driver API, Memory Management, cuIpcOpenMemHandle; Stream Ordered Memory\n      Allocator, cuMemPoolImportPointer",
+    },
+    Rule {
         id: "stream-capture-bracket",
         area: "stream",
         severity: Severity::Error,
@@ -2623,6 +2678,21 @@ pub const PERFORMANCE_SYNC_IN_HOT_LOOP: &str = "performance-sync-in-hot-loop";
 
 /// Its id.
 pub const PERFORMANCE_TINY_LAUNCHES: &str = "performance-tiny-launches";
+
+/// Its id.
+pub const RANKS_EVENT_USE_AFTER_DESTROY: &str = "ranks-event-use-after-destroy";
+
+/// Its id.
+pub const RANKS_IMPORT_AFTER_END: &str = "ranks-import-after-end";
+
+/// Its id.
+pub const RANKS_IMPORT_WRONG_HANDLE: &str = "ranks-import-wrong-handle";
+
+/// Its id.
+pub const RANKS_MAP_BEYOND_EXPORT: &str = "ranks-map-beyond-export";
+
+/// Its id.
+pub const RANKS_MEMORY_FREED_WHILE_OPEN: &str = "ranks-memory-freed-while-open";
 
 /// Its id.
 pub const STREAM_CAPTURE_BRACKET: &str = "stream-capture-bracket";

@@ -1,0 +1,95 @@
+//! The processes of a recording against each other: what one does to the objects of another.
+//!
+//! [`RankCheck`] takes the calls of all processes, in the order of a clock that they share, and
+//! returns findings at the end. Invariant: it reports only what the traces of both processes show.
+//! Imports whose export is assumed, and calls that overlap in time, are left alone.
+
+mod exchanges;
+mod finding;
+mod handle;
+mod lifetimes;
+mod process;
+
+use cutape_format::Call;
+use cutape_model::{Exchanges, Sharing};
+
+use crate::context::TraceContext;
+use crate::finding::{Finding, RecordedProcess};
+use lifetimes::Lifetimes;
+use process::Process;
+
+/// A process, as a first pass over its trace shows it.
+#[derive(Debug)]
+pub struct CheckedProcess {
+    /// Its name in findings.
+    pub name: RecordedProcess,
+    /// What it exports and imports.
+    pub exchanges: Exchanges,
+}
+
+/// Finds misuse between the processes of a recording.
+#[derive(Debug)]
+pub struct RankCheck {
+    processes: Vec<Process>,
+    lifetimes: Lifetimes,
+    findings: Vec<Finding>,
+}
+
+impl RankCheck {
+    /// Before the first call. The clock of all processes must be the same counter.
+    pub fn new(processes: Vec<CheckedProcess>) -> Self {
+        let (names, exchanges): (Vec<_>, Vec<_>) = processes
+            .into_iter()
+            .map(|process| (process.name, process.exchanges))
+            .unzip();
+        let sharing = Sharing::of(&exchanges, &|_, ticks| Some(i128::from(ticks)));
+        Self {
+            lifetimes: Lifetimes::of(&sharing, &exchanges),
+            processes: names.into_iter().map(Process::new).collect(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// Whether there is anything to find, so that calls need be given.
+    pub fn is_needed(&self) -> bool {
+        self.lifetimes.is_needed()
+    }
+
+    /// The next call of all processes, by the time at which they were entered; `number` counts the
+    /// processes as [`RankCheck::new`] got them.
+    pub fn push(&mut self, number: usize, context: &dyn TraceContext, call: &Call<'_>) {
+        let Some(process) = self.processes.get_mut(number) else {
+            return;
+        };
+        process.begin(call);
+        let found = &mut self.findings;
+        self.lifetimes
+            .pre_call(&self.processes, (number, context, call), found);
+        exchanges::check(
+            &self.lifetimes,
+            &self.processes,
+            (number, context, call),
+            found,
+        );
+        let Some(process) = self.processes.get_mut(number) else {
+            return;
+        };
+        let changes = process.trace.observe(call);
+        self.lifetimes
+            .post_call(&mut self.processes, (number, context, call), changes);
+    }
+
+    /// What is wrong, by process and call; `contexts` are those of the processes.
+    pub fn finish(mut self, contexts: &[&dyn TraceContext]) -> Vec<Finding> {
+        self.lifetimes
+            .finish(&self.processes, contexts, &mut self.findings);
+        let key = |finding: &Finding| {
+            let call = finding.call.as_ref();
+            let process = call.and_then(|call| call.process.clone());
+            let process = process.map(|process| (process.rank, process.trace));
+            (process, call.map(|call| call.index))
+        };
+        self.findings.sort_by_key(key);
+        self.findings
+    }
+}

@@ -1,0 +1,115 @@
+//! One of the processes, after the calls so far.
+
+use cutape_format::Call;
+use cutape_model::{ObjectId, Scope, TraceState, function_of};
+use cutape_registry::{Family, Function, Kind, Role};
+
+use crate::call_site::{self, name_of};
+use crate::context::TraceContext;
+use crate::decode::Names;
+use crate::finding::{CallSite, ObjectHistory, RecordedProcess};
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: RecordedProcess,
+    /// `rank 3`, or the name of its trace.
+    pub(super) label: String,
+    pub(super) trace: TraceState,
+    /// Enter of its last call.
+    pub(super) last_ticks: u64,
+    /// By the number of the signature; `None` before the first call.
+    functions: Vec<Option<Option<Uses>>>,
+}
+
+/// The parameters of a function that matter here.
+#[derive(Clone, Debug)]
+pub(super) struct Uses {
+    pub(super) function: &'static Function,
+    /// Positions of events that it uses and does not destroy.
+    pub(super) events: Box<[usize]>,
+    /// Positions of device addresses that it reads or writes.
+    pub(super) addresses: Box<[usize]>,
+    pub(super) launches: bool,
+}
+
+impl Uses {
+    fn of(function: &'static Function) -> Self {
+        let positions = |is: fn(Role) -> bool| {
+            let params = function.params.iter().enumerate();
+            let positions = params.filter(|(_, param)| is(param.role));
+            positions.map(|(position, _)| position).collect()
+        };
+        Self {
+            function,
+            events: positions(|role| role == Role::Use(Kind::Event)),
+            addresses: positions(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
+            launches: matches!(function.family, Family::Launch(_)),
+        }
+    }
+}
+
+impl Process {
+    pub(super) fn new(name: RecordedProcess) -> Self {
+        Self {
+            label: name.label(),
+            name,
+            trace: TraceState::new(Scope::All),
+            last_ticks: 0,
+            functions: Vec::new(),
+        }
+    }
+
+    /// Takes note of a call before it changes anything.
+    pub(super) fn begin(&mut self, call: &Call<'_>) {
+        self.last_ticks = call.ticks;
+        let id = usize::from(call.signature.id);
+        if self.functions.len() <= id {
+            self.functions.resize_with(id + 1, || None);
+        }
+        if let Some(known) = self.functions.get_mut(id) {
+            known.get_or_insert_with(|| function_of(call.signature).map(Uses::of));
+        }
+    }
+
+    /// The parameters of the function of a call that has begun.
+    pub(super) fn uses(&self, call: &Call<'_>) -> Option<&Uses> {
+        let known = self.functions.get(usize::from(call.signature.id))?;
+        known.as_ref()?.as_ref()
+    }
+
+    /// The object's name, with the process: `event#2 0x55d0 of rank 0`.
+    pub(super) fn label_of(&self, id: ObjectId) -> String {
+        call_site::label(&self.trace.state.objects, id)
+    }
+
+    pub(super) fn site(&self, context: &dyn TraceContext, call: &Call<'_>) -> CallSite {
+        CallSite {
+            process: Some(self.name.clone()),
+            ..call_site::call_site(context, call, self, 0)
+        }
+    }
+
+    pub(super) fn history(
+        &self,
+        context: &dyn TraceContext,
+        id: ObjectId,
+    ) -> Option<ObjectHistory> {
+        let history = call_site::history(&self.trace.state.objects, context, id)?;
+        Some(ObjectHistory {
+            process: Some(self.name.clone()),
+            ..history
+        })
+    }
+}
+
+impl Names for Process {
+    fn handle(&self, kind: Kind, handle: u64) -> Option<String> {
+        name_of(&self.trace.state.objects, kind, handle)
+    }
+
+    /// A finding about memory names it in its message.
+    fn place(&self, _address: u64) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,190 @@
+//! Calls of several processes.
+
+use super::Row;
+
+/// A context in each process, and what rank 0 exports: memory, an event, an allocation, two pools
+/// and memory of the first one.
+const START: &str = "
+    p0 cuCtxCreate_v2 pctx:=0xc1 dev=0
+    p1 cuCtxCreate_v2 pctx:=0xc1 dev=0
+    p0 cuStreamCreate phStream:=0x300 Flags=1
+    p1 cuStreamCreate phStream:=0x300 Flags=1
+    p0 cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+    p0 cuIpcGetMemHandle pHandle:=[7*8] dptr=0x10000
+    p0 cuEventCreate phEvent:=0x400 Flags=6
+    p0 cuIpcGetEventHandle pHandle:=[9*8] event=0x400
+    p0 cuMemCreate handle:=0x500 size=65536
+    p0 cuMemExportToShareableHandle shareableHandle:=9 handle=0x500 handleType=1 file=40
+    p0 cuMemCreate handle:=0x510 size=131072
+    p0 cuMemExportToShareableHandle shareableHandle:=9 handle=0x510 handleType=1 file=41
+    p0 cuMemPoolCreate pool:=0x600
+    p0 cuMemPoolExportToShareableHandle handle_out:=9 pool=0x600 handleType=1 file=50
+    p0 cuMemPoolCreate pool:=0x610
+    p0 cuMemPoolExportToShareableHandle handle_out:=9 pool=0x610 handleType=1 file=51
+    p0 cuMemAllocFromPoolAsync dptr:=0x20000 bytesize=4096 pool=0x600 hStream=0x300
+    p0 cuMemPoolExportPointer shareData_out:=[11*8] ptr=0x20000
+";
+
+pub(crate) const RANKS: &[Row] = &[
+    (
+        "ranks-memory-freed-while-open",
+        START,
+        "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+         p0 cuMemFree_v2 dptr=0x10000
+         p1 cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x30010 ByteCount=16
+         p1 cuIpcCloseMemHandle dptr=0x30000",
+        &[
+            "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p1 cuIpcCloseMemHandle dptr=0x30000
+             p0 cuMemFree_v2 dptr=0x10000
+             p1 cuCtxSynchronize",
+            // It may have closed the memory before it was free.
+            "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p0 ~ cuMemFree_v2 dptr=0x10000
+             p1 cuIpcCloseMemHandle dptr=0x30000
+             p1 cuCtxSynchronize",
+            // It may have ended before.
+            "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p0 cuMemFree_v2 dptr=0x10000",
+            // The context's end closes the memory.
+            "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p1 cuCtxDestroy_v2 ctx=0xc1
+             p0 cuMemFree_v2 dptr=0x10000
+             p1 cuCtxCreate_v2 pctx:=0xc2 dev=0",
+            // Opened twice, closed twice.
+            "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p1 cuIpcCloseMemHandle dptr=0x30000
+             p1 cuIpcCloseMemHandle dptr=0x30000
+             p0 cuMemFree_v2 dptr=0x10000
+             p1 cuCtxSynchronize",
+            // Physical memory lives as long as an import.
+            "p1 cuMemImportFromShareableHandle handle:=0x700 osHandle=9 shHandleType=1 file=40
+             p0 cuMemRelease handle=0x500
+             p1 cuMemMap ptr=0x40000 size=65536 handle=0x700
+             p1 cuMemRelease handle=0x700",
+            // The exporter's memory is another one that has the handle's bytes, too.
+            "p0 cuMemAlloc_v2 dptr:=0x11000 bytesize=4096
+             p0 cuIpcGetMemHandle pHandle:=[7*8] dptr=0x11000
+             p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p0 cuMemFree_v2 dptr=0x11000
+             p1 cuIpcCloseMemHandle dptr=0x30000",
+            // The call failed.
+            "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p0 cuMemFree_v2 dptr=0x10000 -> 1
+             p1 cuIpcCloseMemHandle dptr=0x30000",
+        ],
+    ),
+    (
+        "ranks-memory-freed-while-open",
+        START,
+        "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+         p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+         p1 cuIpcCloseMemHandle dptr=0x30000
+         p0 cuMemFree_v2 dptr=0x10000
+         p1 cuCtxSynchronize",
+        &[],
+    ),
+    (
+        "ranks-memory-freed-while-open",
+        START,
+        "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
+         p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
+         p0 cuMemFreeAsync dptr=0x20000 hStream=0x300
+         p1 cuMemFreeAsync dptr=0x50000 hStream=0x300",
+        &[
+            "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
+           p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
+           p1 cuMemFreeAsync dptr=0x50000 hStream=0x300
+           p0 cuMemFreeAsync dptr=0x20000 hStream=0x300
+           p1 cuMemPoolDestroy pool=0x800",
+        ],
+    ),
+    (
+        "ranks-event-use-after-destroy",
+        START,
+        "p1 cuIpcOpenEventHandle phEvent:=0x410 handle=9
+         p0 cuEventDestroy_v2 hEvent=0x400
+         p1 cuStreamWaitEvent hStream=0x300 hEvent=0x410",
+        &[
+            "p1 cuIpcOpenEventHandle phEvent:=0x410 handle=9
+             p1 cuStreamWaitEvent hStream=0x300 hEvent=0x410
+             p0 cuEventDestroy_v2 hEvent=0x400
+             p1 cuEventDestroy_v2 hEvent=0x410",
+            // The two overlap.
+            "p1 cuIpcOpenEventHandle phEvent:=0x410 handle=9
+             p0 ~ cuEventDestroy_v2 hEvent=0x400
+             p1 cuStreamWaitEvent hStream=0x300 hEvent=0x410",
+        ],
+    ),
+    (
+        "ranks-event-use-after-destroy",
+        START,
+        "p1 cuIpcOpenEventHandle phEvent:=0x410 handle=9
+         p0 cuCtxDestroy_v2 ctx=0xc1
+         p1 cuEventQuery hEvent=0x410",
+        &[],
+    ),
+    (
+        "ranks-import-after-end",
+        START,
+        "p0 cuMemFree_v2 dptr=0x10000
+         p1 cuIpcOpenMemHandle_v2 handle=7 Flags=1 -> 1",
+        &[
+            // Other memory of that address has a handle of its own.
+            "p0 cuMemFree_v2 dptr=0x10000
+             p0 cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+             p0 cuIpcGetMemHandle pHandle:=[8*8] dptr=0x10000
+             p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=8 Flags=1
+             p1 cuIpcCloseMemHandle dptr=0x30000",
+            "p0 cuMemRelease handle=0x500
+             p1 cuMemImportFromShareableHandle handle:=0x700 osHandle=9 shHandleType=1 file=40
+             p1 cuMemRelease handle=0x700",
+            // Refused for another reason.
+            "p1 cuIpcOpenMemHandle_v2 handle=7 Flags=1 -> 208",
+        ],
+    ),
+    (
+        "ranks-import-after-end",
+        START,
+        "p0 cuEventDestroy_v2 hEvent=0x400
+         p1 cuIpcOpenEventHandle phEvent:=0x410 handle=9",
+        &[],
+    ),
+    (
+        "ranks-import-wrong-handle",
+        START,
+        "p1 cuMemImportFromShareableHandle osHandle=9 shHandleType=1 file=50 -> 1",
+        &[
+            "p1 cuMemImportFromShareableHandle handle:=0x700 osHandle=9 shHandleType=1 file=40
+           p1 cuMemRelease handle=0x700
+           p1 cuMemImportFromShareableHandle osHandle=9 shHandleType=1 file=99 -> 1",
+        ],
+    ),
+    (
+        "ranks-import-wrong-handle",
+        START,
+        "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
+         p1 cuMemPoolImportFromShareableHandle pool_out:=0x810 handle=9 handleType=1 file=51
+         p1 cuMemPoolImportPointer pool=0x810 shareData=[11*8] -> 1",
+        &[
+            "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
+           p1 cuMemPoolImportFromShareableHandle pool_out:=0x810 handle=9 handleType=1 file=51
+           p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
+           p1 cuMemFreeAsync dptr=0x50000 hStream=0x300",
+        ],
+    ),
+    (
+        "ranks-map-beyond-export",
+        START,
+        "p1 cuMemImportFromShareableHandle handle:=0x700 osHandle=9 shHandleType=1 file=40
+         p1 cuMemImportFromShareableHandle handle:=0x710 osHandle=9 shHandleType=1 file=41
+         p1 cuMemMap ptr=0x40000 size=131072 handle=0x700 -> 1",
+        &[
+            "p1 cuMemImportFromShareableHandle handle:=0x700 osHandle=9 shHandleType=1 file=40
+           p1 cuMemImportFromShareableHandle handle:=0x710 osHandle=9 shHandleType=1 file=41
+           p1 cuMemMap ptr=0x40000 size=65536 handle=0x710
+           p1 cuMemMap ptr=0x60000 size=65536 handle=0x700",
+        ],
+    ),
+];

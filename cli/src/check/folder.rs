@@ -1,0 +1,161 @@
+//! `cutape check FOLDER`: each trace by itself, then the processes against each other.
+
+use std::path::{Path, PathBuf};
+
+use cutape_analyzer::ranks::{CheckedProcess, RankCheck};
+use cutape_analyzer::{RecordedProcess, TraceContext};
+use cutape_format::{Call, ClockStart, Cursor, Trace};
+use cutape_model::ExchangeBuilder;
+
+use super::check_file;
+use super::filter::FindingFilter;
+use super::ranges::set_ranges;
+use crate::failure::Failure;
+use crate::input;
+use crate::progress::Progress;
+use crate::symbol_context::SymbolContext;
+use crate::symbols::Resolver;
+
+/// A trace of the folder.
+struct Found {
+    path: PathBuf,
+    name: RecordedProcess,
+}
+
+/// Checks the traces of a folder; false if one of them could not be checked.
+pub(super) fn check_folder(folder: &Path, filter: &mut FindingFilter) -> Result<bool, Failure> {
+    let mut is_complete = true;
+    let mut traces = Vec::new();
+    let mut processes = Vec::new();
+    for Found { path, name } in found(folder)? {
+        let mut exchanges = ExchangeBuilder::default();
+        filter.set_process(Some(name.clone()));
+        match check_file(&path, filter, &mut |call| exchanges.observe(call)) {
+            Ok(trace) => {
+                traces.push((trace, name.clone()));
+                processes.push(CheckedProcess {
+                    name,
+                    exchanges: exchanges.finish(),
+                });
+            }
+            // The others are checked all the same.
+            Err(failure) => {
+                filter.discard();
+                eprintln!("cutape: {}", failure.message);
+                is_complete = false;
+            }
+        }
+    }
+    filter.set_process(None);
+    check_together(&traces, processes, filter)?;
+    Ok(is_complete)
+}
+
+/// The traces of a folder, by rank.
+fn found(folder: &Path) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    for path in input::traces_of(folder)? {
+        // What is wrong with it is found again when it is checked.
+        let rank = Trace::open_indexed(&path).ok().and_then(|trace| {
+            let mut keys = ["rank", "rank.local"].into_iter();
+            keys.find_map(|key| trace.meta_value(key)?.parse().ok())
+        });
+        let trace = path.file_name().unwrap_or(path.as_os_str());
+        let trace = trace.to_string_lossy().into_owned();
+        let name = RecordedProcess { trace, rank };
+        found.push(Found { path, name });
+    }
+    found.sort_by_key(|found| (found.name.rank.unwrap_or(u64::MAX), found.path.clone()));
+    // Children of a rank inherit its number.
+    let ranks: Vec<Option<u64>> = found.iter().map(|found| found.name.rank).collect();
+    for found in &mut found {
+        let same = ranks.iter().filter(|rank| **rank == found.name.rank);
+        found.name.rank = found.name.rank.filter(|_| same.count() == 1);
+    }
+    Ok(found)
+}
+
+/// Checks processes against each other, with their calls in the order of their common clock.
+fn check_together(
+    traces: &[(Trace, RecordedProcess)],
+    processes: Vec<CheckedProcess>,
+    filter: &mut FindingFilter,
+) -> Result<(), Failure> {
+    let mut check = RankCheck::new(processes);
+    if !check.is_needed() {
+        return Ok(());
+    }
+    if !have_common_clock(traces) {
+        eprintln!(
+            "cutape: not checked: what these processes do to each other's objects; their traces \
+             do not share a clock, as those of several machines"
+        );
+        return Ok(());
+    }
+    let resolvers: Vec<Resolver> = traces.iter().map(|_| Resolver::default()).collect();
+    let contexts: Vec<SymbolContext<'_>> = traces
+        .iter()
+        .zip(&resolvers)
+        .map(|((trace, _), resolver)| SymbolContext::new(trace, resolver))
+        .collect();
+    let all = traces.iter().map(|(trace, _)| trace);
+    let mut progress = Progress::over_calls("checking ranks together", all);
+    let mut merged = Merged::of(traces);
+    while let Some((process, call)) = merged.next() {
+        if let Some(context) = contexts.get(process) {
+            check.push(process, context, &call);
+        }
+        progress.step();
+    }
+    drop(progress);
+    let contexts: Vec<&dyn TraceContext> = contexts
+        .iter()
+        .map(|context| context as &dyn TraceContext)
+        .collect();
+    let mut findings = check.finish(&contexts);
+    for (trace, name) in traces {
+        set_ranges(trace, &mut findings, Some(name))?;
+    }
+    filter.add(findings);
+    Ok(())
+}
+
+fn have_common_clock(traces: &[(Trace, RecordedProcess)]) -> bool {
+    let clocks = traces.iter().map(|(trace, _)| ClockStart::of(trace));
+    let clocks: Option<Vec<ClockStart>> = clocks.collect();
+    clocks.is_some_and(|clocks| {
+        let first = clocks.first();
+        first.is_some_and(|first| clocks.iter().all(|other| first.has_counter_of(other)))
+    })
+}
+
+/// The calls of several traces, by the time at which they were entered.
+struct Merged<'t> {
+    traces: &'t [(Trace, RecordedProcess)],
+    cursors: Vec<Cursor>,
+    next: Vec<Option<Call<'t>>>,
+}
+
+impl<'t> Merged<'t> {
+    fn of(traces: &'t [(Trace, RecordedProcess)]) -> Self {
+        let mut cursors: Vec<Cursor> = traces.iter().map(|_| Cursor::new()).collect();
+        let heads = cursors.iter_mut().zip(traces);
+        let next = heads
+            .map(|(cursor, (trace, _))| cursor.next(trace))
+            .collect();
+        Self {
+            traces,
+            cursors,
+            next,
+        }
+    }
+
+    fn next(&mut self) -> Option<(usize, Call<'t>)> {
+        let known = self.next.iter().enumerate();
+        let known = known.filter_map(|(at, call)| Some((call.as_ref()?.ticks, at)));
+        let (_, at) = known.min()?;
+        let (cursor, (trace, _)) = (self.cursors.get_mut(at)?, self.traces.get(at)?);
+        let call = std::mem::replace(self.next.get_mut(at)?, cursor.next(trace));
+        Some((at, call?))
+    }
+}

@@ -1,0 +1,221 @@
+//! `check FOLDER`: what the ranks of `programs/ranks/misuse.c` do wrong with each other's objects
+//! is found, and the nearest correct thing is not.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use cutape_tests::{Suite, compile, parts, record, root, run};
+use serde_json::Value;
+
+/// Cases of the program, and the rules that they violate.
+const CASES: &[(&str, &[&str])] = &[
+    ("memory-closed-late", &["ranks-memory-freed-while-open"]),
+    ("memory-used-late", &["ranks-memory-freed-while-open"]),
+    ("pool-memory-freed-late", &["ranks-memory-freed-while-open"]),
+    ("event-used-late", &["ranks-event-use-after-destroy"]),
+    ("memory-opened-late", &["ranks-import-after-end"]),
+    ("event-opened-late", &["ranks-import-after-end"]),
+    ("block-released-early", &[]),
+    (
+        "kinds-exchanged",
+        &["ranks-import-wrong-handle", "ranks-import-wrong-handle"],
+    ),
+    ("sizes-exchanged", &["ranks-map-beyond-export"]),
+    ("pools-exchanged", &["ranks-import-wrong-handle"]),
+];
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    for &(case, rules) in CASES {
+        suite.test(format!("{case}/violate"), move |folder: &Path| {
+            assert_eq!(rules_in(folder, case, "violate"), rules);
+        });
+        suite.test(format!("{case}/correct"), move |folder: &Path| {
+            assert!(rules_in(folder, case, "correct").is_empty());
+        });
+    }
+    suite.test("what_ranks_share_correctly", what_ranks_share_correctly);
+    suite.test("findings_name_both_ranks", findings_name_both_ranks);
+    suite.test("findings_can_be_left_out", findings_can_be_left_out);
+    suite.test("a_damaged_trace", a_damaged_trace);
+    // Each test waits for other processes most of the time.
+    suite.threads(4);
+    suite.run()
+}
+
+/// A compiled program of several ranks.
+fn program(name: &'static str, compiled: &'static OnceLock<PathBuf>) -> &'static str {
+    let program = compiled.get_or_init(|| {
+        let folder = parts().new_folder(&format!("{name}-program"));
+        let program = folder.join(name);
+        let source = root().join(format!("tests/programs/ranks/{name}.c"));
+        let driver = parts().driver_folder.join("libcuda.so.1");
+        compile(&source, &program, &[&driver, &"-pthread"]);
+        program
+    });
+    program.to_str().expect("a path that is text")
+}
+
+fn recorded(folder: &Path, case: &str, mode: &str) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = program("misuse", &PROGRAM);
+    let trace = folder.join("run.cutape");
+    run(&mut record(&trace, &[], &[program, case, mode])).assert(0);
+}
+
+/// The findings as JSON, and the exit status.
+fn checked(folder: &Path, options: &[&str]) -> (Value, i32) {
+    let mut check = parts().cutape(&[&"check", &"--format", &"json", &folder]);
+    let output = run(check.args(options));
+    let json = serde_json::from_str(&output.stdout);
+    let json = json.unwrap_or_else(|error| panic!("{error}: {}", output.stderr));
+    (
+        json,
+        output
+            .status
+            .and_then(|status| status.code())
+            .expect("an exit status"),
+    )
+}
+
+/// The rules of all findings; the status fits them.
+fn rules_in(folder: &Path, case: &str, mode: &str) -> Vec<String> {
+    recorded(folder, case, mode);
+    let (json, status) = checked(folder, &[]);
+    let findings = json["findings"].as_array().expect("findings");
+    assert_eq!(status, i32::from(!findings.is_empty()));
+    let rules = findings.iter().map(|finding| finding["rule"].as_str());
+    rules.map(|rule| rule.expect("a rule").to_owned()).collect()
+}
+
+fn what_ranks_share_correctly(folder: &Path) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = program("sharing", &PROGRAM);
+    run(&mut record(
+        &folder.join("run.cutape"),
+        &[],
+        &[program, "2"],
+    ))
+    .assert(0);
+    let output = run(&mut parts().cutape(&[&"check", &folder]));
+    output.assert(0);
+    assert!(
+        output.stdout.ends_with(": no findings\n"),
+        "{}",
+        output.stdout
+    );
+}
+
+/// In every form of output: the two ranks, their calls, and their objects.
+fn findings_name_both_ranks(folder: &Path) {
+    recorded(folder, "event-used-late", "violate");
+    let (json, _) = checked(folder, &[]);
+    let finding = &json["findings"][0];
+    assert_eq!(finding["call"]["process"]["rank"], 1);
+    assert_eq!(finding["call"]["process"]["trace"], "run.rank1.cutape");
+    assert_eq!(finding["call"]["function"], "cuStreamWaitEvent");
+    let related = finding["related"].as_array().expect("related calls");
+    let related: Vec<_> = related
+        .iter()
+        .map(|call| (&call["what"], &call["process"]["rank"], &call["function"]))
+        .map(|(what, rank, function)| format!("{what} {rank} {function}"))
+        .collect();
+    let expected = [
+        "\"exported here\" 0 \"cuIpcGetEventHandle\"",
+        "\"opened here\" 1 \"cuIpcOpenEventHandle\"",
+        "\"destroyed here\" 0 \"cuEventDestroy_v2\"",
+    ];
+    assert_eq!(related, expected);
+    let ranks: Vec<_> = [0, 1]
+        .map(|at| finding["objects"][at]["process"]["rank"].as_u64())
+        .into();
+    assert_eq!(ranks, [Some(1), Some(0)]);
+    let (sarif, junit) = (folder.join("out.sarif"), folder.join("out.xml"));
+    let output = run(&mut parts().cutape(&[
+        &"check",
+        &folder,
+        &"--sarif",
+        &sarif,
+        &"--junit",
+        &junit,
+        &"--no-color",
+    ]));
+    output.assert_code(1);
+    for text in [
+        " --> rank 1 call ",
+        " ::: destroyed here: rank 0 call ",
+        "  | rank 0 event#1 ",
+        "  | rank 1 event#1 ",
+    ] {
+        assert!(output.stdout.contains(text), "{text}: {}", output.stdout);
+    }
+    let sarif: Value = serde_json::from_str(&read(&sarif)).expect("SARIF");
+    let result = &sarif["runs"][0]["results"][0];
+    let file = |location: &Value| location["physicalLocation"]["artifactLocation"]["uri"].clone();
+    let first = file(&result["locations"][0]);
+    assert!(
+        first.as_str().unwrap().ends_with("/run.rank1.cutape"),
+        "{first}"
+    );
+    let destroyed = file(&result["relatedLocations"][2]);
+    assert!(
+        destroyed.as_str().unwrap().ends_with("/run.rank0.cutape"),
+        "{destroyed}"
+    );
+    let junit = read(&junit);
+    assert!(
+        junit.contains("ranks-event-use-after-destroy rank 1 call "),
+        "{junit}"
+    );
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn findings_can_be_left_out(folder: &Path) {
+    recorded(folder, "memory-closed-late", "violate");
+    let list = folder.join("list.txt");
+    std::fs::write(&list, "ranks-memory-* cuMemFree frame:memory*\n").unwrap();
+    let list = list.to_str().unwrap().to_owned();
+    let known = folder.join("known.json");
+    let known = known.to_str().unwrap().to_owned();
+    let (json, status) = checked(folder, &["--write-baseline", &known]);
+    assert_eq!(
+        (status, &json["findings"][0]["severity"]),
+        (1, &"warning".into())
+    );
+    for (options, expected, omitted) in [
+        (&["--fail-on", "error"][..], 0, None),
+        (&["--suppress", &list], 0, Some("suppressed")),
+        (&["--baseline", &known], 0, Some("known")),
+    ] {
+        let (json, status) = checked(folder, options);
+        assert_eq!(status, expected, "{options:?}");
+        if let Some(omitted) = omitted {
+            assert_eq!(json["omitted"][omitted], 1, "{options:?}");
+        }
+    }
+}
+
+/// It is named, and the others are checked.
+fn a_damaged_trace(folder: &Path) {
+    recorded(folder, "event-used-late", "violate");
+    let damaged = folder.join("run.rank2.cutape");
+    let bytes = std::fs::read(&damaged).unwrap();
+    std::fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+    let output = run(&mut parts().cutape(&[&"check", &folder]));
+    output.assert_code(2);
+    assert!(
+        output.stdout.contains("ranks-event-use-after-destroy"),
+        "{}",
+        output.stdout
+    );
+    assert!(
+        output.stderr.contains("run.rank2.cutape: damaged"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+}
