@@ -16,6 +16,8 @@ pub(super) const LONG: u64 = 64 << 20;
 pub(super) struct Memory {
     /// Other processes can read and write it.
     pub(super) is_shared: bool,
+    /// It is the host's; the trace has the bytes that copies take from there.
+    pub(super) is_host: bool,
     /// The current device could read and write it when it was mapped or allocated.
     pub(super) is_accessible: bool,
     /// The physical memory that is mapped there, as `KnownMemory` numbers it; 0 for other memory.
@@ -81,9 +83,10 @@ impl KnownMemory {
         removed
     }
 
-    /// Whether an address lies in known memory.
-    pub(super) fn is_known(&self, address: u64) -> bool {
-        self.areas.get(address).is_some()
+    /// Whether an address lies in known device memory.
+    pub(super) fn is_device(&self, address: u64) -> bool {
+        let area = self.areas.get(address);
+        area.is_some_and(|area| !area.what.is_host)
     }
 
     /// Other processes can use the allocation that an address lies in. False if it is not known.
@@ -155,8 +158,8 @@ impl KnownMemory {
         let physical = self.handles.get(&handle).map_or(0, |known| known.physical);
         let memory = Memory {
             is_shared: self.shared.contains(&physical),
-            is_accessible: false,
             physical,
+            ..Memory::default()
         };
         self.insert(address, length, memory);
     }
@@ -220,7 +223,7 @@ impl KnownMemory {
     pub(super) fn exchange_of_copy(&self, target: u64, source: u64, length: u64) -> Option<Named> {
         let to = self.areas.get(target)?.what;
         let from = self.areas.get(source)?.what;
-        if !to.is_shared && !from.is_shared {
+        if to.is_host || from.is_host || !(to.is_shared || from.is_shared) {
             return None;
         }
         let is_kept = !to.is_shared && to.is_accessible && length != 0;
@@ -270,8 +273,10 @@ mod tests {
     const EXPORTED: u64 = 0x30_0000;
     const IMPORTED: u64 = 0x40_0000;
     const SIZE: u64 = 0x1000;
+    const HOST: u64 = 0x50_0000;
     const ACCESSIBLE: Memory = Memory {
         is_shared: false,
+        is_host: false,
         is_accessible: true,
         physical: 0,
     };
@@ -287,6 +292,11 @@ mod tests {
             ..ACCESSIBLE
         };
         known.insert(IMPORTED, SIZE, imported);
+        let host = Memory {
+            is_host: true,
+            ..imported
+        };
+        known.insert(HOST, SIZE, host);
         known
     }
 
@@ -307,6 +317,7 @@ mod tests {
             (&[OWN + 0x10, EXPORTED], kept(&[(OWN + 0x10, end)])),
             (&[IMPORTED + SIZE - 1, 3], kept(&[])),
             (&[IMPORTED + SIZE, 3], None),
+            (&[HOST, OWN], kept(&[(OWN, SIZE)])),
             // At an odd multiple of 4 bytes; overlapping parts of one allocation.
             (&[IMPORTED << 32, IMPORTED >> 32], kept(&[])),
             (&[OWN + 0x10, IMPORTED, OWN], kept(&[(OWN, SIZE)])),
@@ -338,6 +349,8 @@ mod tests {
             (OWN, EXPORTED, kept(&[(OWN, 16)])),
             (EXPORTED, OWN, kept(&[])),
             (EXPORTED, IMPORTED, kept(&[])),
+            (OWN, HOST, None),
+            (HOST, IMPORTED, None),
         ] {
             let found = known.exchange_of_copy(target, source, 16);
             assert_eq!(found, expected, "{target:x} {source:x}");
