@@ -13,7 +13,7 @@ use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
 use crate::call_set::{CallSet, no_kernel};
 use crate::failure::Failure;
-use cutape_export::demangle::demangle;
+use cutape_export::demangle::{demangle, last_name};
 use cutape_model::LaunchShape;
 use cutape_model::{Scope, TraceState};
 
@@ -200,42 +200,12 @@ fn launches(
 
 /// A readable and unique name of a kernel, for a folder.
 fn short(kernel: &str, readable: &str) -> String {
-    let bare = unqualified(readable);
-    let plain = safe(&bare);
+    let plain = safe(&last_name(readable));
     match plain == kernel {
         true => plain,
         // What was left out tells overloads and instances of templates apart.
         false => format!("{plain}-{:08x}", hash(kernel)),
     }
-}
-
-/// The last name of a demangled function, without namespaces, template arguments, parameters and
-/// return type.
-fn unqualified(readable: &str) -> String {
-    const NAMELESS: &str = "(anonymous namespace)";
-    let (mut depth, mut ended, mut name, mut rest) = (0_usize, false, String::new(), readable);
-    while let Some(next) = rest.chars().next() {
-        if let Some(behind) = rest.strip_prefix(NAMELESS) {
-            rest = behind;
-            continue;
-        }
-        match next {
-            // The parameters, unless parentheses are what is called.
-            '(' if depth == 0 && !name.ends_with("operator") => break,
-            '<' | '(' | '{' | '[' => depth += 1,
-            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
-            ' ' | ':' if depth == 0 => ended = true,
-            _ if depth == 0 => {
-                if std::mem::take(&mut ended) {
-                    name.clear();
-                }
-                name.push(next);
-            }
-            _ => {}
-        }
-        rest = &rest[next.len_utf8()..];
-    }
-    name
 }
 
 /// FNV-1a: the same in every build.

@@ -9,7 +9,7 @@ use super::process::ProcessFacts;
 use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
 use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
-use cutape_export::demangle::demangle;
+use cutape_export::demangle::{bare, demangle};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -352,23 +352,10 @@ fn write_functions(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
     write_table("Calls by function", &header, rows.collect(), 1, page)
 }
 
-/// A kernel's name without `void` and without parameters.
+/// A kernel's name without its result and its parameters; short, if it is long.
 fn kernel_name(name: &str) -> String {
     let readable = demangle(name);
-    let bare = readable.strip_prefix("void ").unwrap_or(&readable);
-    let mut depth = 0_usize;
-    let opening = bare.char_indices().rev().find(|&(_, character)| {
-        match character {
-            ')' => depth += 1,
-            '(' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0
-    });
-    let bare = match opening {
-        Some((place, '(')) if place > 0 => &bare[..place],
-        _ => bare,
-    };
+    let bare = bare(&readable);
     match bare.chars().count() > LONG_NAME {
         true => unqualified(bare),
         false => bare.to_owned(),
