@@ -14,34 +14,43 @@ pub(super) fn pieces<'a>(
     before: &'a [u8],
     after: &'a [u8],
 ) -> impl Iterator<Item = Range<usize>> + 'a {
-    let length = before.len().min(after.len());
     let mut at = 0;
     core::iter::from_fn(move || {
         let start = next_change(before, after, at)?;
-        let mut end = (start + WORD).min(length);
-        while let Some(next) = next_change(before, after, end)
-            && next - end <= GAP
-        {
-            end = (next + WORD).min(length);
-        }
-        at = end;
-        Some(start..end)
+        at = end_of_piece(before, after, start);
+        Some(start..at)
     })
 }
 
 /// Where the next word begins, from there on, that differs.
 fn next_change(before: &[u8], after: &[u8], from: usize) -> Option<usize> {
     let (before, after) = (before.get(from..)?, after.get(from..)?);
-    let mut blocks = before.chunks(BLOCK).zip(after.chunks(BLOCK));
-    let block = blocks.position(|(before, after)| before != after)?;
-    let part = |bytes: &'_ [u8]| -> Option<Range<usize>> {
-        let start = block * BLOCK;
-        Some(start..(start + BLOCK).min(bytes.len()))
-    };
-    let (old, new) = (before.get(part(before)?)?, after.get(part(after)?)?);
+    let mut blocks = before.chunks(BLOCK).zip(after.chunks(BLOCK)).enumerate();
+    let (block, (old, new)) = blocks.find(|(_, (old, new))| old != new)?;
     let mut words = old.chunks(WORD).zip(new.chunks(WORD));
     let word = words.position(|(old, new)| old != new)?;
     Some(from + block * BLOCK + word * WORD)
+}
+
+/// Behind the last word of a piece that begins there. Word by word, because memory that changes at
+/// all mostly changes as a whole.
+fn end_of_piece(before: &[u8], after: &[u8], start: usize) -> usize {
+    let old = before.get(start..).unwrap_or_default();
+    let new = after.get(start..).unwrap_or_default();
+    let mut end = 0;
+    let ((old, old_rest), (new, new_rest)) = (old.as_chunks::<WORD>(), new.as_chunks::<WORD>());
+    for (at, (old, new)) in old.iter().zip(new).enumerate() {
+        if u64::from_ne_bytes(*old) != u64::from_ne_bytes(*new) {
+            end = (at + 1) * WORD;
+        } else if (at + 1) * WORD - end > GAP {
+            return start + end;
+        }
+    }
+    let whole = old.len().min(new.len()) * WORD;
+    if old_rest != new_rest {
+        end = whole + old_rest.len();
+    }
+    start + end
 }
 
 #[cfg(test)]
