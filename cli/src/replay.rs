@@ -1,8 +1,10 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
+mod folder;
 mod host_files;
 mod names;
 mod npy;
+mod one_rank;
 mod pending;
 mod ranks;
 mod text;
@@ -16,6 +18,7 @@ use cutape_format::Trace;
 use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict};
 
 use self::host_files::HostFiles;
+use self::one_rank::OneRank;
 use crate::call_image::{self, CallImage};
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
@@ -37,6 +40,13 @@ pub(crate) struct Arguments {
     /// ranks that had returned when it was entered.
     #[arg(verbatim_doc_comment)]
     trace: PathBuf,
+    /// Replay this rank of a folder alone, on the devices that are here.
+    ///
+    /// What other ranks exported to it is replaced by objects of the same kind and
+    /// size. Work that exchanges data with them is left out, and what it changed is
+    /// put back, if the trace has it: record with --outputs-of-exchanges.
+    #[arg(long, value_name = "N", verbatim_doc_comment)]
+    rank: Option<u64>,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
@@ -181,6 +191,9 @@ pub(crate) struct ChildArguments {
     /// The trace of this rank, in a folder.
     #[arg(long)]
     child_trace: Option<PathBuf>,
+    /// What this rank shared with others, without which it is replayed.
+    #[arg(long)]
+    child_alone: Option<PathBuf>,
     #[command(flatten)]
     arguments: Arguments,
 }
@@ -235,10 +248,15 @@ enum Timing {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    if arguments.trace.is_dir() {
+    if arguments.trace.is_dir() && arguments.rank.is_none() {
         return ranks::run(&arguments);
     }
-    let trace = crate::input::open(&arguments.trace)?;
+    let alone = match arguments.rank {
+        Some(rank) => Some(OneRank::find(&arguments.trace, rank)?),
+        None => None,
+    };
+    let path = alone.as_ref().map_or(&arguments.trace, OneRank::path);
+    let trace = crate::input::open(path)?;
     selection(&trace, &arguments)?;
     if arguments.fill.is_some() && arguments.repeat == 2 {
         return Err(Failure::unusable(
@@ -272,6 +290,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         if let Some(launches) = launches {
             hidden.extend(["--child-launches".into(), launches.into()]);
         }
+        hidden.extend(alone.iter().flat_map(OneRank::for_child));
         guarded::child(&program, "replay", CHILD, &hidden)
     };
     let mut progress = Progress::over_calls("replaying", [&trace]);
@@ -396,6 +415,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
             Some(Timing::Span) => Measuring::Span,
         },
         threads: arguments.threads,
+        alone: one_rank::given(child.child_alone.as_deref())?,
         ..arguments.guarded.replay(child.child_driver.clone())
     };
     let status = cutape_replay::run_as_child(&trace, &options);

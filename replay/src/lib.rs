@@ -33,6 +33,9 @@
 //! launches and after waits). Host functions do nothing. Log texts of compilations are not
 //! compared.
 //!
+//! With [`Options::alone`] the trace is one rank of several, without the others: what they shared
+//! with it has stand-ins, and work that exchanges data with them is left out.
+//!
 //! [`run_repeated`] replays several times; what differs between the replays says more about the
 //! cause of a divergence.
 //!
@@ -58,6 +61,7 @@
     )
 )]
 
+mod alone;
 mod api;
 mod buffer;
 mod compare;
@@ -82,7 +86,9 @@ mod report;
 mod rerun;
 mod run;
 mod schedule;
+mod shared_objects;
 
+pub use alone::origins::Alone;
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::{
@@ -107,9 +113,9 @@ pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
     AssumedHandle, CurrentCall, Died, Difference, DifferingRange, DigestCounts, Divergence,
-    ErrorCause, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces, PendingCall,
-    PendingStream, Placed, ReplacedInput, Report, SavedOutput, Skipped, Span, Stale, Timing,
-    Translated, Verdict, What,
+    ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues, LeftOutExchange,
+    MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed, ReplacedInput, Report,
+    SavedOutput, Skipped, Span, Stale, Timing, Translated, Verdict, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

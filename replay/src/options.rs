@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cutape_format::Call;
 
+use crate::alone::origins::Alone;
 use crate::measure::timing::Measuring;
 use crate::place::lesson::Lesson;
 use crate::place::strategy::PlacementStrategy;
@@ -93,6 +94,8 @@ pub struct Options {
     pub lessons: Vec<Lesson>,
     /// The other ranks, if several are replayed together.
     pub peers: Option<Arc<Peers>>,
+    /// What the trace shared with other ranks, if it is replayed without them.
+    pub alone: Option<Arc<Alone>>,
 }
 
 impl Options {
@@ -119,6 +122,7 @@ impl Options {
             refuse_conflicts: false,
             lessons: Vec::new(),
             peers: None,
+            alone: None,
         }
     }
 }
@@ -148,6 +152,7 @@ impl fmt::Debug for Options {
             .field("watchdog", &self.watchdog)
             .field("placement", &self.placement)
             .field("devices", &self.devices)
+            .field("alone", &self.alone.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -102,6 +102,12 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     } else if traits.is_launch && job.options.sync_each {
         wait_for_launch(&mut job);
     }
+    if let Some(alone) = &job.player.options.alone {
+        let Player {
+            exchanges, ranges, ..
+        } = &mut *job.player;
+        exchanges.note((call, function), is_issued, alone, ranges);
+    }
     if expects_late_writes && job.lent.late_writes.withdraw() {
         job.report
             .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
@@ -177,12 +183,12 @@ fn attempt(job: &mut Job<'_, '_>) -> Played {
             "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
         );
     }
-    let is_with_peers =
-        job.options.peers.is_some() && matches!(function.family, Family::Sharing(_));
-    if !traits.reissued && !is_with_peers {
+    let is_of_ranks = job.options.peers.is_some() || job.options.alone.is_some();
+    let is_shared = is_of_ranks && matches!(function.family, Family::Sharing(_));
+    if !traits.reissued && !is_shared {
         return skip(function.reason);
     }
-    if job.unavailable.may_exist() {
+    if job.unavailable.may_exist() || job.options.alone.is_some() {
         job.needs_nothing_unavailable()?;
     }
     let issuer = &mut job.issuer;

@@ -1,5 +1,6 @@
 //! What a replay found, in a form that can be written as JSON.
 
+mod exchanges;
 mod launch_outputs;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
+pub(crate) use crate::report::exchanges::OneExchange;
+pub use crate::report::exchanges::{ExchangeCounts, LeftOutExchange, MissingOutput};
 pub use crate::report::launch_outputs::{
     DifferingRange, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces,
 };
@@ -97,6 +100,9 @@ pub struct Report {
     /// that were put there.
     #[serde(default)]
     pub memory_bytes_put: u64,
+    /// Work that exchanged data with other processes, which are not here.
+    #[serde(default)]
+    pub exchanges: ExchangeCounts,
     /// With [`Options::sync_each`](crate::Options::sync_each): the first launch whose work failed.
     #[serde(default)]
     pub error_cause: Option<ErrorCause>,

@@ -1,15 +1,14 @@
 //! `cutape replay FOLDER`: the traces of several ranks, replayed together.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use cutape_format::Trace;
 use cutape_replay::{Plan, Rank, Report};
 use serde::Serialize;
 
+use super::folder::{Found, traces};
 use super::{Arguments, CHILD, Format, pending, text};
 use crate::failure::{FOUND, Failure};
 use crate::guarded;
@@ -31,15 +30,6 @@ struct RankReport {
     report: Report,
 }
 
-/// A trace of the folder.
-struct Found {
-    path: PathBuf,
-    rank: Option<u64>,
-    label: String,
-    trace: Trace,
-    plan: Plan,
-}
-
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     refuse_what_is_for_one(arguments)?;
     let output = arguments.guarded.report()?;
@@ -49,6 +39,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ));
     }
     let found = traces(&arguments.trace)?;
+    let plans: Vec<Plan> = found
+        .iter()
+        .map(|found| cutape_replay::plan(&found.trace))
+        .collect();
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
     let commands: Vec<_> = found
@@ -66,11 +60,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .collect();
     let ranks: Vec<Rank<'_>> = found
         .iter()
+        .zip(&plans)
         .zip(&commands)
-        .map(|(found, command)| Rank {
+        .map(|((found, plan), command)| Rank {
             label: found.label.clone(),
             trace: &found.trace,
-            plan: &found.plan,
+            plan,
             command,
         })
         .collect();
@@ -164,45 +159,4 @@ fn refuse_what_is_for_one(arguments: &Arguments) -> Result<(), Failure> {
             arguments.trace.display()
         ))),
     }
-}
-
-/// The traces with calls, by rank.
-fn traces(folder: &Path) -> Result<Vec<Found>, Failure> {
-    let mut found = Vec::new();
-    for path in crate::input::traces_of(folder)? {
-        let trace = crate::input::open(&path)?;
-        let plan = cutape_replay::plan(&trace);
-        // A launcher loads the driver, but does nothing with it.
-        if plan.calls == 0 {
-            continue;
-        }
-        let known = ["rank", "rank.local"].into_iter();
-        let mut known = known.filter_map(|key| trace.meta_value(key)?.parse::<u64>().ok());
-        found.push(Found {
-            rank: known.next(),
-            label: String::new(),
-            path,
-            trace,
-            plan,
-        });
-    }
-    if found.is_empty() {
-        return Err(Failure::unusable(format!(
-            "{}: none of its traces has a call",
-            folder.display()
-        )));
-    }
-    found.sort_by_key(|found| (found.rank.unwrap_or(u64::MAX), found.path.clone()));
-    let ranks: Vec<Option<u64>> = found.iter().map(|found| found.rank).collect();
-    for found in &mut found {
-        let same = ranks.iter().filter(|rank| **rank == found.rank).count();
-        found.label = match found.rank {
-            Some(rank) if same == 1 => format!("rank {rank}"),
-            _ => {
-                let name = found.path.file_name().unwrap_or_default();
-                name.to_string_lossy().into_owned()
-            }
-        };
-    }
-    Ok(found)
 }

@@ -1,5 +1,6 @@
 //! The report of a replay as text for people, and as JUnit for CI servers.
 
+mod exchanges;
 mod launches;
 
 use std::fmt::Write as _;
@@ -198,6 +199,7 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         let forced = if difference.fatal { "warning: " } else { "" };
         let _ = writeln!(out, "{forced}machine: {}", difference.text());
     }
+    exchanges::write(&mut out, &report.exchanges);
     if !report.skipped.is_empty() {
         let _ = writeln!(out, "not re-issued:");
         for skipped in &report.skipped {

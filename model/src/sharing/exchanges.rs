@@ -46,6 +46,9 @@ pub struct Exchange {
     pub object: u64,
     /// Its bytes, if the trace says.
     pub size: Option<u64>,
+    /// At an export of physical memory: the `CUmemAllocationProp` that it was created with, as it
+    /// is in memory.
+    pub properties: Option<Vec<u8>>,
 }
 
 /// A part of registered host memory that other processes can map.
@@ -78,6 +81,8 @@ pub struct ExchangeBuilder {
     found: Exchanges,
     /// Sizes of live memory and allocations, by address or handle.
     sizes: BTreeMap<u64, u64>,
+    /// What live allocations were created with, by handle.
+    properties: BTreeMap<u64, Vec<u8>>,
     /// Position in `imports` of allocations that are not mapped yet, by handle.
     unmapped: BTreeMap<u64, usize>,
 }
@@ -122,9 +127,14 @@ impl ExchangeBuilder {
             Family::Memory(MemoryOp::Free | MemoryOp::FreeAsync) => {
                 self.sizes.remove(&call.argument(0));
             }
-            Family::VirtualMemory(VirtualMemoryOp::Create { size, .. }) => {
+            Family::VirtualMemory(VirtualMemoryOp::Create { size, properties }) => {
                 if let Some(handle) = call.out(0) {
                     self.sizes.insert(handle, argument(size));
+                    let given = call.snapshot(usize::from(properties), field::POINTEE);
+                    let given = given.and_then(|given| given.bytes.inline());
+                    if let Some(given) = given {
+                        self.properties.insert(handle, given.to_vec());
+                    }
                 }
             }
             Family::VirtualMemory(VirtualMemoryOp::Map {
@@ -176,6 +186,10 @@ impl ExchangeBuilder {
             identity: identity(call, shared, is_export),
             object,
             size: self.sizes.get(&object).copied().filter(|_| is_export),
+            properties: match is_export && shared.kind == SharedKind::Allocation {
+                true => self.properties.get(&object).cloned(),
+                false => None,
+            },
         }
     }
 }

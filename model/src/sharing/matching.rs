@@ -220,6 +220,7 @@ mod tests {
             identity,
             object: 0,
             size,
+            properties: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! How one call is issued again: its arguments, its handles, and what its function asks for.
 
+pub(crate) mod awaited;
 pub(crate) mod current;
 pub(crate) mod fill;
 pub(crate) mod frame;

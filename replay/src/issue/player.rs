@@ -9,6 +9,7 @@ use cutape_format::{Call, Trace};
 use cutape_model::Site;
 use cutape_registry::{Function, Kind, Role, Waits};
 
+use crate::alone::exchanges::Exchanges;
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
@@ -31,7 +32,7 @@ use crate::measure::timing::Measure;
 use crate::observe::observer::Observer;
 use crate::options::Options;
 use crate::place::address::{Found, Ranges, Way};
-use crate::place::held_addresses::{HeldAddresses, Known};
+use crate::place::held_addresses::HeldAddresses;
 use crate::place::lent::LentMemory;
 use crate::place::natural::Fillers;
 use crate::place::placement::{Placement, Refusal};
@@ -63,6 +64,10 @@ pub(crate) struct Player<'t> {
     pub unavailable: Unavailable,
     /// Addresses in device memory, while it matters which memory launches get at.
     pub held_addresses: HeldAddresses,
+    /// Memory that is shared with other ranks, if the trace is replayed without them.
+    pub exchanges: Exchanges,
+    /// By recorded address: the memory in the place of what `cuIpcOpenMemHandle` opened.
+    pub stand_ins: HashMap<u64, u64>,
     pub digests: Digests,
     pub launch_digests: LaunchDigests,
     pub lent: LentMemory,
@@ -245,36 +250,6 @@ impl<'t> Job<'_, 't> {
         }
         Ok(result)
     }
-
-    /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
-    /// it copies.
-    pub(crate) fn needs_nothing_unavailable(&mut self) -> Result<(), Skip> {
-        let cause = match self.unavailable.absent.is_empty() {
-            true => None,
-            false => self.unavailable.absence(
-                self.call,
-                self.function,
-                (&self.ranges, &self.held_addresses),
-            ),
-        };
-        let Some(cause) = cause else {
-            let player = &mut *self.player;
-            let known = Known::new(&player.ranges, &player.unavailable.absent);
-            let copy = (self.call, self.function);
-            player.held_addresses.note_copy(copy, known, player.trace);
-            return Ok(());
-        };
-        if self
-            .unavailable
-            .would_write_here(self.call, self.function, &self.ranges)
-        {
-            self.comparer.bytes_comparable = false;
-            self.report.note(
-                "work on memory of another process or API was left out, and what it would have written is missing: bytes are not compared from there on",
-            );
-        }
-        Err(cause.skip("memory"))
-    }
 }
 
 impl<'t> Player<'t> {
@@ -303,6 +278,8 @@ impl<'t> Player<'t> {
             fillers: Fillers::new(options.lessons.clone()),
             unavailable: Unavailable::new(plan),
             held_addresses: HeldAddresses::default(),
+            exchanges: Exchanges::default(),
+            stand_ins: HashMap::new(),
             digests: Digests::default(),
             launch_digests: LaunchDigests::default(),
             lent: LentMemory::default(),

@@ -191,14 +191,25 @@ pub(crate) fn match_devices(
     plan: &Plan,
     api: &Api,
     wanted: &[(u32, u32)],
+    is_alone: bool,
 ) -> Result<Devices, Error> {
+    let used = match is_alone {
+        true => &plan.needs.context_devices,
+        false => &plan.needs.devices,
+    };
     let here = devices_here(api);
     let recorded = recorded_devices(trace, here.len());
-    Devices::matched(recorded, here, &plan.needs.devices, wanted)
+    Devices::matched(recorded, here, used, wanted)
 }
 
-/// The differences between the recorded devices and those of this machine. Needs `cuInit`.
-pub(crate) fn of_devices(trace: &Trace, plan: &Plan, devices: &Devices) -> Vec<Difference> {
+/// The differences between the recorded devices and those of this machine. Needs `cuInit`. A rank
+/// that is replayed alone needs no devices of others, to which it only gave access.
+pub(crate) fn of_devices(
+    trace: &Trace,
+    plan: &Plan,
+    devices: &Devices,
+    is_alone: bool,
+) -> Vec<Difference> {
     let mut found = Vec::new();
     let (recorded, here) = devices.counts();
     if recorded != here {
@@ -212,8 +223,14 @@ pub(crate) fn of_devices(trace: &Trace, plan: &Plan, devices: &Devices) -> Vec<D
             if used {
                 let there = devices.recorded(ordinal).map(Device::describe);
                 let why = "the trace uses it";
+                let there = there.unwrap_or_default();
                 let none = "no device is left for it";
-                found.push(reason(&what, there.unwrap_or_default(), none, why));
+                found.push(
+                    match is_alone && !plan.needs.context_devices.contains(&ordinal) {
+                        true => difference(&what, there, none),
+                        false => reason(&what, there, none, why),
+                    },
+                );
             }
             continue;
         };

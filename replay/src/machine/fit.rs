@@ -94,10 +94,11 @@ impl Player<'_> {
     /// Compares driver, devices and what the trace needs, matches the devices, and refuses what
     /// does not fit. Needs `cuInit`, and no call to have been re-issued that depends on it.
     pub(crate) fn fit(&mut self) -> Result<(), Error> {
-        self.machine.devices =
-            match_devices(self.trace, self.plan, &self.api, &self.options.devices)?;
+        let is_alone = self.options.alone.is_some();
+        let wanted = &self.options.devices;
+        self.machine.devices = match_devices(self.trace, self.plan, &self.api, wanted, is_alone)?;
         self.machine.is_other_driver = is_other_driver(self.trace, &self.api);
-        let found = of_devices(self.trace, self.plan, &self.machine.devices);
+        let found = of_devices(self.trace, self.plan, &self.machine.devices, is_alone);
         self.report.machine.extend(found);
         if let Some(map) = self.machine.devices.text() {
             self.report.note(format!("devices (recorded=here): {map}"));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cutape_registry::{Family, Shared, SharingOp, Width};
 
+use crate::alone::stand_in;
 use crate::api::result_name;
 use crate::buffer::Buffer;
 use crate::issue::frame::Presets;
@@ -21,6 +22,9 @@ pub(crate) fn share(job: &mut Job<'_, '_>) -> Played {
     let Family::Sharing(op) = job.function.family else {
         return job.plain();
     };
+    if job.options.alone.is_some() {
+        return stand_in::share(job, op);
+    }
     match op {
         SharingOp::Export(shared) => export(job, shared),
         SharingOp::Import(shared) => import(job, shared),

@@ -5,7 +5,9 @@
 
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_reach::words;
-use cutape_registry::{Class, Family, Function, Kind, Role, VirtualMemoryOp, layout::offset_of};
+use cutape_registry::{
+    Class, Family, Function, Kind, Role, StreamMemoryOp, VirtualMemoryOp, layout::offset_of,
+};
 
 use crate::buffer::number;
 use crate::issue::handles::Handles;
@@ -114,6 +116,9 @@ impl Unavailable {
         function: &'static Function,
         ranges: &Ranges,
     ) -> bool {
+        if function.family == Family::StreamMemory(StreamMemoryOp::Wait) {
+            return false;
+        }
         let mut params = function.params.iter();
         if let Some(target) = params.position(|param| matches!(param.role, Role::DeviceWrite(_))) {
             return self.absent.at(ranges, call.argument(target), 1).is_none();

@@ -1,5 +1,6 @@
 //! One reading of a trace: what a replay of it needs, and what it cannot do.
 
+pub(crate) mod exchange_outputs;
 pub(crate) mod needs;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use crate::issue::length::made_length;
 use crate::place::slots::{SLOT, slots_around, union};
+use crate::plan::exchange_outputs::{AllExchangeOutputs, OutputCollector};
 use crate::plan::needs::{Needs, Observer};
 
 /// What a replay of a trace needs, and what it cannot do.
@@ -61,6 +63,9 @@ pub struct Plan {
     /// Numbers (first, behind the last) of digests that do not count.
     #[serde(skip)]
     pub void_digests: Vec<(u64, u64)>,
+    /// What work changed that exchanged data with other processes.
+    #[serde(skip)]
+    pub(crate) exchange_outputs: AllExchangeOutputs,
     /// The first call that reported an error which poisons its context, and the code.
     pub context_error: Option<(u64, i32)>,
 }
@@ -134,6 +139,7 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut slots = Vec::new();
     let mut pinned = Vec::new();
     let mut observer = Observer::new(trace);
+    let mut outputs = OutputCollector::new(trace);
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
     // Threads that make a context, and when they have done it.
     let mut making: Vec<(u32, u64)> = Vec::new();
@@ -141,6 +147,7 @@ pub fn plan(trace: &Trace) -> Plan {
         plan.calls += 1;
         if call.has_notes() {
             note_digests(&call, &mut plan);
+            outputs.observe(&call);
             making.retain(|&(_, returned)| returned > call.ticks);
             let is_mixed = making.iter().any(|&(thread, _)| thread != call.thread);
             if is_mixed && address_space(&call).is_some() {
@@ -241,6 +248,7 @@ pub fn plan(trace: &Trace) -> Plan {
         }
     }
     plan.needs = observer.finish();
+    plan.exchange_outputs = outputs.finish();
     plan.device_slots = union(slots);
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();

@@ -20,6 +20,8 @@ pub struct Needs {
     /// Devices, by recorded ordinal, on which the program made contexts, put memory, or changed
     /// something; those that it only asked about are not among them.
     pub devices: BTreeSet<i32>,
+    /// Those of them that it has a context of.
+    pub context_devices: BTreeSet<i32>,
     /// Most bytes that were allocated on a device at one time. A lower bound: managed memory, which
     /// the driver may evict, and what the driver itself takes are not counted.
     pub device_bytes: BTreeMap<i32, u64>,
@@ -293,7 +295,9 @@ impl<'t> Observer<'t> {
             )
         });
         if let (Some(device), Some(context)) = (device, makes.and_then(|made| call.out(made))) {
-            self.contexts.insert(context, call.argument(device) as i32);
+            let device = call.argument(device) as i32;
+            self.contexts.insert(context, device);
+            self.needs.context_devices.insert(device);
         }
     }
 

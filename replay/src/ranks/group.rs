@@ -8,8 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cutape_format::{ClockStart, Trace};
-use cutape_model::{Evidence, ExchangeBuilder, Exchanges, Sharing};
+use cutape_format::Trace;
+use cutape_model::Evidence;
 
 use crate::error::Error;
 use crate::guard::attempt::{Attempt, Guard};
@@ -23,6 +23,7 @@ use crate::ranks::message;
 use crate::ranks::order::{self, Times};
 use crate::ranks::peers::{Assignment, Source, VARIABLE};
 use crate::report::Report;
+use crate::shared_objects::SharedObjects;
 
 /// One of the ranks that are replayed together.
 pub struct Rank<'a> {
@@ -129,24 +130,12 @@ struct Group<'a> {
 
 impl<'a> Group<'a> {
     fn of(ranks: &'a [Rank<'a>]) -> Self {
-        let exchanges: Vec<Exchanges> = ranks
-            .iter()
-            .map(|rank| {
-                let mut builder = ExchangeBuilder::default();
-                rank.trace.calls().for_each(|call| builder.observe(&call));
-                builder.finish()
-            })
-            .collect();
-        let clocks: Option<Vec<_>> = ranks
-            .iter()
-            .map(|rank| ClockStart::of(rank.trace))
-            .collect();
-        let have_counter = clocks.is_some_and(|clocks| {
-            let first = clocks.first();
-            first.is_some_and(|first| clocks.iter().all(|clock| first.has_counter_of(clock)))
-        });
-        let moment = |_, ticks| have_counter.then(|| i128::from(ticks));
-        let sharing = Sharing::of(&exchanges, &moment);
+        let traces: Vec<&Trace> = ranks.iter().map(|rank| rank.trace).collect();
+        let SharedObjects {
+            exchanges,
+            sharing,
+            have_counter,
+        } = SharedObjects::of(&traces);
         let times: Vec<Times> = match have_counter {
             true => ranks.iter().map(|rank| Times::of(rank.trace)).collect(),
             false => Vec::new(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use cutape_driver::Driver;
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 use cutape_replay::{
-    Error, Guard, Measuring, Options, PlacementStrategy, Report, plan, run_as_child, run_guarded,
+    Alone, Error, Guard, Measuring, Options, PlacementStrategy, Report, plan, run_as_child,
+    run_guarded,
 };
 
 /// Which trace a child replays, and how.
@@ -45,6 +46,10 @@ pub(crate) fn child() {
             None if flag == "span" => options.timing = Measuring::Span,
             Some(("watchdog", seconds)) => {
                 options.watchdog = Duration::from_secs(seconds.parse().unwrap());
+            }
+            Some(("alone", path)) => {
+                let alone = Alone::from_file(path.as_ref()).unwrap();
+                options.alone = Some(std::sync::Arc::new(alone));
             }
             Some(("fill", byte)) => options.fill = byte.parse().ok(),
             Some(("until", index)) => options.until = index.parse().ok(),

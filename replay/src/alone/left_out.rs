@@ -1,0 +1,98 @@
+//! Work that is left out because memory of other processes is not here, or has only a stand-in.
+
+use cutape_registry::Family;
+
+use crate::alone::exchanges::Partner;
+use crate::issue::player::Job;
+use crate::issue::skip::Skip;
+use crate::place::held_addresses::Known;
+use crate::report::OneExchange;
+
+impl Job<'_, '_> {
+    /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
+    /// it copies.
+    pub(crate) fn needs_nothing_unavailable(&mut self) -> Result<(), Skip> {
+        let cause = match self.unavailable.absent.is_empty() {
+            true => None,
+            false => self.unavailable.absence(
+                self.call,
+                self.function,
+                (&self.ranges, &self.held_addresses),
+            ),
+        };
+        if let Some(cause) = cause {
+            self.leave_out_absent();
+            return Err(cause.skip("memory"));
+        }
+        if self.options.alone.is_some() {
+            self.exchanges_nothing()?;
+        }
+        let player = &mut *self.player;
+        let known = Known::new(&player.ranges, &player.unavailable.absent);
+        let copy = (self.call, self.function);
+        player.held_addresses.note_copy(copy, known, player.trace);
+        Ok(())
+    }
+
+    /// What a call would have written that needs memory which is absent.
+    #[cold]
+    fn leave_out_absent(&mut self) {
+        let writes = self
+            .unavailable
+            .would_write_here(self.call, self.function, &self.ranges);
+        if !writes {
+            return;
+        }
+        let is_recorded = self.plan.exchange_outputs.are_recorded();
+        if is_recorded && self.put_exchange_outputs().is_ok() {
+            return;
+        }
+        self.comparer.bytes_comparable = false;
+        self.report.note(
+            "work on memory of another process or API was left out, and what it would have written is missing: bytes are not compared from there on",
+        );
+    }
+
+    /// Leaves a call out that exchanges data with other ranks, and puts back what it changed.
+    fn exchanges_nothing(&mut self) -> Result<(), Skip> {
+        let player = &mut *self.player;
+        let known = Known::new(&player.ranges, &player.unavailable.absent);
+        let call = (self.call, self.function);
+        let memory = (&player.held_addresses, &known);
+        let partner = player
+            .exchanges
+            .partner(call, player.trace.signatures(), memory);
+        let Some(partner) = partner else {
+            return Ok(());
+        };
+        player.exchanges.left_out(self.call, memory, &player.ranges);
+        let kernel = player.exchanges.kernel_of(self.call);
+        let may_write = self.call.succeeded() && player.exchanges.may_write_own(call.0, call.1);
+        let put = may_write.then(|| self.put_exchange_outputs());
+        if let Some(Err(why)) = &put
+            && self.comparer.bytes_comparable
+        {
+            self.comparer.bytes_comparable = false;
+            let (index, ranks) = (self.call.index, &partner.ranks);
+            self.report.note(format!(
+                "call {index} exchanges data with {ranks} and was left out; {why}: bytes are not \
+                 compared from there on"
+            ));
+        }
+        let one = OneExchange {
+            function: self.function.name,
+            kernel,
+            with: &partner.ranks,
+            call: self.call.index,
+            put,
+        };
+        self.player.report.exchanges.leave_out(one);
+        let Partner { ranks, memory } = &*partner;
+        Err(Skip::because(match self.function.family {
+            Family::StreamMemory(_) => {
+                format!("waits for a value that {ranks} may write ({memory})")
+            }
+            _ => format!("exchanges data with {ranks} ({memory})"),
+        }))
+    }
+}

@@ -1,0 +1,278 @@
+//! One rank of two, replayed without the other: what it imports has a stand-in, and work that
+//! exchanges data with the other is left out, with its changes put back.
+
+mod recorder;
+
+use std::os::fd::AsRawFd;
+
+use cutape_format::layout::{ExchangeNote, ExchangeOutputNote, exchange_skip, field, note_kind};
+use cutape_format::{NewSnapshot, Trace, TraceBuilder};
+use cutape_replay::{Alone, Guard, Report, plan, run_guarded};
+
+use recorder::{Recorder, assert_agrees};
+
+#[test]
+#[ignore = "not a test: the other tests start it as the child process that replays"]
+fn child() {
+    recorder::child();
+}
+
+const PTX: &[u8] =
+    b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p) { ret; }\n\0";
+/// Where the other rank's memory is in this one. The null driver has nothing there.
+const OPENED: u64 = 0x7d00_0020_1000;
+const LENGTH: u64 = 8192;
+
+/// `cuIpcMemHandle`, by value.
+const HANDLE: [u64; 8] = [0x5eed, 1, 2, 3, 4, 5, 6, 7];
+
+/// The other rank: exports memory.
+fn exporter() -> Recorder {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let memory = recorder.allocate(LENGTH);
+    let handle = HANDLE.map(u64::to_le_bytes).concat();
+    let handle = [NewSnapshot::pointee(0, &handle)];
+    recorder.write(
+        "cuIpcGetMemHandle",
+        &[0x1000, memory],
+        &[],
+        |_| {},
+        0,
+        &handle,
+    );
+    recorder.end(context);
+    recorder
+}
+
+/// What the recorder has kept of an exchange.
+#[derive(Clone, Copy)]
+struct Kept {
+    kept: u64,
+    left_out: u64,
+    reason: u8,
+}
+
+impl Kept {
+    fn all(kept: u64) -> Self {
+        Self {
+            kept,
+            left_out: 0,
+            reason: exchange_skip::NONE,
+        }
+    }
+}
+
+/// Records a call that exchanges data, which the null driver does not make.
+fn exchange(
+    recorder: &mut Recorder,
+    name: &str,
+    arguments: &[u64],
+    snapshots: &[NewSnapshot<'_>],
+    kept: Option<Kept>,
+) -> u64 {
+    let note = |builder: &mut TraceBuilder| {
+        if let Some(Kept {
+            kept,
+            left_out,
+            reason,
+        }) = kept
+        {
+            let note = ExchangeNote {
+                kept,
+                left_out,
+                reason,
+            };
+            builder.note(0, note_kind::EXCHANGE, note, &[]);
+        }
+    };
+    let number = recorder.numbers[0];
+    recorder.write(name, arguments, snapshots, note, 0, &[]);
+    number
+}
+
+/// Changes memory as an exchange did, and records a wait with what it changed.
+fn changed(recorder: &mut Recorder, number: u64, address: u64, bytes: &[u8]) {
+    let copy = cutape_registry::function("cuMemcpyHtoD_v2").unwrap();
+    let arguments = [address, bytes.as_ptr() as u64, bytes.len() as u64];
+    // SAFETY: the driver reads the bytes, and the memory is the test's.
+    let copied = unsafe { recorder.driver.call(copy.id, &arguments) };
+    assert_eq!(copied.unwrap(), 0);
+    let note = |builder: &mut TraceBuilder| {
+        let note = ExchangeOutputNote {
+            thread: 0,
+            number,
+            address,
+        };
+        builder.exchange_output_note(0, note, bytes);
+    };
+    recorder.write("cuCtxSynchronize", &[], &[], note, 0, &[]);
+}
+
+/// Replays the importer's trace; with the traces of both if `is_alone`.
+fn replayed(importer: &Recorder, name: &str, is_alone: bool, flags: &str) -> Report {
+    let other = exporter();
+    other.in_child(&format!("{name}-other"), "", &[], |other, _| {
+        let run = |trace: &Trace, command: &dyn Fn() -> std::process::Command| {
+            let guard = Guard::default();
+            run_guarded(trace, &plan(trace), command, &guard, &mut |_| {}).unwrap()
+        };
+        if !is_alone {
+            return importer.in_child(name, flags, &[], run);
+        }
+        let alone = importer.in_child(&format!("{name}-alone"), "", &[], |trace, _| {
+            Alone::of(&[("rank 0", trace), ("rank 1", other)], 0)
+        });
+        let file = alone.to_file().unwrap();
+        let (process, file) = (std::process::id(), file.as_raw_fd());
+        let flags = format!("alone=/proc/{process}/fd/{file} {flags}");
+        importer.in_child(name, &flags, &[], run)
+    })
+}
+
+/// A rank that imports, and that launches a kernel which gets at what it imported through memory of
+/// its own; `kept` says what the recorder kept of that launch.
+fn importer(kept: Option<Kept>) -> Recorder {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let function = recorder.function(PTX, b"k\0");
+    let [structure, own] = [(); 2].map(|()| recorder.allocate(4096));
+    recorder.upload(own, &[1; 64]);
+    let mut open = vec![0x1000];
+    open.extend(HANDLE);
+    open.push(1);
+    let address = OPENED.to_le_bytes();
+    let there = [NewSnapshot::pointee(0, &address)];
+    recorder.write("cuIpcOpenMemHandle_v2", &open, &[], |_| {}, 0, &there);
+    recorder.upload(
+        structure,
+        &[own, OPENED + 4096].map(u64::to_le_bytes).concat(),
+    );
+    let launch = |parameter: u64| ([function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0], parameter);
+    // Work of its own, which is re-issued.
+    let (arguments, parameter) = launch(own);
+    let packed = parameter.to_le_bytes();
+    let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
+    recorder.write("cuLaunchKernel", &arguments, &packed, |_| {}, 0, &[]);
+    assert_eq!(recorder.download(own, 64), [1; 64]);
+    let (arguments, parameter) = launch(structure);
+    let packed = parameter.to_le_bytes();
+    let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
+    let number = exchange(&mut recorder, "cuLaunchKernel", &arguments, &packed, kept);
+    changed(&mut recorder, number, own + 8, &[7; 24]);
+    assert_eq!(
+        recorder.download(own, 64)[..12],
+        [1, 1, 1, 1, 1, 1, 1, 1, 7, 7, 7, 7]
+    );
+    // Another copy from there, a copy to it, and a wait for a value that the other rank writes.
+    let copy = [own + 32, OPENED, 16];
+    let number = exchange(&mut recorder, "cuMemcpyDtoD_v2", &copy, &[], kept);
+    changed(&mut recorder, number, own + 32, &[9; 16]);
+    exchange(
+        &mut recorder,
+        "cuMemcpyDtoD_v2",
+        &[OPENED, own, 16],
+        &[],
+        kept,
+    );
+    exchange(
+        &mut recorder,
+        "cuStreamWaitValue32_v2",
+        &[0, OPENED + 64, 1, 1],
+        &[],
+        None,
+    );
+    assert_eq!(recorder.download(own + 32, 16), [9; 16]);
+    recorder.write("cuIpcCloseMemHandle", &[OPENED], &[], |_| {}, 0, &[]);
+    recorder.end(context);
+    recorder
+}
+
+#[test]
+fn what_exchanges_changed_is_put_back() {
+    let importer = importer(Some(Kept::all(8192)));
+    for flags in ["", "threads"] {
+        let report = replayed(&importer, &format!("alone-kept-{flags}"), true, flags);
+        assert_agrees(&report);
+        assert_eq!((report.bytes_compared, report.bytes_not_compared), (144, 0));
+        let exchanges = &report.exchanges;
+        assert_eq!((exchanges.stand_ins, exchanges.stand_in_bytes), (1, LENGTH));
+        assert_eq!(exchanges.bytes_put, 40);
+        assert_eq!(exchanges.first_missing, None);
+        let left_out: Vec<_> = exchanges
+            .left_out
+            .iter()
+            .map(|left| {
+                assert_eq!((left.with.as_str(), left.count), ("rank 1", 1));
+                let kernel = left.kernel.as_deref();
+                (left.function.as_str(), kernel, left.changing, left.put_back)
+            })
+            .collect();
+        let expected = [
+            ("cuLaunchKernel", Some("k"), 1, 1),
+            ("cuMemcpyDtoD_v2", None, 1, 1),
+            ("cuStreamWaitValue32_v2", None, 0, 0),
+        ];
+        assert_eq!(left_out, expected);
+        let skipped: Vec<_> = report
+            .skipped
+            .iter()
+            .map(|known| (known.function.as_str(), known.reason.as_str()))
+            .collect();
+        let exchanges = "exchanges data with rank 1 (memory exported at call 3 of rank 1)";
+        let waits = "waits for a value that rank 1 may write (memory exported at call 3 of rank 1)";
+        let expected = [
+            ("cuLaunchKernel", exchanges),
+            ("cuMemcpyDtoD_v2", exchanges),
+            ("cuStreamWaitValue32_v2", waits),
+        ];
+        assert_eq!(skipped, expected);
+        assert_eq!(report.notes, Default::default());
+    }
+}
+
+#[test]
+fn without_the_changes_bytes_are_not_compared() {
+    let left_out = |kept, reason| Kept {
+        kept,
+        left_out: 5,
+        reason,
+    };
+    for (name, kept, why) in [
+        ("none", None, "record with --outputs-of-exchanges"),
+        (
+            "long",
+            Some(left_out(8192, exchange_skip::LONG)),
+            "the recorder kept 8192 of 8197 bytes that it may have changed (longer than it keeps)",
+        ),
+        (
+            "graph",
+            Some(left_out(0, exchange_skip::GRAPH)),
+            "(in a graph)",
+        ),
+    ] {
+        let report = replayed(&importer(kept), &format!("alone-{name}"), true, "");
+        assert_agrees(&report);
+        // What came before the first exchange is compared.
+        assert_eq!((report.bytes_compared, report.bytes_not_compared), (64, 80));
+        let first = report.exchanges.first_missing.unwrap();
+        assert!(first.why.contains(why), "{}", first.why);
+        let notes: Vec<&str> = report.notes.keys().map(String::as_str).collect();
+        let [note] = notes[..] else {
+            panic!("{notes:?}");
+        };
+        let start = format!("call {} exchanges data with rank 1", first.call);
+        assert!(note.starts_with(&start) && note.contains(why), "{note}");
+    }
+}
+
+#[test]
+fn a_trace_without_the_others_has_the_changes_too() {
+    let report = replayed(&importer(Some(Kept::all(8192))), "alone-trace", false, "");
+    assert_agrees(&report);
+    assert_eq!((report.bytes_compared, report.bytes_not_compared), (144, 0));
+    assert_eq!(
+        (report.exchanges.bytes_put, report.exchanges.stand_ins),
+        (40, 0)
+    );
+}
