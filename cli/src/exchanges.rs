@@ -94,7 +94,7 @@ fn of_some(reason: u8) -> Option<&'static str> {
         exchange_skip::GRAPH => "in captures",
         exchange_skip::FULL => "without room: a larger --outputs-of-exchanges=SIZE gives more",
         exchange_skip::LONG => {
-            "with more than 64 MiB from an address on, of which the first are kept"
+            "with more from an address on than is kept: a larger --outputs-of-exchanges=SIZE keeps more"
         }
         exchange_skip::REFUSED => "whose copies the driver refused",
         _ => "with a reason that a later cutape gives",

@@ -406,7 +406,7 @@ pub(crate) fn exchange_skip_reason(reason: u8) -> Option<&'static str> {
         exchange_skip::NONE => return None,
         exchange_skip::GRAPH => "the call is captured",
         exchange_skip::FULL => "the recorder's memory for copies was full",
-        exchange_skip::LONG => "a range is longer than 64 MiB",
+        exchange_skip::LONG => "a range is longer than what is kept of one",
         exchange_skip::REFUSED => "the driver refused a copy of the recorder",
         _ => "for an unknown reason, given by a later cutape",
     })

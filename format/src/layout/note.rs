@@ -331,7 +331,7 @@ pub mod exchange_skip {
     pub const GRAPH: u8 = 1;
     /// The recorder's memory for copies is full.
     pub const FULL: u8 = 2;
-    /// A range is longer than the limit for one range (64 MiB).
+    /// A range is longer than the limit for one range.
     pub const LONG: u8 = 3;
     /// The driver refused a copy.
     pub const REFUSED: u8 = 4;

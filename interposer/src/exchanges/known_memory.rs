@@ -6,10 +6,12 @@ use std::collections::{HashMap, HashSet};
 use cutape_format::layout::exchange_skip;
 use cutape_reach::{Addresses, Area, Areas, Place};
 
+use super::host_copies;
+
 /// Addresses that are remembered, about 100 bytes for each.
 const MOST_ADDRESSES: usize = 1 << 18;
-/// Of longer ranges only the first part is kept.
-pub(super) const LONG: u64 = 64 << 20;
+/// Of longer ranges only the first part is kept, unless there is more than four times the room.
+const LONG: u64 = 64 << 20;
 
 /// What is known of a piece of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub(super) struct KnownMemory {
     /// Numbers of physical memory that was exported or imported.
     shared: HashSet<u64>,
     last_physical: u64,
+    /// The most that is kept from an address on.
+    longest: u64,
 }
 
 impl Default for KnownMemory {
@@ -60,6 +64,7 @@ impl Default for KnownMemory {
             handles: HashMap::new(),
             shared: HashSet::new(),
             last_physical: 0,
+            longest: LONG.max(host_copies::length() / 4),
         }
     }
 }
@@ -216,7 +221,7 @@ impl KnownMemory {
                 break;
             }
         }
-        is_exchange.then(|| named(own))
+        is_exchange.then(|| named(own, self.longest))
     }
 
     /// What a copy changes, if it is one between two pieces of device memory, one of them shared.
@@ -228,12 +233,12 @@ impl KnownMemory {
         }
         let is_kept = !to.is_shared && to.is_accessible && length != 0;
         let own = is_kept.then(|| (target, target.saturating_add(length)));
-        Some(named(own.into_iter().collect()))
+        Some(named(own.into_iter().collect(), self.longest))
     }
 }
 
 /// The first parts of some ranges, given by start and end; those that overlap are one.
-fn named(mut own: Vec<(u64, u64)>) -> Named {
+fn named(mut own: Vec<(u64, u64)>, longest: u64) -> Named {
     own.sort_unstable();
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     // The end of what the ranges so far cover, kept or not.
@@ -241,7 +246,7 @@ fn named(mut own: Vec<(u64, u64)>) -> Named {
     for (start, end) in own {
         all += end.saturating_sub(start.max(covered));
         covered = covered.max(end);
-        let part_end = end.min(start.saturating_add(LONG));
+        let part_end = end.min(start.saturating_add(longest));
         let from = start.max(kept_end);
         if part_end <= from {
             continue;
@@ -376,7 +381,7 @@ mod tests {
                 2 * LONG,
             ),
         ] {
-            let found = named(own);
+            let found = named(own, LONG);
             assert_eq!((found.ranges, found.left_out), (ranges, left_out));
             let is_long = found.reason == exchange_skip::LONG;
             assert_eq!(is_long, left_out != 0);

@@ -59,6 +59,9 @@ pub(crate) struct OutputCollector {
     found: AllExchangeOutputs,
     /// Calls by thread and number in the thread.
     calls: HashMap<(u32, u64), u64>,
+    /// What differs, by the same. It may come first: in a wait that was entered before the exchange
+    /// of another thread, or in the exchange itself if the trace was cut.
+    pieces: HashMap<(u32, u64), Vec<Piece>>,
 }
 
 impl OutputCollector {
@@ -69,6 +72,7 @@ impl OutputCollector {
                 ..AllExchangeOutputs::default()
             },
             calls: HashMap::new(),
+            pieces: HashMap::new(),
         }
     }
 
@@ -88,17 +92,13 @@ impl OutputCollector {
                     self.found.by_call.insert(call.index, outputs);
                 }
                 Note::ExchangeOutput(note, snapshot) => {
-                    let exchange = self.calls.get(&(note.thread, note.number));
-                    let outputs = exchange.and_then(|call| self.found.by_call.get_mut(call));
-                    let Some(outputs) = outputs else {
-                        continue;
-                    };
                     let bytes = match snapshot.bytes {
                         Bytes::Inline(bytes) => Stored::Inline(bytes.to_vec()),
                         Bytes::Blob(blob) => Stored::Blob(blob),
                         _ => Stored::Missing,
                     };
-                    outputs.pieces.push(Piece {
+                    let pieces = self.pieces.entry((note.thread, note.number)).or_default();
+                    pieces.push(Piece {
                         address: note.address,
                         bytes,
                     });
@@ -108,7 +108,64 @@ impl OutputCollector {
         }
     }
 
-    pub(crate) fn finish(self) -> AllExchangeOutputs {
+    pub(crate) fn finish(mut self) -> AllExchangeOutputs {
+        for (key, pieces) in self.pieces {
+            let exchange = self.calls.get(&key);
+            if let Some(outputs) = exchange.and_then(|call| self.found.by_call.get_mut(call)) {
+                outputs.pieces = pieces;
+            }
+        }
         self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::layout::{ExchangeNote, ExchangeOutputNote, note_kind};
+    use cutape_format::{NewCall, TraceBuilder};
+
+    use super::*;
+
+    #[test]
+    fn changes_may_come_before_their_exchange() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let output = |number| ExchangeOutputNote {
+            thread: 1,
+            number,
+            address: 0x1000,
+        };
+        let note = ExchangeNote {
+            kept: 8,
+            left_out: 0,
+            reason: 0,
+        };
+        let call = |thread| NewCall {
+            thread,
+            name: "cuCtxSynchronize",
+            ..NewCall::default()
+        };
+        // A wait of another thread, and, in a trace that was cut, the exchange itself.
+        builder
+            .call(call(0))
+            .exchange_output_note(0, output(0), &[1])
+            .call(call(1))
+            .note(1, note_kind::EXCHANGE, note, &[])
+            .leave(1, 0, &[])
+            .call(call(1))
+            .exchange_output_note(1, output(1), &[2])
+            .exchange_output_note(1, output(1), &[3])
+            .exchange_output_note(1, output(7), &[4])
+            .note(1, note_kind::EXCHANGE, note, &[])
+            .leave(1, 0, &[])
+            .leave(0, 0, &[]);
+        let path = std::env::temp_dir().join(format!("exchanges-{}", std::process::id()));
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        let mut collector = OutputCollector::new(&trace);
+        trace.calls().for_each(|call| collector.observe(&call));
+        let found = collector.finish();
+        let pieces = |call| found.of(call).map(|outputs| outputs.pieces.len());
+        assert_eq!([0, 1, 2].map(pieces), [None, Some(1), Some(2)]);
+        std::fs::remove_file(path).unwrap();
     }
 }
