@@ -5,7 +5,9 @@ mod recorder;
 
 use std::os::fd::AsRawFd;
 
-use cutape_format::layout::{ExchangeNote, ExchangeOutputNote, exchange_skip, field, note_kind};
+use cutape_format::layout::{
+    ExchangeNote, ExchangeOutputNote, SharedMappingNote, exchange_skip, field, note_kind,
+};
 use cutape_format::{NewSnapshot, Trace, TraceBuilder};
 use cutape_replay::{Alone, Guard, Report, plan, run_guarded};
 
@@ -109,25 +111,47 @@ fn changed(recorder: &mut Recorder, number: u64, address: u64, bytes: &[u8]) {
     recorder.write("cuCtxSynchronize", &[], &[], note, 0, &[]);
 }
 
-/// Replays the importer's trace; with the traces of both if `is_alone`.
-fn replayed(importer: &Recorder, name: &str, is_alone: bool, flags: &str) -> Report {
-    let other = exporter();
-    other.in_child(&format!("{name}-other"), "", &[], |other, _| {
-        let run = |trace: &Trace, command: &dyn Fn() -> std::process::Command| {
-            let guard = Guard::default();
-            run_guarded(trace, &plan(trace), command, &guard, &mut |_| {}).unwrap()
-        };
-        if !is_alone {
-            return importer.in_child(name, flags, &[], run);
-        }
-        let alone = importer.in_child(&format!("{name}-alone"), "", &[], |trace, _| {
+/// A `CUDA_MEMCPY2D` of one row.
+fn plane_to_host(source: u64, width: u64) -> Vec<u8> {
+    const NAME: &str = "CUDA_MEMCPY2D";
+    let mut bytes = vec![0; cutape_registry::layout::size_of(NAME)];
+    for (member, value) in [
+        ("srcMemoryType", 2),
+        ("srcDevice", source),
+        ("dstMemoryType", 1),
+        ("dstHost", 0x1000),
+        ("WidthInBytes", width),
+        ("Height", 1),
+    ] {
+        let at = cutape_registry::layout::offset_of(NAME, member);
+        let size = if member.ends_with("Type") { 4 } else { 8 };
+        bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+    bytes
+}
+
+/// Replays a trace in a child.
+fn run(trace: &Trace, command: &dyn Fn() -> std::process::Command) -> Report {
+    let guard = Guard::default();
+    run_guarded(trace, &plan(trace), command, &guard, &mut |_| {}).unwrap()
+}
+
+/// Replays the trace of rank 0, of two.
+fn replayed_with(rank: &Recorder, other: &Recorder, name: &str, flags: &str) -> Report {
+    let alone = other.in_child(&format!("{name}-other"), "", &[], |other, _| {
+        rank.in_child(&format!("{name}-alone"), "", &[], |trace, _| {
             Alone::of(&[("rank 0", trace), ("rank 1", other)], 0)
-        });
-        let file = alone.to_file().unwrap();
-        let (process, file) = (std::process::id(), file.as_raw_fd());
-        let flags = format!("alone=/proc/{process}/fd/{file} {flags}");
-        importer.in_child(name, &flags, &[], run)
-    })
+        })
+    });
+    let file = alone.to_file().unwrap();
+    let (process, file) = (std::process::id(), file.as_raw_fd());
+    let flags = format!("alone=/proc/{process}/fd/{file} {flags}");
+    rank.in_child(name, &flags, &[], run)
+}
+
+/// Replays the trace of the rank that imports.
+fn replayed(importer: &Recorder, name: &str, flags: &str) -> Report {
+    replayed_with(importer, &exporter(), name, flags)
 }
 
 /// A rank that imports, and that launches a kernel which gets at what it imported through memory of
@@ -144,10 +168,11 @@ fn importer(kept: Option<Kept>) -> Recorder {
     let address = OPENED.to_le_bytes();
     let there = [NewSnapshot::pointee(0, &address)];
     recorder.write("cuIpcOpenMemHandle_v2", &open, &[], |_| {}, 0, &there);
-    recorder.upload(
-        structure,
-        &[own, OPENED + 4096].map(u64::to_le_bytes).concat(),
-    );
+    // NCCL lets the driver tell host from device by the address.
+    let words = [own, OPENED + 4096].map(u64::to_le_bytes).concat();
+    let words = [NewSnapshot::piece(1, field::HOST_BYTES, &words)];
+    let copy = [structure, 0x1000, 16, 0];
+    recorder.write("cuMemcpyAsync", &copy, &words, |_| {}, 0, &[]);
     let launch = |parameter: u64| ([function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0], parameter);
     // Work of its own, which is re-issued.
     let (arguments, parameter) = launch(own);
@@ -175,6 +200,13 @@ fn importer(kept: Option<Kept>) -> Recorder {
         &[],
         kept,
     );
+    // Copies to the host.
+    let there = [NewSnapshot::piece(0, field::HOST_BYTES, &[3; 16])];
+    let copy = [0x1000, OPENED, 16];
+    recorder.write("cuMemcpy", &copy, &[], |_| {}, 0, &there);
+    let plane = plane_to_host(OPENED, 16);
+    let plane = [NewSnapshot::pointee(0, &plane)];
+    recorder.write("cuMemcpy2D_v2", &[0x1000], &plane, |_| {}, 0, &there);
     exchange(
         &mut recorder,
         "cuStreamWaitValue32_v2",
@@ -192,7 +224,7 @@ fn importer(kept: Option<Kept>) -> Recorder {
 fn what_exchanges_changed_is_put_back() {
     let importer = importer(Some(Kept::all(8192)));
     for flags in ["", "threads"] {
-        let report = replayed(&importer, &format!("alone-kept-{flags}"), true, flags);
+        let report = replayed(&importer, &format!("alone-kept-{flags}"), flags);
         assert_agrees(&report);
         assert_eq!((report.bytes_compared, report.bytes_not_compared), (144, 0));
         let exchanges = &report.exchanges;
@@ -211,6 +243,8 @@ fn what_exchanges_changed_is_put_back() {
         let expected = [
             ("cuLaunchKernel", Some("k"), 1, 1),
             ("cuMemcpyDtoD_v2", None, 1, 1),
+            ("cuMemcpy", None, 0, 0),
+            ("cuMemcpy2D_v2", None, 0, 0),
             ("cuStreamWaitValue32_v2", None, 0, 0),
         ];
         assert_eq!(left_out, expected);
@@ -224,6 +258,8 @@ fn what_exchanges_changed_is_put_back() {
         let expected = [
             ("cuLaunchKernel", exchanges),
             ("cuMemcpyDtoD_v2", exchanges),
+            ("cuMemcpy", exchanges),
+            ("cuMemcpy2D_v2", exchanges),
             ("cuStreamWaitValue32_v2", waits),
         ];
         assert_eq!(skipped, expected);
@@ -251,7 +287,7 @@ fn without_the_changes_bytes_are_not_compared() {
             "(in a graph)",
         ),
     ] {
-        let report = replayed(&importer(kept), &format!("alone-{name}"), true, "");
+        let report = replayed(&importer(kept), &format!("alone-{name}"), "");
         assert_agrees(&report);
         // What came before the first exchange is compared.
         assert_eq!((report.bytes_compared, report.bytes_not_compared), (64, 80));
@@ -268,11 +304,78 @@ fn without_the_changes_bytes_are_not_compared() {
 
 #[test]
 fn a_trace_without_the_others_has_the_changes_too() {
-    let report = replayed(&importer(Some(Kept::all(8192))), "alone-trace", false, "");
+    let report = importer(Some(Kept::all(8192))).in_child("alone-trace", "", &[], run);
     assert_agrees(&report);
     assert_eq!((report.bytes_compared, report.bytes_not_compared), (144, 0));
     assert_eq!(
         (report.exchanges.bytes_put, report.exchanges.stand_ins),
         (40, 0)
     );
+}
+
+/// Records that host memory is registered which is a shared mapping of one page of a file.
+fn register(recorder: &mut Recorder, address: u64, inode: u64) {
+    let note = |builder: &mut TraceBuilder| {
+        let note = SharedMappingNote {
+            address,
+            length: 4096,
+            device: 1,
+            inode,
+            offset: 8192,
+        };
+        builder.note(0, note_kind::SHARED_MAPPING, note, b"/dev/shm/flags");
+    };
+    recorder.write(
+        "cuMemHostRegister_v2",
+        &[address, 4096, 0],
+        &[],
+        note,
+        0,
+        &[],
+    );
+}
+
+#[test]
+fn host_memory_that_others_register_is_shared() {
+    const FLAGS: u64 = 0x6123_4570_0000;
+    const PRIVATE: u64 = 0x6123_4580_0000;
+    let mut other = Recorder::new();
+    let context = other.begin();
+    register(&mut other, 0x1000, 77);
+    other.end(context);
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let function = recorder.function(PTX, b"k\0");
+    let own = recorder.allocate(4096);
+    register(&mut recorder, FLAGS, 77);
+    register(&mut recorder, PRIVATE, 78);
+    // What a copy reads there is in the trace, and the kernel may wait there for another rank.
+    let copy = cutape_registry::function("cuMemcpyHtoD_v2").unwrap();
+    let arguments = [own, [5_u8; 16].as_ptr() as u64, 16];
+    // SAFETY: the driver reads the bytes, and the memory is the test's.
+    let copied = unsafe { recorder.driver.call(copy.id, &arguments) };
+    assert_eq!(copied.unwrap(), 0);
+    let bytes = [NewSnapshot::pointee(1, &[5; 16])];
+    recorder.write("cuMemcpyHtoD_v2", &[own, FLAGS, 16], &bytes, |_| {}, 0, &[]);
+    assert_eq!(recorder.download(own, 16), [5; 16]);
+    for parameter in [PRIVATE, FLAGS + 64] {
+        let packed = parameter.to_le_bytes();
+        let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
+        let arguments = [function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0];
+        let kept = (parameter != PRIVATE).then(|| Kept::all(0));
+        exchange(&mut recorder, "cuLaunchKernel", &arguments, &packed, kept);
+    }
+    assert_eq!(recorder.download(own, 16), [5; 16]);
+    recorder.end(context);
+    let report = replayed_with(&recorder, &other, "alone-registered", "");
+    assert_agrees(&report);
+    assert_eq!(report.bytes_compared, 32);
+    let skipped: Vec<_> = report
+        .skipped
+        .iter()
+        .map(|known| (known.function.as_str(), known.reason.as_str(), known.count))
+        .collect();
+    let why = "exchanges data with rank 1 (host memory registered at call 5)";
+    assert_eq!(skipped, [("cuLaunchKernel", why, 1)]);
+    assert_eq!(report.launches, 1);
 }

@@ -14,7 +14,6 @@ use rustc_hash::FxBuildHasher;
 
 use crate::alone::origins::Alone;
 use crate::issue::awaited::awaited_addresses;
-use crate::issue::length::length_of;
 use crate::place::address::{Found, Ranges};
 use crate::place::held_addresses::{HeldAddresses, Known};
 
@@ -248,15 +247,22 @@ impl Exchanges {
             let given = call.snapshot(usize::from(position), field::POINTEE)?;
             given.bytes.inline()
         };
-        let any_word = |bytes: &[u8]| words(bytes, 8).find_map(at);
+        // What copies read from the host is in the trace.
+        let read = |address: u64| at(address).filter(|_| known.is_device(address));
+        let any_word = |bytes: &[u8]| words(bytes, 8).find_map(read);
         match function.family {
             Family::Copy(CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of)) => {
                 let [source, length] = [of.source, of.bytes].map(|at| call.argument(at.into()));
-                let found = self.shared.overlapping(source, length);
-                found.map(|(_, partner)| Arc::clone(partner))
+                let (range, partner) = self.shared.overlapping(source, length)?;
+                known
+                    .is_device(range.start.max(source))
+                    .then(|| Arc::clone(partner))
             }
             Family::Copy(CopyOp::Described(_)) => {
-                source_of_described(call, signatures).and_then(at)
+                match side_of_described(call, signatures, "src")? {
+                    (MemoryType::Device | MemoryType::Unified, address) => read(address),
+                    (MemoryType::Host | MemoryType::Array, _) => None,
+                }
             }
             Family::Copy(CopyOp::Batch { sources, .. }) => inline(sources).and_then(any_word),
             Family::Copy(CopyOp::Batch3D { operations, .. }) => {
@@ -277,24 +283,32 @@ impl Exchanges {
         }
     }
 
-    /// True if a call that is left out may have written memory that is not shared: a launch, or a
-    /// copy to such memory.
-    pub(crate) fn may_write_own(&self, call: &Call<'_>, function: &'static Function) -> bool {
-        let is_own = |address: u64, length: u64| !self.overlaps(address, length);
+    /// True if a call that is left out may have written device memory that is not shared.
+    pub(crate) fn may_write_own(
+        &self,
+        (call, function): (&Call<'_>, &'static Function),
+        signatures: &Signatures,
+        ranges: &Ranges,
+    ) -> bool {
+        let is_own = |address: u64| ranges.is_device(address) && !self.overlaps(address, 1);
         match function.family {
             Family::StreamMemory(_) => false,
-            Family::Copy(CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of)) => {
-                let mut params = function.params.iter().enumerate();
-                let written = params.find_map(|(position, param)| match param.role {
-                    Role::HostWrite(_) => Some(false),
-                    Role::DeviceWrite(length) => {
-                        let length = length_of(call, function, length);
-                        Some(is_own(call.argument(position), length))
-                    }
-                    _ => None,
-                });
-                written.unwrap_or_else(|| is_own(call.argument(of.target.into()), 1))
-            }
+            Family::Copy(op) => match op {
+                CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of) => {
+                    of.to == MemoryType::Array || is_own(call.argument(of.target.into()))
+                }
+                CopyOp::Described(_) => match side_of_described(call, signatures, "dst") {
+                    Some((MemoryType::Host, _)) => false,
+                    Some((MemoryType::Device | MemoryType::Unified, address)) => is_own(address),
+                    Some((MemoryType::Array, _)) | None => true,
+                },
+                CopyOp::Batch { targets, .. } => {
+                    let targets = call.snapshot(targets.into(), field::POINTEE);
+                    let targets = targets.and_then(|targets| targets.bytes.inline());
+                    targets.is_none_or(|targets| words(targets, 8).any(is_own))
+                }
+                CopyOp::Batch3D { .. } => true,
+            },
             _ => true,
         }
     }
@@ -322,16 +336,18 @@ fn partner_of_import(alone: &Alone, call: u64) -> Partner {
     }
 }
 
-/// The address that a copy reads which a struct describes; `None` for host memory and arrays.
-fn source_of_described(call: &Call<'_>, signatures: &Signatures) -> Option<u64> {
+/// Type and address of one side, `src` or `dst`, of a copy that a struct describes.
+fn side_of_described(
+    call: &Call<'_>,
+    signatures: &Signatures,
+    side: &str,
+) -> Option<(MemoryType, u64)> {
     let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
     let c_type = call.signature.parameters.first()?.c_type.as_str();
     let name = c_type
         .trim_start_matches("const ")
         .trim_end_matches([' ', '*']);
     let layout = signatures.structure(name)?;
-    match MemoryType::of(layout.number(bytes, "srcMemoryType")?)? {
-        MemoryType::Host | MemoryType::Array => None,
-        MemoryType::Device | MemoryType::Unified => layout.number(bytes, "srcDevice"),
-    }
+    let value = |member: &str| layout.number(bytes, &format!("{side}{member}"));
+    Some((MemoryType::of(value("MemoryType")?)?, value("Device")?))
 }

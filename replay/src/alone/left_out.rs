@@ -67,7 +67,11 @@ impl Job<'_, '_> {
         };
         player.exchanges.left_out(self.call, memory, &player.ranges);
         let kernel = player.exchanges.kernel_of(self.call);
-        let may_write = self.call.succeeded() && player.exchanges.may_write_own(call.0, call.1);
+        let signatures = player.trace.signatures();
+        let may_write = self.call.succeeded()
+            && player
+                .exchanges
+                .may_write_own(call, signatures, &player.ranges);
         let put = may_write.then(|| self.put_exchange_outputs());
         if let Some(Err(why)) = &put
             && self.comparer.bytes_comparable

@@ -243,6 +243,11 @@ impl Ranges {
         }
     }
 
+    /// True for an address in live memory that is not host memory.
+    pub(crate) fn is_device(&self, address: u64) -> bool {
+        matches!(self.find(address), Found::Live(range, _) if !range.is_host_memory())
+    }
+
     /// The live range that overlaps any of these bytes.
     pub(crate) fn overlapping(&self, start: u64, length: u64) -> Option<&Range> {
         self.live.overlapping(start, length).map(|found| found.1)

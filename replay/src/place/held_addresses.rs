@@ -49,6 +49,13 @@ impl<'a> Known<'a> {
     }
 }
 
+impl Known<'_> {
+    /// True for an address in memory that is here and that is not host memory.
+    pub(crate) fn is_device(&self, address: u64) -> bool {
+        self.ranges.is_device(address)
+    }
+}
+
 impl Memory for Known<'_> {
     type Place = Piece;
 
@@ -114,7 +121,12 @@ impl HeldAddresses {
         let Some((source, _)) = roles().find(|(_, role)| is_source(*role)) else {
             return self.0.overwrite(&known, target, length);
         };
-        let snapshot = call.snapshot(source, field::POINTEE);
+        // Where the driver tells host from device by the address, the bytes of the host are apart.
+        let of_host = || {
+            let mut snapshots = call.snapshots();
+            snapshots.find(|snapshot| snapshot.field == field::HOST_BYTES)
+        };
+        let snapshot = call.snapshot(source, field::POINTEE).or_else(of_host);
         match snapshot.map(|snapshot| Payload::of(trace, &snapshot)) {
             Some(Payload::Here(bytes)) => {
                 let looked_at = first(&bytes, LOOKED_AT);

@@ -6,7 +6,7 @@
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_reach::words;
 use cutape_registry::{
-    Class, Family, Function, Kind, Role, StreamMemoryOp, VirtualMemoryOp, layout::offset_of,
+    Class, CopyOp, Family, Function, Kind, Role, StreamMemoryOp, VirtualMemoryOp, layout::offset_of,
 };
 
 use crate::buffer::number;
@@ -121,7 +121,12 @@ impl Unavailable {
         }
         let mut params = function.params.iter();
         if let Some(target) = params.position(|param| matches!(param.role, Role::DeviceWrite(_))) {
-            return self.absent.at(ranges, call.argument(target), 1).is_none();
+            let target = call.argument(target);
+            let is_device = match function.family {
+                Family::Copy(CopyOp::Unified(_)) => ranges.is_device(target),
+                _ => true,
+            };
+            return is_device && self.absent.at(ranges, target, 1).is_none();
         }
         let mut params = function.params.iter();
         let is_for_host = params.any(|param| matches!(param.role, Role::HostWrite(_)));
