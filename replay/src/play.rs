@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cutape_format::{Call, Note};
 use cutape_registry::{Family, Function, Kind, id};
 
+use crate::alone::stand_in;
 use crate::api::{DEINITIALIZED, result_name};
 use crate::digests;
 use crate::error::Error;
@@ -190,6 +191,11 @@ fn attempt(job: &mut Job<'_, '_>) -> Played {
     }
     if job.unavailable.may_exist() || job.options.alone.is_some() {
         job.needs_nothing_unavailable()?;
+    }
+    if job.options.alone.is_some()
+        && let Family::Multicast(op) = function.family
+    {
+        return stand_in::multicast(job, op);
     }
     let issuer = &mut job.issuer;
     if issuer.polls_again(call, function, traits.is_query) {

@@ -379,3 +379,35 @@ fn host_memory_that_others_register_is_shared() {
     assert_eq!(skipped, [("cuLaunchKernel", why, 1)]);
     assert_eq!(report.launches, 1);
 }
+
+#[test]
+fn a_multicast_object_has_a_stand_in() {
+    const HANDLE: u64 = 0x77;
+    const LENGTH: u64 = 2 << 20;
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let reserved = recorder.make("cuMemAddressReserve", &[0, LENGTH, 0, 0, 0]);
+    // CUmulticastObjectProp: two devices, the size, file descriptors.
+    let properties = [2, LENGTH, 1, 0].map(u64::to_le_bytes).concat();
+    let (properties, handle) = ([NewSnapshot::pointee(1, &properties)], HANDLE.to_le_bytes());
+    let handle = [NewSnapshot::pointee(0, &handle)];
+    let mut record = |name: &str, arguments: &[u64], inputs: &[_], outputs: &[_]| {
+        recorder.write(name, arguments, inputs, |_| {}, 0, outputs);
+    };
+    record("cuMulticastCreate", &[0x1000, 0x2000], &properties, &handle);
+    record("cuMulticastAddDevice", &[HANDLE, 0], &[], &[]);
+    record("cuMemMap", &[reserved, LENGTH, 0, HANDLE, 0], &[], &[]);
+    record("cuMulticastUnbind", &[HANDLE, 0, 0, LENGTH], &[], &[]);
+    record("cuMemUnmap", &[reserved, LENGTH], &[], &[]);
+    record("cuMemRelease", &[HANDLE], &[], &[]);
+    recorder.end(context);
+    let report = replayed_with(&recorder, &exporter(), "alone-multicast", "");
+    assert_agrees(&report);
+    assert_eq!(report.exchanges.stand_ins, 1);
+    let skipped: Vec<_> = report
+        .skipped
+        .iter()
+        .map(|known| known.function.as_str())
+        .collect();
+    assert_eq!(skipped, ["cuMulticastAddDevice", "cuMulticastUnbind"]);
+}

@@ -1,7 +1,8 @@
 //! Stand-ins for what other ranks have exported: objects of the same kind and size, of this
 //! process.
 
-use cutape_registry::{Kind, Shared, SharedKind, SharingOp, id};
+use cutape_format::layout::field;
+use cutape_registry::{Kind, MulticastOp, Shared, SharedKind, SharingOp, id};
 
 use crate::alone::origins::Origin;
 use crate::api::{Api, Code, Location, result_name};
@@ -20,6 +21,7 @@ const LOCATION_TYPE: usize =
 const LOCATION_ID: usize = cutape_registry::layout::offset_of("CUmemAllocationProp", "location.id");
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const DEVICE: u32 = 1;
+const MULTICAST_SIZE: usize = cutape_registry::layout::offset_of("CUmulticastObjectProp", "size");
 const POOL_PROPERTIES: usize = cutape_registry::layout::size_of("CUmemPoolProps");
 
 /// cuIpcOpenMemHandle, cuMemImportFromShareableHandle and their like.
@@ -87,6 +89,36 @@ fn import(job: &mut Job<'_, '_>, shared: Shared) -> Played {
         }
     };
     place(job, position, memory)
+}
+
+/// cuMulticastCreate and its like: the object needs a device of each rank. Physical memory takes its
+/// place, so that it can be mapped.
+pub(crate) fn multicast(job: &mut Job<'_, '_>, op: MulticastOp) -> Played {
+    if op != MulticastOp::Create || !job.call.succeeded() {
+        return skip("a multicast object needs the devices of all ranks");
+    }
+    let properties = job.call.snapshot(1, field::POINTEE);
+    let size = properties
+        .and_then(|properties| properties.bytes.inline()?.get(MULTICAST_SIZE..))
+        .and_then(|bytes| Some(u64::from_le_bytes(*bytes.first_chunk()?)))
+        .unwrap_or(0)
+        .checked_next_multiple_of(GRANULE)
+        .unwrap_or(0);
+    let device = job.api.current_device();
+    let memory = device.and_then(|device| job.api.create_memory(size, Location::Device(device)));
+    match memory {
+        Ok(live) => {
+            let mut frame = job.marshal(&[])?;
+            frame.answer(0, live);
+            job.report.exchanges.stand_ins += 1;
+            job.answer(frame, 0)
+        }
+        Err(code) => skip(format!(
+            "a multicast object needs the devices of all ranks; the driver returned {} for what is \
+             to take its place",
+            result_name(code)
+        )),
+    }
 }
 
 fn size_of(origin: &Origin) -> Result<u64, Skip> {
