@@ -25,6 +25,15 @@ const CASES: &[(&str, &[&str])] = &[
     ("pools-exchanged", &["ranks-import-wrong-handle"]),
 ];
 
+/// Cases of `programs/ranks/communicators.c`, how its ranks end, and the rules that they violate.
+const COMMUNICATORS: &[(&str, [i32; 4], &[&str])] = &[
+    ("correct", [0; 4], &[]),
+    ("order", [0; 4], &["ranks-collective-order"]),
+    ("shape", [0; 4], &["ranks-collective-shape"]),
+    ("missing", [143, 143, 143, 1], &["ranks-collective-missing"]),
+    ("stopped", [130; 4], &[]),
+];
+
 fn main() -> ExitCode {
     let mut suite = Suite::new();
     for &(case, rules) in CASES {
@@ -33,6 +42,11 @@ fn main() -> ExitCode {
         });
         suite.test(format!("{case}/correct"), move |folder: &Path| {
             assert!(rules_in(folder, case, "correct").is_empty());
+        });
+    }
+    for &(case, ends, rules) in COMMUNICATORS {
+        suite.test(format!("communicators/{case}"), move |folder: &Path| {
+            collectives(folder, case, ends, rules);
         });
     }
     suite.test("what_ranks_share_correctly", what_ranks_share_correctly);
@@ -62,6 +76,42 @@ fn recorded(folder: &Path, case: &str, mode: &str) {
     let program = program("misuse", &PROGRAM);
     let trace = folder.join("run.cutape");
     run(&mut record(&trace, &[], &[program, case, mode])).assert(0);
+}
+
+/// Each rank is recorded by itself, so that its end is known.
+fn collectives(folder: &Path, case: &str, ends: [i32; 4], rules: &[&str]) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = program("communicators", &PROGRAM);
+    let board = folder.join("board");
+    let board = board.to_str().expect("a path that is text");
+    std::thread::scope(|scope| {
+        for (rank, end) in ends.into_iter().enumerate() {
+            let words = [program, case, board, &rank.to_string()].map(str::to_owned);
+            let trace = folder.join("run.cutape");
+            scope.spawn(move || {
+                let words = words.each_ref().map(String::as_str);
+                let mut record = record(&trace, &[], &words);
+                run(record.env("RANK", rank.to_string())).assert_code(end);
+            });
+        }
+    });
+    // What only costs time, and what a program leaves that was killed, is advice.
+    let (json, status) = checked(folder, &[]);
+    let findings = json["findings"].as_array().expect("findings");
+    let found = findings
+        .iter()
+        .filter(|finding| finding["severity"] != "advice");
+    let found: Vec<_> = found.map(|finding| &finding["rule"]).collect();
+    assert_eq!(found, rules);
+    assert_eq!(status, i32::from(!rules.is_empty()));
+    if case == "missing" {
+        let finding = findings.iter().find(|finding| finding["rule"] == rules[0]);
+        let finding = finding.expect("the finding");
+        assert_eq!(finding["call"]["process"]["rank"], 3);
+        let message = finding["message"].as_str().expect("a message");
+        let how = "Rank 3 launched 2 of them and exited with status 1";
+        assert!(message.contains(how), "{message}");
+    }
 }
 
 /// The findings as JSON, and the exit status.

@@ -9,7 +9,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::finding::{bytes, finding, sentence};
 use super::handle::{Handle, handle_of};
+use super::memory::Identity;
 use super::process::{Process, Uses};
+use super::recording::RankTraces;
 use crate::context::TraceContext;
 use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
 
@@ -126,6 +128,17 @@ impl Lifetimes {
         found
     }
 
+    /// What an object is for all processes: of an import, the object that was exported.
+    pub(super) fn identity(&self, process: usize, id: ObjectId) -> Identity {
+        match self
+            .import_of(process, id)
+            .and_then(|import| self.exports.get(import.export))
+        {
+            Some(export) => Identity::Object(export.process, export.object.serial_number()),
+            None => Identity::Object(process, id.serial_number()),
+        }
+    }
+
     pub(super) fn is_needed(&self) -> bool {
         !self.wanted.is_empty()
     }
@@ -160,13 +173,13 @@ impl Lifetimes {
         &mut self,
         processes: &mut [Process],
         (number, context, call): (usize, &dyn TraceContext, &Call<'_>),
-        changes: Option<Changes>,
+        changes: Option<&Changes>,
     ) {
         let Some(process) = processes.get_mut(number) else {
             return;
         };
         let family = process.uses(call).map(|uses| uses.function.family);
-        for id in changes.iter().flat_map(|changes| &changes.ended) {
+        for id in changes.into_iter().flat_map(|changes| &changes.ended) {
             self.pools.remove(&(number, *id));
             self.export_ended(process, (number, context, call), *id);
             self.import_ended(process, (number, context, call), *id);
@@ -184,7 +197,7 @@ impl Lifetimes {
         }
         // The driver gave these handles out again: the ends of their objects were not seen. Memory
         // that is opened again is known by its new object already.
-        for id in changes.iter().flat_map(|changes| &changes.superseded) {
+        for id in changes.into_iter().flat_map(|changes| &changes.superseded) {
             self.exported.remove(&(number, *id));
             if let Some(at) = self.imported.remove(&(number, *id)) {
                 self.forget(at);
@@ -510,7 +523,7 @@ impl Lifetimes {
     pub(super) fn finish(
         &mut self,
         processes: &[Process],
-        contexts: &[&dyn TraceContext],
+        traces: &dyn RankTraces,
         found: &mut Vec<Finding>,
     ) {
         for export in self
@@ -521,7 +534,7 @@ impl Lifetimes {
             let Some(end) = &export.end else { continue };
             for import in export.imports.iter().filter_map(|at| self.imports.get(*at)) {
                 if import.was_open {
-                    found.extend(freed(processes, contexts, export, end, import));
+                    found.extend(freed(processes, traces, export, end, import));
                 }
             }
         }
@@ -531,7 +544,7 @@ impl Lifetimes {
 /// The finding about memory that was freed while a process had it open.
 fn freed(
     processes: &[Process],
-    contexts: &[&dyn TraceContext],
+    traces: &dyn RankTraces,
     export: &Export,
     end: &ExportEnd,
     import: &Import,
@@ -560,9 +573,9 @@ fn freed(
         // It may have been killed before, or have come to its end.
         None if import.has_ended || process.last_ticks <= end.left => return None,
         None => {
-            let context = contexts.get(import.process)?;
+            let context = traces.context(import.process)?;
             let then = format!("{importer} never closed it and made further calls");
-            (then, process.history(*context, import.object))
+            (then, process.history(context, import.object))
         }
     };
     let then = match is_use {

@@ -4,48 +4,48 @@
 //! returns findings at the end. Invariant: it reports only what the traces of both processes show.
 //! Imports whose export is assumed, and calls that overlap in time, are left alone.
 
+mod collectives;
 mod exchanges;
 mod finding;
 mod handle;
+mod kernel;
 mod lifetimes;
+mod memory;
+mod order;
 mod process;
+mod recording;
 
 use cutape_format::Call;
-use cutape_model::{Exchanges, Sharing};
+use cutape_model::Sharing;
 
 use crate::context::TraceContext;
-use crate::finding::{Finding, RecordedProcess};
+use crate::finding::Finding;
+use collectives::Collectives;
 use lifetimes::Lifetimes;
 use process::Process;
-
-/// A process, as a first pass over its trace shows it.
-#[derive(Debug)]
-pub struct CheckedProcess {
-    /// Its name in findings.
-    pub name: RecordedProcess,
-    /// What it exports and imports.
-    pub exchanges: Exchanges,
-}
+pub use recording::{CheckedProcess, ProcessEnd, RankTraces};
 
 /// Finds misuse between the processes of a recording.
 #[derive(Debug)]
 pub struct RankCheck {
     processes: Vec<Process>,
     lifetimes: Lifetimes,
+    collectives: Collectives,
     findings: Vec<Finding>,
 }
 
 impl RankCheck {
     /// Before the first call. The clock of all processes must be the same counter.
     pub fn new(processes: Vec<CheckedProcess>) -> Self {
-        let (names, exchanges): (Vec<_>, Vec<_>) = processes
+        let (processes, exchanges): (Vec<_>, Vec<_>) = processes
             .into_iter()
-            .map(|process| (process.name, process.exchanges))
+            .map(|process| (Process::new(process.name, process.end), process.exchanges))
             .unzip();
         let sharing = Sharing::of(&exchanges, &|_, ticks| Some(i128::from(ticks)));
         Self {
             lifetimes: Lifetimes::of(&sharing, &exchanges),
-            processes: names.into_iter().map(Process::new).collect(),
+            collectives: Collectives::new(processes.len()),
+            processes,
             findings: Vec::new(),
         }
     }
@@ -75,14 +75,28 @@ impl RankCheck {
             return;
         };
         let changes = process.trace.observe(call);
-        self.lifetimes
-            .post_call(&mut self.processes, (number, context, call), changes);
+        self.lifetimes.post_call(
+            &mut self.processes,
+            (number, context, call),
+            changes.as_ref(),
+        );
+        let (lifetimes, process) = (&self.lifetimes, self.processes.get_mut(number));
+        if let Some(process) = process {
+            let identity = |id| lifetimes.identity(number, id);
+            self.collectives.observe(
+                process,
+                (number, context, call),
+                changes.as_ref(),
+                &identity,
+            );
+        }
     }
 
-    /// What is wrong, by process and call; `contexts` are those of the processes.
-    pub fn finish(mut self, contexts: &[&dyn TraceContext]) -> Vec<Finding> {
-        self.lifetimes
-            .finish(&self.processes, contexts, &mut self.findings);
+    /// What is wrong, by process and call.
+    pub fn finish(mut self, traces: &dyn RankTraces) -> Vec<Finding> {
+        let found = &mut self.findings;
+        self.lifetimes.finish(&self.processes, traces, found);
+        order::check(&self.collectives, &self.processes, traces, found);
         let key = |finding: &Finding| {
             let call = finding.call.as_ref();
             let process = call.and_then(|call| call.process.clone());

@@ -4,6 +4,7 @@ use cutape_format::Call;
 use cutape_model::{ObjectId, Scope, TraceState, function_of};
 use cutape_registry::{Family, Function, Kind, Role};
 
+use super::recording::ProcessEnd;
 use crate::call_site::{self, name_of};
 use crate::context::TraceContext;
 use crate::decode::Names;
@@ -18,6 +19,10 @@ pub(super) struct Process {
     pub(super) trace: TraceState,
     /// Enter of its last call.
     pub(super) last_ticks: u64,
+    /// Index of its last call.
+    pub(super) last_call: Option<u64>,
+    /// How it ended.
+    pub(super) end: ProcessEnd,
     /// By the number of the signature; `None` before the first call.
     functions: Vec<Option<Option<Uses>>>,
 }
@@ -50,19 +55,27 @@ impl Uses {
 }
 
 impl Process {
-    pub(super) fn new(name: RecordedProcess) -> Self {
+    pub(super) fn new(name: RecordedProcess, end: ProcessEnd) -> Self {
         Self {
             label: name.label(),
             name,
-            trace: TraceState::new(Scope::All),
+            trace: TraceState::new(Scope::Work),
             last_ticks: 0,
+            last_call: None,
+            end,
             functions: Vec::new(),
         }
+    }
+
+    /// The process before its first call.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.name.clone(), self.end)
     }
 
     /// Takes note of a call before it changes anything.
     pub(super) fn begin(&mut self, call: &Call<'_>) {
         self.last_ticks = call.ticks;
+        self.last_call = Some(call.index);
         let id = usize::from(call.signature.id);
         if self.functions.len() <= id {
             self.functions.resize_with(id + 1, || None);

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "not every test file has such scripts")]
 
-use cutape_analyzer::ranks::{CheckedProcess, RankCheck};
+use cutape_analyzer::ranks::{CheckedProcess, ProcessEnd, RankCheck, RankTraces};
 use cutape_analyzer::{Finding, RecordedProcess, TraceContext};
-use cutape_format::Trace;
+use cutape_format::{Call, Trace};
 use cutape_model::ExchangeBuilder;
 
 use super::{number, trace};
@@ -23,6 +23,10 @@ pub(crate) fn findings_of_ranks(script: &str) -> Vec<Finding> {
         let process = number(process) as usize;
         processes.resize_with(processes.len().max(process + 1), String::new);
         let ticks = 1000 * (at as u64 + 1);
+        if call.starts_with("meta ") {
+            processes[process].push_str(&format!("{call}\n"));
+            continue;
+        }
         let (call, end) = match call.strip_prefix("~ ") {
             Some(call) => (call, ticks + 1500),
             None => (call, ticks + 500),
@@ -45,6 +49,14 @@ pub(crate) fn findings_of_ranks(script: &str) -> Vec<Finding> {
         CheckedProcess {
             name,
             exchanges: exchanges.finish(),
+            end: match (
+                trace.meta_value("exit.status"),
+                trace.meta_value("exit.signal"),
+            ) {
+                (Some(status), _) => ProcessEnd::Exited(status.parse().unwrap()),
+                (None, Some(signal)) => ProcessEnd::Killed(signal.parse().unwrap()),
+                (None, None) => ProcessEnd::Unknown,
+            },
         }
     });
     let mut check = RankCheck::new(checked.collect());
@@ -56,9 +68,18 @@ pub(crate) fn findings_of_ranks(script: &str) -> Vec<Finding> {
     for (_, process, call) in &calls {
         check.push(*process, &traces[*process], call);
     }
-    let contexts: Vec<&dyn TraceContext> = traces
-        .iter()
-        .map(|trace| trace as &dyn TraceContext)
-        .collect();
-    check.finish(&contexts)
+    check.finish(&Traces(&traces))
+}
+
+struct Traces<'t>(&'t [Trace]);
+
+impl RankTraces for Traces<'_> {
+    fn context(&self, process: usize) -> Option<&dyn TraceContext> {
+        Some(self.0.get(process)?)
+    }
+
+    fn each_call(&self, process: usize, each: &mut dyn FnMut(&Call<'_>) -> bool) {
+        let mut calls = self.0[process].calls();
+        while calls.next().is_some_and(|call| each(&call)) {}
+    }
 }

@@ -25,7 +25,125 @@ const START: &str = "
     p0 cuMemPoolExportPointer shareData_out:=[11*8] ptr=0x20000
 ";
 
+/// Two ranks, each with memory of the other in two communicators.
+const COLLECTIVES: &str = "
+    p0 cuCtxCreate_v2 pctx:=0xc1 dev=0
+    p1 cuCtxCreate_v2 pctx:=0xc1 dev=0
+    p0 cuModuleLoadData module:=0x100 image@0x5000:PTX
+    p1 cuModuleLoadData module:=0x100 image@0x5000:PTX
+    p0 cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"
+    p1 cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"
+    p0 cuModuleGetFunction hfunc:=0x210 hmod=0x100 name=\"ncclDevKernel_AllGather_RING_LL\"
+    p1 cuModuleGetFunction hfunc:=0x210 hmod=0x100 name=\"ncclDevKernel_AllGather_RING_LL\"
+    p0 cuModuleGetFunction hfunc:=0x220 hmod=0x100 name=\"ncclDevKernel_SendRecv\"
+    p1 cuModuleGetFunction hfunc:=0x220 hmod=0x100 name=\"ncclDevKernel_SendRecv\"
+    p0 cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+    p0 cuIpcGetMemHandle pHandle:=[7*8] dptr=0x10000
+    p0 cuMemAlloc_v2 dptr:=0x11000 bytesize=4096
+    p0 cuIpcGetMemHandle pHandle:=[8*8] dptr=0x11000
+    p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+    p1 cuIpcOpenMemHandle_v2 pdptr:=0x31000 handle=8 Flags=1
+    p0 cuMemAlloc_v2 dptr:=0x70000 bytesize=4096
+    p0 cuMemAlloc_v2 dptr:=0x71000 bytesize=4096
+    p1 cuMemAlloc_v2 dptr:=0x70000 bytesize=4096
+    p1 cuMemAlloc_v2 dptr:=0x71000 bytesize=4096
+    p0 cuMemcpyHtoD_v2 dstDevice=0x70000 srcHost=[0x10000] ByteCount=8
+    p1 cuMemcpyHtoD_v2 dstDevice=0x70000 srcHost=[0x30000] ByteCount=8
+    p0 cuMemcpyHtoD_v2 dstDevice=0x71000 srcHost=[0x11000] ByteCount=8
+    p1 cuMemcpyHtoD_v2 dstDevice=0x71000 srcHost=[0x31000] ByteCount=8
+    p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+    p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+";
+
 pub(crate) const RANKS: &[Row] = &[
+    (
+        "ranks-collective-order",
+        COLLECTIVES,
+        "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+         p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000
+         p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000
+         p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000",
+        &[
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000",
+            // Of two communicators, the order may differ.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x71000
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x71000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000",
+            // A launch may do both: what is sent between two ranks, and a collective.
+            "p0 cuLaunchKernel f=0x220 gridDimX=2 blockDimX=32 params=0x70000
+             p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000",
+            // A refused launch is none.
+            "p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000 -> 702
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70000",
+            // Memory that no other process has.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70800
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x70800",
+        ],
+    ),
+    (
+        "ranks-collective-shape",
+        COLLECTIVES,
+        "p0 cuLaunchKernel f=0x200 gridDimX=4 blockDimX=32 params=0x70000
+         p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000",
+        &[
+            "p0 cuLaunchKernel f=0x220 gridDimX=4 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x220 gridDimX=2 blockDimX=32 params=0x70000",
+            "p0 cuLaunchKernel f=0x200 gridDimX=4 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x200 gridDimX=4 blockDimX=32 params=0x70000
+             p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x71000
+             p1 cuLaunchKernel f=0x200 gridDimX=4 blockDimX=32 params=0x70000
+             p0 cuLaunchKernel f=0x200 gridDimX=4 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x71000",
+        ],
+    ),
+    (
+        "ranks-collective-missing",
+        COLLECTIVES,
+        "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+         p1 cuCtxGetCurrent
+         p0 meta exit.signal 15
+         p1 meta exit.status 1",
+        &[
+            // It ended well after the last one.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 meta exit.signal 15
+             p1 meta exit.status 1",
+            // The launch was complete without the other rank.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 cuCtxSynchronize
+             p0 meta exit.signal 15
+             p1 meta exit.status 1",
+            // Somebody stopped both, or nobody knows how they ended.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 meta exit.signal 2
+             p1 meta exit.signal 2",
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 meta exit.signal 9
+             p1 meta exit.signal 9",
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000",
+            // All ended well.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 meta exit.status 0
+             p1 meta exit.status 0",
+        ],
+    ),
+    (
+        "ranks-collective-missing",
+        COLLECTIVES,
+        "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+         p0 cuCtxSynchronize -> !
+         p0 meta exit.signal 15
+         p1 meta exit.signal 9",
+        &[],
+    ),
     (
         "ranks-memory-freed-while-open",
         START,

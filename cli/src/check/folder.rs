@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cutape_analyzer::ranks::{CheckedProcess, RankCheck};
+use cutape_analyzer::ranks::{CheckedProcess, ProcessEnd, RankCheck, RankTraces};
 use cutape_analyzer::{RecordedProcess, TraceContext};
 use cutape_format::{Call, ClockStart, Cursor, Trace};
 use cutape_model::ExchangeBuilder;
@@ -32,11 +32,12 @@ pub(super) fn check_folder(folder: &Path, filter: &mut FindingFilter) -> Result<
         filter.set_process(Some(name.clone()));
         match check_file(&path, filter, &mut |call| exchanges.observe(call)) {
             Ok(trace) => {
-                traces.push((trace, name.clone()));
                 processes.push(CheckedProcess {
-                    name,
+                    name: name.clone(),
+                    end: end_of(&trace),
                     exchanges: exchanges.finish(),
                 });
+                traces.push((trace, name));
             }
             // The others are checked all the same.
             Err(failure) => {
@@ -108,16 +109,51 @@ fn check_together(
         progress.step();
     }
     drop(progress);
-    let contexts: Vec<&dyn TraceContext> = contexts
-        .iter()
-        .map(|context| context as &dyn TraceContext)
-        .collect();
-    let mut findings = check.finish(&contexts);
+    let mut findings = check.finish(&Traces {
+        traces,
+        contexts: &contexts,
+    });
     for (trace, name) in traces {
         set_ranges(trace, &mut findings, Some(name))?;
     }
     filter.add(findings);
     Ok(())
+}
+
+/// How a process ended, unless its trace is a part of a recording or still grows.
+fn end_of(trace: &Trace) -> ProcessEnd {
+    let number = |key| trace.meta_value(key)?.parse::<i64>().ok();
+    let is_part = input::is_repaired(trace)
+        || trace.meta().iter().any(|(key, _)| key.starts_with("cut."))
+        || input::writer(trace).is_some()
+        // Of what a launcher starts, `record` sees only how the launcher ended.
+        || number("exit.process") != Some(i64::from(trace.head().process));
+    match (number("exit.signal"), number("exit.status")) {
+        _ if is_part => ProcessEnd::Unknown,
+        (Some(signal), _) => ProcessEnd::Killed(signal),
+        (None, Some(status)) => ProcessEnd::Exited(status),
+        (None, None) => ProcessEnd::Unknown,
+    }
+}
+
+/// The traces, for a second look.
+struct Traces<'t> {
+    traces: &'t [(Trace, RecordedProcess)],
+    contexts: &'t [SymbolContext<'t>],
+}
+
+impl RankTraces for Traces<'_> {
+    fn context(&self, process: usize) -> Option<&dyn TraceContext> {
+        Some(self.contexts.get(process)?)
+    }
+
+    fn each_call(&self, process: usize, each: &mut dyn FnMut(&Call<'_>) -> bool) {
+        let Some((trace, _)) = self.traces.get(process) else {
+            return;
+        };
+        let mut cursor = Cursor::new();
+        while cursor.next(trace).is_some_and(|call| each(&call)) {}
+    }
 }
 
 fn have_common_clock(traces: &[(Trace, RecordedProcess)]) -> bool {

@@ -41,6 +41,8 @@ pub(crate) struct Session {
 /// A program that has ended, and its traces.
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
+    /// The process whose status that is.
+    process: u32,
     /// The program's own trace, if it called the driver; then those of other processes.
     pub(crate) traces: Vec<PathBuf>,
     ticks_per_second: Option<u64>,
@@ -197,6 +199,7 @@ impl Session {
         let own = self.trace.exists().then(|| self.trace.clone());
         Ok(Outcome {
             status,
+            process: self.child.id(),
             traces: own.into_iter().chain(others).collect(),
             ticks_per_second: self.clock.rate(),
         })
@@ -244,6 +247,7 @@ impl Outcome {
         if let Some(signal) = self.status.signal() {
             meta.push(("exit.signal".to_owned(), signal.to_string()));
         }
+        meta.push(("exit.process".to_owned(), self.process.to_string()));
         if trace.head().clock == 0
             && let Some(rate) = self.ticks_per_second
         {

@@ -18,6 +18,11 @@ impl ObjectId {
         self.slot as usize
     }
 
+    /// A number that no other object has.
+    pub fn serial_number(self) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.serial)
+    }
+
     /// A number that tells objects apart while they are remembered.
     pub fn number(self) -> u32 {
         self.slot.rotate_left(12) ^ self.serial

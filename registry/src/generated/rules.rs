@@ -1898,6 +1898,39 @@ pub static RULES: &[Rule] = &[
         example: "advice[performance-tiny-launches]: long sequences of short operations\n --> call 17: cuStreamSynchronize(...) = CUDA_SUCCESS thread 0 at 0x4021c0\n  | The same sequence of 10 operations, up to cuStreamSynchronize (call 17), came 30 times. From\n  | its first operation to the end of the wait it took 10 us for each operation, less than 20, so\n  | submitting them dominates.\n  = help: Capture the sequence once and launch the executable graph, or merge the kernels.\n  = manual: CUDA Driver API, Graph Management, cuGraphInstantiate and cuGraphLaunch",
     },
     Rule {
+        id: "ranks-collective-missing",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "A rank does not end before it has launched all collectives that the other ranks of its communicator launch.",
+        manual: "NCCL, Using NCCL, Collective Operations",
+        advice: "Find out why that rank ended: its last call, its exit status or signal, and its log. The others wait for it in their next synchronization.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-collective-missing]: rank 1 never launches the 2nd collective\n --> rank 1 call 12: cuCtxGetCurrent(pctx: NULL) = CUDA_SUCCESS thread 0 at 0x4001d0\n  | Rank 0 launched ncclDevKernel_AllReduce_Sum_f32_RING_LL as the 2nd collective of a communicator\n  | with rank 1: their launches reach the same memory. Rank 1 launched 1 of them and exited with\n  | status 1. Nothing shows that the others got past it.\n ::: launched by another rank: rank 0 call 14: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001c0\n ::: its last collective: rank 1 call 11: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001a0\n  = help: Find out why that rank ended: its last call, its exit status or signal, and its log.\n      The others wait for it in their next synchronization.\n  = manual: NCCL, Using NCCL, Collective Operations",
+    },
+    Rule {
+        id: "ranks-collective-order",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "All ranks of a communicator launch the same collectives in the same order. The order of collectives of different communicators, and of point-to-point operations, may differ.",
+        manual: "NCCL, Using NCCL, Collective Operations; Using multiple NCCL communicators concurrently",
+        advice: "Look at the branch that the two ranks take differently before the launch: a condition on the rank, on data, or on a set without an order.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-collective-order]: rank 1 and rank 0 launch different collectives as their 2nd\n --> rank 1 call 12: cuLaunchKernel(f: 0x210 (function#2 \"ncclDevKernel_AllGather_RING_LL\"),\n  |   gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX: 32, blockDimY: 0, blockDimZ: 0,\n  |   sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000 kernel parameters (8 bytes: 00\n  |   00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at 0x4001e0\n  | Rank 0 and rank 1 form a communicator: their launches reach the same memory. Rank 1 launches\n  | ncclDevKernel_AllGather_RING_LL as its 2nd collective there, rank 0\n  | ncclDevKernel_AllReduce_Sum_f32_RING_LL. Rank 1 launches\n  | ncclDevKernel_AllReduce_Sum_f32_RING_LL as its 3rd. Each waits for the others to run the same,\n  | so they hang or compute wrong values.\n ::: launched by the other rank: rank 0 call 14: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001c0\n  = help: Look at the branch that the two ranks take differently before the launch: a condition\n      on the rank, on data, or on a set without an order.\n  = manual: NCCL, Using NCCL, Collective Operations; Using multiple NCCL communicators\n      concurrently",
+    },
+    Rule {
+        id: "ranks-collective-shape",
+        area: "ranks",
+        severity: Severity::Error,
+        statement: "All ranks of a communicator call a collective with the same count and type. NCCL launches it with the same grid and block in all of them then.",
+        manual: "NCCL, Using NCCL, Collective Operations",
+        advice: "Compare the counts and types that the ranks pass: often the last batch of one rank is smaller. Environment variables such as NCCL_MAX_NCHANNELS must be the same in all ranks, too.",
+        observed: "",
+        undecidable: "",
+        example: "error[ranks-collective-shape]: rank 1 and rank 0 launch the 2nd collective with different shapes\n --> rank 1 call 12: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001d0\n  | Rank 0 and rank 1 form a communicator: their launches reach the same memory. Rank 1 launches\n  | the 2nd collective, ncclDevKernel_AllReduce_Sum_f32_RING_LL, with a grid of 2×0×0 blocks of\n  | 32×0×0, rank 0 with a grid of 4×0×0 blocks of 32×0×0. The shape of a collective follows from\n  | its count and type, which are the same in all ranks.\n ::: launched by the other rank: rank 0 call 14: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 4, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001c0\n  = help: Compare the counts and types that the ranks pass: often the last batch of one rank is\n      smaller. Environment variables such as NCCL_MAX_NCHANNELS must be the same in all\n      ranks, too.\n  = manual: NCCL, Using NCCL, Collective Operations",
+    },
+    Rule {
         id: "ranks-event-use-after-destroy",
         area: "ranks",
         severity: Severity::Error,
@@ -2678,6 +2711,15 @@ pub const PERFORMANCE_SYNC_IN_HOT_LOOP: &str = "performance-sync-in-hot-loop";
 
 /// Its id.
 pub const PERFORMANCE_TINY_LAUNCHES: &str = "performance-tiny-launches";
+
+/// Its id.
+pub const RANKS_COLLECTIVE_MISSING: &str = "ranks-collective-missing";
+
+/// Its id.
+pub const RANKS_COLLECTIVE_ORDER: &str = "ranks-collective-order";
+
+/// Its id.
+pub const RANKS_COLLECTIVE_SHAPE: &str = "ranks-collective-shape";
 
 /// Its id.
 pub const RANKS_EVENT_USE_AFTER_DESTROY: &str = "ranks-event-use-after-destroy";
