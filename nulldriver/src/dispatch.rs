@@ -15,7 +15,7 @@ use crate::call::error_log;
 use crate::section::{code, context, execution, graph, memory, stream, texture};
 use crate::settings;
 use crate::state::{self, capture};
-use crate::work::host_function;
+use crate::work::{host_function, pending_wait};
 
 const TABLES: &[&[Entry]] = &[
     code::library::ENTRIES,
@@ -134,6 +134,9 @@ fn answer(function: &'static Function, words: &[u64; WORDS], address_of: Address
         return NOT_SUPPORTED;
     };
     if let Some(code) = capture::forbids(function) {
+        return code;
+    }
+    if let Some(code) = pending_wait::before(function, words) {
         return code;
     }
     let call = Call {

@@ -21,11 +21,11 @@
 //! real driver; the bytes are elsewhere.
 //!
 //! NOT_SUPPORTED: fabric handles, external memory, graphics interop, multicast, sparse arrays, decompression, reading the error
-//! log; of graphs, loops under a condition, waits for values, external semaphores, and launches
+//! log; of graphs, loops under a condition, waits for values that device memory does not hold, external semaphores, and launches
 //! from the device. A texture or surface has a handle and is checked, but no code runs that could
 //! read through it. `cuGetExportTable` knows no table, so programs of the CUDA runtime do not
-//! start. The driver cannot show what only running code would (ILLEGAL_ADDRESS, NOT_READY, a wait
-//! for a value that comes later).
+//! start. The driver cannot show what only running code would (ILLEGAL_ADDRESS). A stream that waits
+//! for a value in host memory waits until the program writes it.
 //!
 //! Invariant: it is never more forgiving than the real driver. Where misuse crashes the real
 //! driver, it crashes here.

@@ -114,8 +114,8 @@ pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
     AssumedHandle, CurrentCall, Died, Difference, DifferingRange, DigestCounts, Divergence,
     ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues, LeftOutExchange,
-    MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed, ReplacedInput, Report,
-    SavedOutput, Skipped, Span, Stale, Timing, Translated, Verdict, What,
+    MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed, PutDuringWait, ReplacedInput,
+    Report, SavedOutput, Skipped, Span, Stale, Timing, Translated, Verdict, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

@@ -18,7 +18,7 @@ use crate::launch_digests;
 use crate::measure::timing::Measure;
 use crate::observe::act;
 use crate::overrides;
-use crate::ranks::peers::EndedEarly;
+use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
 
 /// A call is taken up.
@@ -109,9 +109,8 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         } = &mut *job.player;
         exchanges.note((call, function), is_issued, alone, ranges);
     }
-    if expects_late_writes && job.lent.late_writes.withdraw() {
-        job.report
-            .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
+    if expects_late_writes {
+        job.withdraw_late_writes();
     }
     if has_digests {
         digests::after(&mut job);
@@ -146,12 +145,18 @@ fn wait_for_peers(player: &mut Player<'_>, call: u64) {
         return;
     };
     let position = Arc::clone(&player.issuer.position);
-    let early = player.while_lent(|_| peers.wait_for_turn(call, &position));
-    for EndedEarly { label, calls } in early {
-        player.report.note(format!(
-            "{label} ended after {calls} calls: from call {call} on, nothing waits for it, and what \
-             it would have done is missing"
-        ));
+    let missed = player.while_lent(|_| peers.wait_for_turn(call, &position));
+    for why in missed {
+        player.report.note(match why {
+            NotAwaited::Ended { label, calls } => format!(
+                "{label} ended after {calls} calls: from call {call} on, nothing waits for it, and \
+                 what it would have done is missing"
+            ),
+            NotAwaited::Circle(circle) => format!(
+                "ranks waited for each other ({circle}): call {call} went on without the recorded \
+                 order"
+            ),
+        });
     }
 }
 

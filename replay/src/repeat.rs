@@ -373,6 +373,7 @@ mod tests {
                 function: None,
                 text: "died".into(),
                 threads: vec![],
+                may_wait_for: vec![],
             })
         };
         for (call, verdict) in [(4, Verdict::NotReproduced), (6, Verdict::Nondeterministic)] {

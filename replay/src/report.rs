@@ -2,6 +2,7 @@
 
 mod exchanges;
 mod launch_outputs;
+mod put_during_wait;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ pub use crate::report::exchanges::{ExchangeCounts, LeftOutExchange, MissingOutpu
 pub use crate::report::launch_outputs::{
     DifferingRange, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces,
 };
+pub use crate::report::put_during_wait::PutDuringWait;
 
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -96,6 +98,10 @@ pub struct Report {
     /// Bytes of pinned and managed memory, written by the program itself or by kernels, that were
     /// put where they had been.
     pub host_bytes_put: u64,
+    /// Flags among them that were put while a call waited for the device; at most
+    /// [`PutDuringWait::KEPT`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub put_during_waits: Vec<PutDuringWait>,
     /// Bytes of memory that notes of a cut trace hold in place of the calls that computed them, and
     /// that were put there.
     #[serde(default)]
@@ -522,6 +528,9 @@ pub struct Died {
     /// The current call of each recorded thread, if calls overlapped.
     #[serde(default)]
     pub threads: Vec<CurrentCall>,
+    /// If it hung: what the call may wait for, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_wait_for: Vec<String>,
 }
 
 /// The work of one stream that may not be complete.

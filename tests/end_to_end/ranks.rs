@@ -325,7 +325,7 @@ fn replay_together(folder: &Path, setting: (&str, &str), options: &[&str], statu
     let mut command = parts().cutape(&[&"replay", &"--driver", &"null", &"--format", &"json"]);
     command.args(options).arg(folder).env(setting.0, setting.1);
     let replayed = run(&mut command);
-    replayed.assert(status);
+    replayed.assert_code(status);
     serde_json::from_str(&replayed.stdout).unwrap()
 }
 

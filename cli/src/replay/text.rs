@@ -10,10 +10,14 @@ use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
 
 use crate::failure::Failure;
 use crate::guarded;
+use crate::output::printable;
+use crate::quantity::count;
 use cutape_export::demangle::demangle;
 
 /// How many calls of a list the text shows.
 const SHOWN: usize = 20;
+/// Bytes that were put while calls waited.
+const PUT_SHOWN: usize = 4;
 
 /// The report for people.
 pub(super) fn text(trace: &Trace, report: &Report) -> String {
@@ -76,6 +80,9 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
             "  thread {}: call {} {}: {state}",
             thread.thread, thread.call, thread.function
         );
+    }
+    for sentence in report.died.iter().flat_map(|died| &died.may_wait_for) {
+        let _ = writeln!(out, "  {}", printable(sentence));
     }
     describe_pending(&mut out, report);
     for divergence in &report.divergences {
@@ -209,6 +216,26 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
                 skipped.count, skipped.function, skipped.first, skipped.reason
             );
         }
+    }
+    for put in report.put_during_waits.iter().take(PUT_SHOWN) {
+        let who = match put.is_shared {
+            true => "a CPU thread of some rank (assumed)",
+            false => "the program",
+        };
+        let _ = writeln!(
+            out,
+            "put while call {} waited, written by {who}: {} at offset {:#x} of the memory of \
+             call {} ({})",
+            put.call,
+            count(put.length, "byte"),
+            put.offset,
+            put.made,
+            put.made_by
+        );
+    }
+    let hidden = report.put_during_waits.len().saturating_sub(PUT_SHOWN);
+    if hidden > 0 {
+        let _ = writeln!(out, "put while calls waited: {hidden} more");
     }
     guarded::write_notes(&mut out, &report.notes);
     let micros = |nanoseconds: u64| nanoseconds as f64 / 1000.0;

@@ -12,7 +12,7 @@ mod table;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use cutape_registry::{Function, Role, Waits};
+use cutape_registry::{Family, Function, Role, StreamMemoryOp, Waits};
 
 use crate::file::kept_blobs;
 use crate::hot::frame::Frame;
@@ -204,9 +204,15 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
     }
     let touch = touch(function, stream);
     let mut table = TABLE.lock();
+    // Whoever fulfils a wait writes the value while the stream waits: the next wait for the stream
+    // looks again.
+    let is_wait = matches!(function.family, Family::StreamMemory(StreamMemoryOp::Wait));
     for word in operands(true) {
         if let Some(start) = table.find(word) {
             table.look(thread, start, false);
+            if is_wait {
+                table.touch(start, touch);
+            }
         }
     }
     for word in operands(false) {

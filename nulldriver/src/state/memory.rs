@@ -122,6 +122,14 @@ impl State {
         (address - base < registration.size).then_some((base, *registration))
     }
 
+    /// Whether an address lies in page-locked host memory.
+    pub(crate) fn is_of_host(&self, address: u64) -> bool {
+        match self.allocation_at(address) {
+            Some((_, allocation)) => allocation.purpose == Purpose::Host,
+            None => self.registration_at(address).is_some(),
+        }
+    }
+
     /// The mapping that an address lies in.
     pub(crate) fn mapping_at(&self, address: u64) -> Option<(u64, &Mapping)> {
         let (&base, mapping) = self.mappings.range(..=address).next_back()?;

@@ -5,6 +5,7 @@ use cutape_driver::types::CUstreamBatchMemOpParams;
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, require};
 use crate::object::memory::{Purpose, Segment, move_bytes};
 use crate::state::State;
+use crate::work::pending_wait::{self, Value, Wait};
 
 // CUstreamBatchMemOpType.
 const WAIT_32: u32 = 1;
@@ -13,28 +14,6 @@ const FLUSH_REMOTE_WRITES: u32 = 3;
 const WAIT_64: u32 = 4;
 const WRITE_64: u32 = 5;
 const BARRIER: u32 = 6;
-
-/// A number of 4 or 8 bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Value {
-    bits: u64,
-    width: usize,
-}
-
-impl From<u32> for Value {
-    fn from(value: u32) -> Self {
-        Value {
-            bits: value.into(),
-            width: 4,
-        }
-    }
-}
-
-impl From<u64> for Value {
-    fn from(bits: u64) -> Self {
-        Value { bits, width: 8 }
-    }
-}
 
 /// One memory operation.
 #[derive(Clone, Copy)]
@@ -70,27 +49,16 @@ impl Operation {
     }
 }
 
-/// Waits for a value in memory. All work is done when it is enqueued, so nothing can change the
-/// value later: a wait that is not fulfilled now cannot be done here.
-pub(crate) fn wait(state: &State, address: u64, wanted: Value, flags: u32) -> Answer {
-    let width = wanted.width as u64;
-    invalid_if(!address.is_multiple_of(width) || flags & !3 != 0)?;
-    let mut bytes = [0; 8];
-    let target = Segment {
-        bytes: bytes.as_mut_ptr() as u64,
-        size: width,
-    };
-    move_bytes(&[target], &state.device_range(address, width)?);
-    let (value, wanted) = (u64::from_le_bytes(bytes), wanted.bits);
-    let mask = u64::MAX >> (64 - 8 * width);
-    let sign = (mask >> 1) + 1;
-    let is_fulfilled = match flags {
-        0 => value.wrapping_sub(wanted) & mask & sign == 0, // GEQ, cyclic
-        1 => value == wanted & mask,
-        2 => value & wanted & mask != 0,
-        _ => !(value | wanted) & mask != 0, // NOR
-    };
-    require(is_fulfilled, NOT_SUPPORTED)
+/// Waits for a value in memory. In host memory the program, or another process, may write it later:
+/// the stream waits. In other memory nothing can change the value later, because all work is done
+/// when it is enqueued: a wait that is not fulfilled now cannot be done here.
+pub(crate) fn wait(state: &State, wait: Wait) -> Answer {
+    if wait.is_fulfilled(state)? {
+        return Ok(());
+    }
+    require(state.is_of_host(wait.address), NOT_SUPPORTED)?;
+    pending_wait::add(wait);
+    Ok(())
 }
 
 /// Writes a value to device memory.

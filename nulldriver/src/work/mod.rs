@@ -11,3 +11,4 @@ pub(crate) mod memory_operation;
 pub(crate) mod memset;
 pub(crate) mod node;
 pub(crate) mod nondeterminism;
+pub(crate) mod pending_wait;

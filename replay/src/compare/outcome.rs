@@ -1,5 +1,7 @@
 //! After a call: compares its results, and notes the objects and memory that it made or ended.
 
+use std::sync::atomic::Ordering;
+
 use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
@@ -243,6 +245,9 @@ impl<'t> Job<'_, 't> {
         if placeable && matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Registration) {
             self.report.placed.allocations += 1;
             self.report.placed.at_recorded_address += u64::from(start == live);
+        }
+        if start != live && matches!(kind, Kind::HostMemory | Kind::Registration) {
+            self.issuer.position.moved.store(1, Ordering::Relaxed);
         }
         let length = frame.length;
         let mut length = length.unwrap_or_else(|| made_length(self.call, self.function));

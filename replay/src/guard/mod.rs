@@ -2,10 +2,11 @@
 //! the driver crashes.
 
 pub(crate) mod attempt;
+pub(crate) mod awaited;
+pub(crate) mod crash_report;
 pub(crate) mod position;
 pub(crate) mod randomisation;
 
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -21,6 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 pub use crate::guard::attempt::Guard;
 use crate::guard::attempt::{Assignment, Attempt, KeptAttempt};
+use crate::guard::awaited::Surroundings;
+use crate::guard::crash_report::crash_report;
 use crate::guard::position::{Page, Position};
 use crate::observe::job::{Observation, Observed};
 use crate::options::Options;
@@ -29,7 +32,7 @@ use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::KEEP_STACKS;
 use crate::plan::{Plan, plan};
 use crate::ranks::peers::Peers;
-use crate::report::{CurrentCall, Died, Report};
+use crate::report::Report;
 use crate::rerun::{Job, Measure, Outcome, Rerun};
 use crate::run::{replay_measured, replay_observed, replay_watched};
 
@@ -196,8 +199,16 @@ fn guarded(
         let mut command = command();
         command.envs(environment(trace, plan));
         let page = Page::create().map_err(failed("sharing a page"))?;
+        let mut awaited = Vec::new();
+        let mut watchers = Watchers {
+            progress,
+            late: &mut |process, lasts| {
+                awaited = awaited::explain(trace, &page, process, &Surroundings::none());
+                warn("", &page, lasts, &awaited);
+            },
+        };
         let (message, status, hung) =
-            one_child(command, guard, &next, Company::none(&page), progress)?;
+            one_child(command, guard, &next, Company::none(&page), &mut watchers)?;
         match message {
             Some(Message::Failed(error)) => {
                 misfits.add(&error);
@@ -208,7 +219,7 @@ fn guarded(
                 return Ok((Ended::Reported(message), misfits));
             }
             None if hung || status.signal().is_some() => {
-                let report = crash_report(trace, plan, status, &page, hung);
+                let report = crash_report(trace, plan, status, &page, hung.then_some(awaited));
                 return Ok((Ended::Died(Box::new(report)), misfits));
             }
             None => {
@@ -262,70 +273,6 @@ pub(crate) fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
     settings
 }
 
-/// The report of a child that could not write one.
-pub(crate) fn crash_report(
-    trace: &Trace,
-    plan: &Plan,
-    status: ExitStatus,
-    page: &Page,
-    hung: bool,
-) -> Report {
-    let (index, done) = page.read();
-    let current_calls = page.counters().current_calls();
-    let mut names: HashMap<u64, String> = HashMap::new();
-    let wanted: HashSet<u64> = current_calls
-        .iter()
-        .map(|hand| hand.1)
-        .chain([index])
-        .collect();
-    let last = wanted.iter().copied().max().unwrap_or(0);
-    for call in trace.calls().take_while(|call| call.index <= last) {
-        if wanted.contains(&call.index) {
-            names.insert(call.index, call.signature.name.clone());
-        }
-    }
-    let name_of = |index: u64| {
-        let name = names.get(&index).map(String::as_str);
-        name.unwrap_or("no function").to_owned()
-    };
-    let threads: Vec<CurrentCall> = current_calls
-        .into_iter()
-        .map(|(thread, call, in_driver)| CurrentCall {
-            thread,
-            call,
-            function: name_of(call),
-            in_driver,
-        })
-        .collect();
-    let function = names.get(&index).cloned();
-    let signal = status.signal();
-    let name = name_of(index);
-    let text = match (hung, signal) {
-        (true, _) if !threads.is_empty() => {
-            "hung: no thread made progress in time; the process was ended".to_owned()
-        }
-        (true, _) => format!(
-            "hung in call {index} ({name}), which did not return in time; the process was ended"
-        ),
-        (false, Some(signal)) => format!("died by signal {signal} in call {index} ({name})"),
-        (false, None) => format!("ended in call {index} ({name}): {status}"),
-    };
-    let died = Died {
-        signal: signal.filter(|_| !hung),
-        hung,
-        call: Some(index),
-        function,
-        text,
-        threads,
-    };
-    Report {
-        calls: plan.calls,
-        calls_replayed: done,
-        died: Some(died),
-        ..Report::default()
-    }
-}
-
 /// What a child wrote, how it ended, whether it was killed because it hung.
 pub(crate) type End = (Option<Message>, ExitStatus, bool);
 
@@ -357,6 +304,22 @@ impl<'a> Company<'a> {
     }
 }
 
+/// Who is told about a child while it runs.
+pub(crate) struct Watchers<'a> {
+    /// Gets the number of calls that are done.
+    pub(crate) progress: &'a mut dyn FnMut(u64),
+    /// Half the watchdog's time has passed without progress: gets the process and that time.
+    pub(crate) late: &'a mut dyn FnMut(u32, Duration),
+}
+
+/// Says on stderr that a call lasts, and what it may wait for.
+pub(crate) fn warn(label: &str, page: &Page, lasts: Duration, awaited: &[String]) {
+    let call = page.read().0;
+    let lasts = lasts.as_secs_f64();
+    let awaited = awaited.join("; ");
+    tracing::warn!("{label}no progress for {lasts:.1} s in call {call}: {awaited}");
+}
+
 pub(crate) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |error| Error::child(what, error)
 }
@@ -366,7 +329,7 @@ pub(crate) fn one_child(
     guard: &Guard,
     attempt: &Attempt,
     company: Company<'_>,
-    progress: &mut dyn FnMut(u64),
+    watchers: &mut Watchers<'_>,
 ) -> Result<End, Error> {
     let page = company.page;
     let (reader, writer) = pipe().map_err(failed("making a pipe"))?;
@@ -395,7 +358,7 @@ pub(crate) fn one_child(
         let _ = File::from(reader).read_to_end(&mut bytes);
         bytes
     });
-    let (status, hung) = watch(&mut child, page, guard, company.cancel, progress)
+    let (status, hung) = watch(&mut child, page, guard, company.cancel, watchers)
         .map_err(failed("waiting for it"))?;
     let bytes = reading.join().unwrap_or_default();
     let message = (status.code() == Some(EXIT_REPORTED))
@@ -411,11 +374,16 @@ fn watch(
     page: &Page,
     guard: &Guard,
     cancel: &AtomicBool,
-    progress: &mut dyn FnMut(u64),
+    watchers: &mut Watchers<'_>,
 ) -> io::Result<(ExitStatus, bool)> {
-    let position = || (page.read(), page.counters().steps.load(Ordering::Relaxed));
+    let position = || {
+        let counters = page.counters();
+        let other = [&counters.steps, &counters.looks].map(|count| count.load(Ordering::Relaxed));
+        (page.read(), other)
+    };
     let mut seen = position();
     let mut since = Instant::now();
+    let mut is_late = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, false));
@@ -428,7 +396,11 @@ fn watch(
         if now != seen {
             seen = now;
             since = Instant::now();
-            progress(now.0.1);
+            is_late = false;
+            (watchers.progress)(now.0.1);
+        } else if !is_late && since.elapsed() > guard.watchdog / 2 {
+            is_late = true;
+            (watchers.late)(child.id(), since.elapsed());
         } else if since.elapsed() > guard.watchdog {
             child.kill()?;
             return Ok((child.wait()?, true));
@@ -616,7 +588,12 @@ mod tests {
         command.args(["-c", script]);
         let attempt = Attempt::first(PlacementStrategy::None, guard);
         let page = Page::create().unwrap();
-        let end = one_child(command, guard, &attempt, Company::none(&page), &mut |_| {});
+        let mut watchers = Watchers {
+            progress: &mut |_| {},
+            late: &mut |_, _| {},
+        };
+        let company = Company::none(&page);
+        let end = one_child(command, guard, &attempt, company, &mut watchers);
         assert_eq!(page.read(), (0, 0));
         end.unwrap()
     }

@@ -12,7 +12,7 @@ use crate::memory_file;
 const PAGE: usize = 4096;
 const _: () = assert!(size_of::<Counters>() <= PAGE);
 /// Threads of which it is known where they are; the shared page has no room for more.
-const THREADS: usize = 500;
+const THREADS: usize = 490;
 
 /// In [`Counters::complete`]: the replay of that rank has ended.
 pub(crate) const ENDED: u64 = 1 << 63;
@@ -27,8 +27,18 @@ pub(crate) struct Counters {
     pub done: AtomicU64,
     /// Steps of the replay's own work between calls: pieces of memory that it has read or written.
     pub steps: AtomicU64,
+    /// Looks at other ranks, while this one waits for them: the watchdog is not to end it.
+    pub looks: AtomicU64,
     /// With several ranks: all calls below this index are done; [`ENDED`] if no more will be.
     pub complete: AtomicU64,
+    /// With several ranks: what this one waits for, as [`RankWait::encode`] puts it; 0 for nothing.
+    pub waits_for: AtomicU64,
+    /// The call that waits for it.
+    pub waits_in: AtomicU64,
+    /// Calls that enqueued work since the last wait for all work of a context.
+    pub enqueued: AtomicU64,
+    /// Host memory lies at other addresses than recorded.
+    pub moved: AtomicU64,
     /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of
     /// its call, plus one if the driver has it.
     threads: [AtomicU64; THREADS],
@@ -40,7 +50,12 @@ impl Default for Counters {
             call: AtomicU64::new(0),
             done: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
             complete: AtomicU64::new(0),
+            waits_for: AtomicU64::new(0),
+            waits_in: AtomicU64::new(0),
+            enqueued: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
             threads: [const { AtomicU64::new(0) }; THREADS],
         }
     }
@@ -50,6 +65,11 @@ impl Counters {
     /// The replay has done a piece of its own work.
     pub(crate) fn step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The replay waits for other ranks.
+    pub(crate) fn looks_at_others(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
     }
 
     fn put(&self, thread: usize, value: u64) {
@@ -83,6 +103,38 @@ impl Counters {
                 Some((thread as u32, call, value & 1 != 0))
             })
             .collect()
+    }
+}
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RankWait {
+    /// The other rank.
+    pub(crate) rank: usize,
+    /// Its call: the export, or the last one that comes before.
+    pub(crate) call: u64,
+    /// For an export; else only for the recorded order.
+    pub(crate) is_import: bool,
+}
+
+impl RankWait {
+    const IMPORT: u64 = 1 << 63;
+    const RANK: u32 = 48;
+
+    pub(crate) fn encode(self) -> u64 {
+        let call = self.call & ((1 << Self::RANK) - 1);
+        let rank = (self.rank as u64 + 1) << Self::RANK;
+        let kind = if self.is_import { Self::IMPORT } else { 0 };
+        kind | rank | call
+    }
+
+    pub(crate) fn decode(word: u64) -> Option<Self> {
+        let rank = ((word & !Self::IMPORT) >> Self::RANK) as usize;
+        Some(Self {
+            rank: rank.checked_sub(1)?,
+            call: word & ((1 << Self::RANK) - 1),
+            is_import: word & Self::IMPORT != 0,
+        })
     }
 }
 
@@ -128,10 +180,7 @@ impl Page {
     /// A page of zeros.
     pub(crate) fn create() -> io::Result<Self> {
         let file = memory_file::create(c"cutape-replay")?;
-        // SAFETY: plain system call on an owned descriptor.
-        if unsafe { libc::ftruncate(file.as_raw_fd(), PAGE as libc::off_t) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        memory_file::extend(&file, PAGE as u64)?;
         Self::map(file)
     }
 
@@ -171,6 +220,21 @@ impl Page {
         unsafe { &*self.address }
     }
 
+    /// What the rank of this page waits for, and in which of its calls.
+    pub(crate) fn rank_wait(&self) -> Option<(RankWait, u64)> {
+        let counters = self.counters();
+        let wait = RankWait::decode(counters.waits_for.load(Ordering::Acquire))?;
+        Some((wait, counters.waits_in.load(Ordering::Relaxed)))
+    }
+
+    /// Changes whenever the replay does something but wait for other ranks.
+    pub(crate) fn progress(&self) -> u64 {
+        let counters = self.counters();
+        let numbers = [&counters.call, &counters.done, &counters.steps];
+        let sum = |sum: u64, number: &AtomicU64| sum.wrapping_add(number.load(Ordering::Relaxed));
+        numbers.into_iter().fold(0, sum)
+    }
+
     /// The call in the driver, and how many are done.
     pub(crate) fn read(&self) -> (u64, u64) {
         let counters = self.counters();
@@ -199,5 +263,18 @@ mod tests {
         page.counters().call.store(17, Ordering::Relaxed);
         page.counters().done.store(16, Ordering::Relaxed);
         assert_eq!(other.read(), (17, 16));
+    }
+
+    #[test]
+    fn what_a_rank_waits_for_is_one_word() {
+        for (rank, call, is_import) in [(0, 0, false), (3, 12, true), (999, 1 << 40, false)] {
+            let wait = RankWait {
+                rank,
+                call,
+                is_import,
+            };
+            assert_eq!(RankWait::decode(wait.encode()), Some(wait));
+        }
+        assert_eq!(RankWait::decode(0), None);
     }
 }

@@ -211,6 +211,8 @@ impl<'t> Job<'_, 't> {
         // The program went on because the work was done; the replay must not run ahead of it.
         let succeeded = self.call.succeeded();
         let waits = succeeded && self.traits.is_query;
+        // A wait for a context ends all work: assumed that a rank has one context with work.
+        let known = self.options.peers.is_some().then(|| self.count_work());
         let patience = self.issuer.patience();
         let result = match &self.issuer.measure {
             Some(measure) if measure.is_of_calls() && self.is_compared() => {
@@ -222,6 +224,13 @@ impl<'t> Job<'_, 't> {
         };
         let result = result?;
         self.current.has_waited = result == 0 && succeeded && self.function.waits != Waits::No;
+        if let Some(known) = known
+            && result == 0
+            && self.function.waits == Waits::Context
+        {
+            let enqueued = &self.issuer.position.enqueued;
+            enqueued.fetch_sub(known, Ordering::Release);
+        }
         let is_compared = self.is_compared() && self.function.returns_result;
         let is_launch = self.traits.is_launch;
         let report = &mut self.player.report;
@@ -233,6 +242,13 @@ impl<'t> Job<'_, 't> {
             recorder.issued(self.call, self.function, args, context, result);
         }
         Ok(result)
+    }
+
+    /// For other ranks: counts a call that enqueues work. How many such calls there were before.
+    fn count_work(&self) -> u64 {
+        let enqueued = &self.issuer.position.enqueued;
+        let enqueues = self.function.stream.is_some() && self.function.waits == Waits::No;
+        enqueued.fetch_add(u64::from(enqueues), Ordering::Release)
     }
 
     #[cold]

@@ -14,6 +14,7 @@ use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::skip;
 use crate::place::address::{Found, Range, Way};
+use crate::place::mapping;
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
 
@@ -199,11 +200,25 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
                 .checked_add(length)
                 .and_then(|end| end.checked_next_multiple_of(PAGE))
                 .filter(|_| job.is_natural());
-            let provided = end.is_some_and(|end| job.fillers.provide(start / PAGE * PAGE, end));
+            let first = start / PAGE * PAGE;
+            let provided = end.filter(|&end| job.fillers.provide(first, end));
+            let shared = job.shared_parts();
             let live = match provided {
-                true => start,
+                Some(end) => {
+                    job.map_private(first, end);
+                    job.map_shared(&shared, start, first);
+                    start
+                }
+                None if !shared.is_empty() => {
+                    let length = (start % PAGE + length).next_multiple_of(PAGE);
+                    let Some(pages) = mapping::map_anywhere(length) else {
+                        return skip("registers more host memory than replay provides");
+                    };
+                    job.map_shared(&shared, start, pages);
+                    pages + start % PAGE
+                }
                 // Page-aligned memory of our own takes its place.
-                false => {
+                None => {
                     let own = Buffer::zeroed((length + 2 * PAGE) as usize);
                     let live = own.address().next_multiple_of(PAGE) + start % PAGE;
                     job.lent.kept.push(own);

@@ -1,5 +1,5 @@
 //! Waits in a stream for a value in memory. A wait for a value that only the program's CPU code
-//! writes would never end.
+//! writes would never end; in memory that ranks share, another rank may write it.
 
 use cutape_format::layout::field;
 
@@ -37,7 +37,9 @@ pub(crate) fn batch(job: &mut Job<'_, '_>) -> Played {
 /// Whether an address lies in memory that the program's CPU code can write.
 fn is_host(player: &Player<'_>, address: u64) -> bool {
     match player.ranges.find(address) {
-        Found::Live(range, _) | Found::Freed(range) => range.is_of_host(),
+        Found::Live(range, _) | Found::Freed(range) => {
+            range.is_of_host() && player.sharers(range).is_none()
+        }
         Found::Unknown => false,
     }
 }

@@ -18,6 +18,7 @@ use crate::issue::skip::Skip;
 use crate::measure::timing::Measure;
 use crate::place::address::{Found, Range};
 use crate::place::late_writes::{self, Write};
+use crate::report::PutDuringWait;
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
@@ -62,8 +63,38 @@ impl<'t> Job<'_, 't> {
         let returned = self.trace.nanoseconds(Measure::returned_at(self.call));
         let entered = self.trace.nanoseconds(self.call.ticks);
         let recorded = Duration::from_nanos(returned.saturating_sub(entered));
-        self.lent.late_writes.expect(recorded, writes);
+        let others = self.options.peers.clone();
+        self.lent.late_writes.expect(recorded, writes, others);
         true
+    }
+
+    /// After the call: reports what was put while it waited.
+    pub(crate) fn withdraw_late_writes(&mut self) {
+        let written = self.lent.late_writes.withdraw();
+        if written.is_empty() {
+            return;
+        }
+        self.report
+            .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
+        let (player, call) = (&mut *self.player, self.call.index);
+        let room = PutDuringWait::KEPT.saturating_sub(player.report.put_during_waits.len());
+        for write in written.into_iter().take(room) {
+            let live = write.address;
+            let mut ranges = player.ranges.all_live();
+            let range = ranges.find(|range| {
+                range.is_host_memory() && live.wrapping_sub(range.live) < range.length
+            });
+            let Some(range) = range else { continue };
+            let put = PutDuringWait {
+                call,
+                made: range.made,
+                made_by: range.made_by.name.to_owned(),
+                offset: live - range.live,
+                length: write.new.len() as u64,
+                is_shared: write.is_shared,
+            };
+            player.report.put_during_waits.push(put);
+        }
     }
 
     fn late_writes_of(
@@ -72,11 +103,20 @@ impl<'t> Job<'_, 't> {
         snapshot: &Snapshot<'t>,
         writes: &mut Vec<Write>,
     ) {
-        // Long changes are results of kernels.
+        let Found::Live(range, _) = self.ranges.find(note.address) else {
+            return;
+        };
+        // What ranks share is only put where no kernel has made it, so it may be long.
+        let is_shared = self.sharers(range).is_some();
+        let longest = match is_shared {
+            true => LONGEST,
+            false => LONGEST_WITH_FLAGS,
+        };
+        // Other long changes are results of kernels.
         if snapshot
             .bytes
             .length()
-            .is_none_or(|length| length > LONGEST_WITH_FLAGS)
+            .is_none_or(|length| length > longest)
         {
             return;
         }
@@ -97,12 +137,9 @@ impl<'t> Job<'_, 't> {
             return;
         };
         let runs = differing_runs(old, &new);
-        if late_writes::may_be_flags(&runs) {
-            writes.extend(runs.into_iter().map(|(at, length)| Write {
-                address: range.live.wrapping_add((offset + at) as u64),
-                old: old.get(at..at + length).unwrap_or_default().to_vec(),
-                new: new.get(at..at + length).unwrap_or_default().to_vec(),
-            }));
+        if is_shared || late_writes::may_be_flags(&runs) {
+            let live = range.live.wrapping_add(offset as u64);
+            writes.extend(writes_of(&runs, live, old, &new, is_shared));
         }
     }
 
@@ -136,6 +173,7 @@ impl<'t> Job<'_, 't> {
             return;
         }
         self.look_for_stale(&bytes);
+        let is_shared = self.sharers(&range).is_some();
         let known = self.lent.shadows.remove(&range.start);
         let known = known.filter(|(made, _)| *made == range.made);
         let mut shadow = match known {
@@ -145,7 +183,8 @@ impl<'t> Job<'_, 't> {
                 // be.
                 let zeros = Buffer::zeroed(length);
                 let live_end = range.live.saturating_add(range.length);
-                if !self.readbacks.any_in(range.live, live_end) {
+                // Shared memory begins as zeros, and other ranks may have written there.
+                if !is_shared && !self.readbacks.any_in(range.live, live_end) {
                     self.store_host(range.live, zeros.bytes());
                 }
                 zeros
@@ -154,10 +193,17 @@ impl<'t> Job<'_, 't> {
         let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
             return;
         };
-        for (at, length) in differing_runs(old, &bytes) {
-            let live = range.live.wrapping_add((offset + at) as u64);
-            let changed = bytes.get(at..at + length);
-            self.store_host(live, changed.unwrap_or_default());
+        let runs = differing_runs(old, &bytes);
+        if is_shared {
+            let live = range.live.wrapping_add(offset as u64);
+            let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
+            self.put_shared(&range, &writes);
+        } else {
+            for (at, length) in runs {
+                let live = range.live.wrapping_add((offset + at) as u64);
+                let changed = bytes.get(at..at + length);
+                self.store_host(live, changed.unwrap_or_default());
+            }
         }
         old.copy_from_slice(&bytes);
         self.report.host_bytes_put += bytes.len() as u64;
@@ -229,6 +275,22 @@ impl<'t> Player<'t> {
             note.address, note.length
         ));
     }
+}
+
+/// Changed runs of bytes that begin at an address of this process.
+fn writes_of(
+    runs: &[(usize, usize)],
+    live: u64,
+    old: &[u8],
+    new: &[u8],
+    is_shared: bool,
+) -> impl Iterator<Item = Write> {
+    runs.iter().map(move |&(at, length)| Write {
+        address: live.wrapping_add(at as u64),
+        old: old.get(at..at + length).unwrap_or_default().to_vec(),
+        new: new.get(at..at + length).unwrap_or_default().to_vec(),
+        is_shared,
+    })
 }
 
 /// Whether both the host and the device use a range.

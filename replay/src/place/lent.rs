@@ -6,6 +6,7 @@ use crate::buffer::Buffer;
 use crate::issue::kernels::PARAMETER_BYTES;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;
+use crate::place::shared_memory::SharedMemory;
 
 /// Most kernel parameters that the stub array points at.
 const PARAMETERS: usize = 1024;
@@ -24,6 +25,8 @@ pub(crate) struct LentMemory {
     pub shadows: HashMap<u64, (u64, Buffer)>,
     /// What the program may have written there during a wait.
     pub late_writes: LateWrites,
+    /// Which of it ranks share.
+    pub shared_memory: SharedMemory,
     /// Zeros.
     nothing: Option<Buffer>,
     /// Pointers to zeros.

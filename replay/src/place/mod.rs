@@ -15,6 +15,8 @@ pub(crate) mod mapping;
 mod memory_contents;
 pub(crate) mod natural;
 pub(crate) mod placement;
+mod put_shared;
+pub(crate) mod shared_memory;
 pub(crate) mod slots;
 pub(crate) mod strategy;
 pub(crate) mod unavailable;

@@ -8,13 +8,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cutape_format::Trace;
-use cutape_model::Evidence;
+use cutape_format::{ClockStart, Trace};
+use cutape_model::{Evidence, MappedFile};
 
 use crate::error::Error;
 use crate::guard::attempt::{Attempt, Guard};
+use crate::guard::awaited::{self, Surroundings};
+use crate::guard::crash_report::crash_report;
 use crate::guard::position::{ENDED, Page};
-use crate::guard::{Company, End, Message, Misfits, crash_report, environment, failed, one_child};
+use crate::guard::{
+    Company, End, Message, Misfits, Watchers, environment, failed, one_child, warn,
+};
 use crate::memory_file;
 use crate::place::strategy::PlacementStrategy;
 use crate::plan::Plan;
@@ -22,6 +26,7 @@ use crate::ranks::broker::{Broker, Place};
 use crate::ranks::message;
 use crate::ranks::order::{self, Times};
 use crate::ranks::peers::{Assignment, Source, VARIABLE};
+use crate::ranks::shared_files::{self, FileIdentity, RecordedFile};
 use crate::report::Report;
 use crate::shared_objects::SharedObjects;
 
@@ -86,7 +91,7 @@ pub fn run_ranks(
                 label: rank.label.clone(),
                 error: Box::new(error),
             };
-            let (message, status, hung) = end;
+            let ((message, status, hung), awaited) = end;
             match message {
                 Some(Message::Failed(error)) => {
                     misfits.add(&error);
@@ -95,7 +100,8 @@ pub fn run_ranks(
                 }
                 Some(Message::Report(report)) => reports.push(*report),
                 None if hung || status.signal().is_some() => {
-                    reports.push(crash_report(rank.trace, rank.plan, status, &page, hung));
+                    let awaited = hung.then_some(awaited);
+                    reports.push(crash_report(rank.trace, rank.plan, status, &page, awaited));
                 }
                 Some(_) | None => {
                     return Err(of_rank(Error::NoReport {
@@ -126,7 +132,16 @@ struct Group<'a> {
     functions: BTreeMap<Place, &'static str>,
     /// By rank: imports that were matched by order and size.
     assumed: Vec<usize>,
+    /// By rank: the first rank on the same machine.
+    machines: Vec<usize>,
+    /// Files that ranks had mapped and registered.
+    files: BTreeMap<FileIdentity, RecordedFile>,
+    /// By rank: the parts of them.
+    mapped: Vec<Vec<MappedFile>>,
 }
+
+/// How the child of a rank ended, and what it may have waited for.
+type RankEnd = (End, Vec<String>);
 
 impl<'a> Group<'a> {
     fn of(ranks: &'a [Rank<'a>]) -> Self {
@@ -136,6 +151,8 @@ impl<'a> Group<'a> {
             sharing,
             have_counter,
         } = SharedObjects::of(&traces);
+        let clocks: Vec<_> = traces.iter().map(|trace| ClockStart::of(trace)).collect();
+        let machines = machines(&clocks);
         let times: Vec<Times> = match have_counter {
             true => ranks.iter().map(|rank| Times::of(rank.trace)).collect(),
             false => Vec::new(),
@@ -176,6 +193,9 @@ impl<'a> Group<'a> {
             assignments,
             functions: functions.collect(),
             assumed,
+            files: shared_files::recorded_files(&exchanges, &machines),
+            machines,
+            mapped: exchanges.into_iter().map(|of| of.mapped).collect(),
         }
     }
 
@@ -195,42 +215,52 @@ impl<'a> Group<'a> {
         guards: &[Guard],
         attempts: &[Attempt],
         progress: &(dyn Fn(usize, u64) + Sync),
-    ) -> Result<Vec<(End, Page)>, Error> {
+    ) -> Result<Vec<(RankEnd, Page)>, Error> {
         let pages: Vec<Page> = (0..self.ranks.len())
             .map(|_| Page::create())
             .collect::<Result<_, _>>()
             .map_err(failed("sharing a page"))?;
+        let files = shared_files::create(&self.files).map_err(failed("making a shared file"))?;
         let (mut parents, mut children) = (Vec::new(), Vec::new());
-        for assignment in &self.assignments {
+        for (assignment, &machine) in self.assignments.iter().zip(&self.machines) {
             let (parent, child) = message::pair().map_err(failed("making a socket"))?;
             parents.push(parent);
-            let file = file_of(assignment).map_err(failed("writing the assignment"))?;
+            let assignment = Assignment {
+                files: shared_files::files_for(machine, &self.files, &files),
+                ..assignment.clone()
+            };
+            let file = file_of(&assignment).map_err(failed("writing the assignment"))?;
             children.push((child, file));
         }
         let cancel = AtomicBool::new(false);
         let stop = AtomicBool::new(false);
-        let ends: Vec<Result<End, Error>> = std::thread::scope(|scope| {
+        let ends: Vec<Result<RankEnd, Error>> = std::thread::scope(|scope| {
             let broker = Broker::new(parents, &self.labels, &self.functions);
             scope.spawn(|| broker.serve(&stop));
             let each = children.into_iter().zip(guards).zip(attempts).enumerate();
             let threads: Vec<_> = each
                 .map(|(number, (((socket, file), guard), attempt))| {
-                    let (pages, cancel) = (&pages, &cancel);
+                    let (pages, cancel, files) = (&pages, &cancel, &files);
                     let page = pages.get(number);
                     scope.spawn(move || {
                         let company = page.map(|page| Company {
                             page,
                             variables: vec![(VARIABLE, descriptors(&socket, &file, pages))],
                             given: vec![socket, file],
-                            lent: pages.iter().map(Page::descriptor).collect(),
+                            lent: pages
+                                .iter()
+                                .map(Page::descriptor)
+                                .chain(files.values().map(AsRawFd::as_raw_fd))
+                                .collect(),
                             cancel,
                         });
-                        let end = self.one(number, guard, attempt, company, progress);
+                        let end =
+                            self.one(number, (guard, attempt), company, (pages, files), progress);
                         if let Some(page) = page {
                             page.counters().complete.fetch_or(ENDED, Ordering::Release);
                         }
                         // Whoever reports a failure has replayed nothing.
-                        if matches!(end, Err(_) | Ok((Some(Message::Failed(_)), ..))) {
+                        if matches!(end, Err(_) | Ok(((Some(Message::Failed(_)), ..), _))) {
                             cancel.store(true, Ordering::Relaxed);
                         }
                         end
@@ -245,7 +275,7 @@ impl<'a> Group<'a> {
             stop.store(true, Ordering::Relaxed);
             ends
         });
-        let ends: Vec<End> = ends.into_iter().collect::<Result<_, _>>()?;
+        let ends: Vec<RankEnd> = ends.into_iter().collect::<Result<_, _>>()?;
         Ok(ends.into_iter().zip(pages).collect())
     }
 
@@ -253,20 +283,101 @@ impl<'a> Group<'a> {
     fn one(
         &self,
         number: usize,
-        guard: &Guard,
-        attempt: &Attempt,
+        (guard, attempt): (&Guard, &Attempt),
         company: Option<Company<'_>>,
+        (pages, files): (&[Page], &BTreeMap<FileIdentity, OwnedFd>),
         progress: &(dyn Fn(usize, u64) + Sync),
-    ) -> Result<End, Error> {
+    ) -> Result<RankEnd, Error> {
         let (Some(rank), Some(company)) = (self.ranks.get(number), company) else {
             return Err(Error::child("starting it", "there is no such rank"));
         };
         let mut command = (rank.command)();
         command.envs(environment(rank.trace, rank.plan));
-        one_child(command, guard, attempt, company, &mut |done| {
-            progress(number, done);
-        })
+        let machine = self.machines.get(number).copied().unwrap_or(number);
+        let page = company.page;
+        let mut awaited = Vec::new();
+        let mut watchers = Watchers {
+            progress: &mut |done| progress(number, done),
+            late: &mut |process, lasts| {
+                let read = |device, inode, offset, length| {
+                    let file = files.get(&(machine, device, inode))?;
+                    memory_file::read(file, offset, length)
+                };
+                let sharers = |device, inode| self.sharers(number, (device, inode), pages);
+                let surroundings = Surroundings {
+                    read_file: &read,
+                    sharers: &sharers,
+                };
+                awaited = awaited::explain(rank.trace, page, process, &surroundings);
+                warn(&format!("{}: ", rank.label), page, lasts, &awaited);
+            },
+        };
+        let end = one_child(command, guard, attempt, company, &mut watchers)?;
+        Ok((end, awaited))
     }
+
+    /// The other ranks of the machine that have registered a file, and what they do.
+    fn sharers(&self, own: usize, file: (u64, u64), pages: &[Page]) -> Vec<String> {
+        let label = |rank: usize| self.labels.get(rank).map_or("a rank", String::as_str);
+        let others =
+            self.mapped.iter().enumerate().filter(|(rank, _)| {
+                *rank != own && self.machines.get(*rank) == self.machines.get(own)
+            });
+        let described = others.filter_map(|(rank, mapped)| {
+            let part = mapped
+                .iter()
+                .find(|part| (part.mapping.device, part.mapping.inode) == file)?;
+            let page = pages.get(rank)?;
+            let (at, done) = page.read();
+            let has_ended = page.counters().complete.load(Ordering::Acquire) & ENDED != 0;
+            let does = match page.rank_wait() {
+                _ if has_ended => format!(
+                    "has ended after {done} calls, the last is {}",
+                    self.name(rank, at)
+                ),
+                Some((wait, call)) => format!(
+                    "waits in call {call} for call {} of {}",
+                    wait.call,
+                    label(wait.rank)
+                ),
+                None => format!("is in {}", self.name(rank, at)),
+            };
+            let name = part.name.escape_debug();
+            Some(format!(
+                "{}, whose call {} registers {name}, may write there: it {does}",
+                label(rank),
+                part.call
+            ))
+        });
+        described.collect()
+    }
+
+    /// `call 7 (cuLaunchKernel)`.
+    fn name(&self, rank: usize, index: u64) -> String {
+        let trace = self.ranks.get(rank).map(|rank| rank.trace);
+        let mut calls = trace.into_iter().flat_map(Trace::calls);
+        match calls.find(|call| call.index == index) {
+            Some(call) => format!("call {index} ({})", call.signature.name),
+            None => format!("call {index}"),
+        }
+    }
+}
+
+/// By rank: the first one whose clock reads the same counter, so that both ran on one machine.
+fn machines(clocks: &[Option<ClockStart>]) -> Vec<usize> {
+    let clock = |rank: usize| clocks.get(rank).and_then(Option::as_ref);
+    let is_same = |rank, other| {
+        let (Some(rank), Some(other)) = (clock(rank), clock(other)) else {
+            return false;
+        };
+        rank.has_counter_of(other)
+    };
+    let first = |rank| {
+        (0..rank)
+            .find(|&other| is_same(rank, other))
+            .unwrap_or(rank)
+    };
+    (0..clocks.len()).map(first).collect()
 }
 
 /// As the child reads them.

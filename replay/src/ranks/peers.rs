@@ -7,13 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::guard::position::{ENDED, Page, Position};
+use crate::guard::position::{ENDED, Page, Position, RankWait};
 use crate::ranks::message::{self, Message};
 use crate::ranks::order::Before;
+use crate::ranks::shared_files::SharedFile;
+use crate::ranks::standstill::{self, Waiting};
 
 /// Names the descriptors for the child: `socket,assignment,page,page,...`.
 pub(crate) const VARIABLE: &str = "CUTAPE_REPLAY_RANK";
@@ -22,6 +24,8 @@ const LOOK_EVERY_MS: i32 = 100;
 /// Looks at another rank's position before the thread sleeps between them.
 const EAGER_LOOKS: u32 = 2000;
 const PAUSE: Duration = Duration::from_micros(20);
+/// How long ranks that wait for each other stand still before one of them stops waiting.
+const CIRCLE_LASTS: Duration = Duration::from_millis(500);
 
 /// What one child has to know about the others. The parent writes it into a file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -36,6 +40,8 @@ pub(crate) struct Assignment {
     pub(crate) wanted: BTreeSet<u64>,
     /// What comes before the child's calls.
     pub(crate) before: Vec<Before>,
+    /// Files in place of those that the recorded processes had mapped.
+    pub(crate) files: Vec<SharedFile>,
 }
 
 /// The export that an import belongs to.
@@ -60,6 +66,8 @@ pub struct Peers {
     done: Mutex<BTreeSet<u64>>,
     /// Ranks that have ended before what comes before a call.
     ended: Mutex<BTreeSet<usize>>,
+    /// By position in `Assignment::files`.
+    files: Vec<OwnedFd>,
 }
 
 /// What another rank gave.
@@ -71,10 +79,35 @@ pub(crate) struct Given {
     pub(crate) size: Option<u64>,
 }
 
-/// A rank that was waited for has ended: what messages call it, and the call.
-pub(crate) struct EndedEarly {
-    pub(crate) label: String,
-    pub(crate) calls: u64,
+/// Why a call did not wait for another rank.
+pub(crate) enum NotAwaited {
+    /// The rank has ended: what messages call it, and after how many calls.
+    Ended { label: String, calls: u64 },
+    /// Ranks wait for each other: which, in which calls.
+    Circle(String),
+}
+
+/// Sees whether this rank and others wait for each other.
+#[derive(Default)]
+struct CircleWatch {
+    /// What the circle was, its progress, and since when both are so.
+    seen: Option<(Vec<Waiting>, u64, Instant)>,
+}
+
+/// Says on the own page what this rank waits for, until it is dropped.
+struct Announced<'a> {
+    page: Option<&'a Page>,
+    word: u64,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        if let Some(page) = self.page {
+            // Another thread may wait for something else by now.
+            let word = &page.counters().waits_for;
+            let _ = word.compare_exchange(self.word, 0, Ordering::Release, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Peers {
@@ -105,9 +138,14 @@ impl Peers {
         let mut assignment = Vec::new();
         file.rewind()?;
         file.read_to_end(&mut assignment)?;
+        let assignment: Assignment = serde_json::from_slice(&assignment)?;
+        let files = assignment.files.iter();
+        // SAFETY: as above.
+        let files = files.map(|file| unsafe { OwnedFd::from_raw_fd(file.descriptor) });
         Ok(Some(Self {
             socket,
-            assignment: serde_json::from_slice(&assignment)?,
+            files: files.collect(),
+            assignment,
             pages: numbers
                 .map(|number| {
                     // SAFETY: as above; what reports this process's own position owns one of them.
@@ -121,50 +159,135 @@ impl Peers {
         }))
     }
 
-    /// Waits until the calls of other ranks are done that come before a call. The ranks that have
-    /// ended without doing them.
-    pub(crate) fn wait_for_turn(&self, call: u64, position: &Position) -> Vec<EndedEarly> {
-        let mut early = Vec::new();
+    /// Waits until the calls of other ranks are done that come before a call. Returns what was not
+    /// waited for.
+    pub(crate) fn wait_for_turn(&self, call: u64, position: &Position) -> Vec<NotAwaited> {
+        let mut missed = Vec::new();
         loop {
             let at = self.waited.load(Ordering::Relaxed);
             let before = self.assignment.before.get(at);
             let Some(before) = before.filter(|before| before.call <= call) else {
-                return early;
+                return missed;
             };
-            let has_ended = !self.wait_for(before, position);
-            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            if has_ended && ended.insert(before.rank) {
-                let label = self.label(before.rank);
-                let calls = self.pages.get(before.rank).map_or(0, |page| page.read().1);
-                early.push(EndedEarly { label, calls });
+            match self.wait_for(before, call, position) {
+                Ok(()) => {}
+                Err(NotAwaited::Ended { .. }) if !self.is_first_end_of(before.rank) => {}
+                Err(why) => missed.push(why),
             }
             self.waited.fetch_max(at + 1, Ordering::Relaxed);
         }
     }
 
-    /// False if the rank has ended before.
-    fn wait_for(&self, before: &Before, position: &Position) -> bool {
-        let Some(page) = self.pages.get(before.rank) else {
-            return false;
+    /// True once for each rank.
+    fn is_first_end_of(&self, rank: usize) -> bool {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.insert(rank)
+    }
+
+    fn wait_for(&self, before: &Before, call: u64, position: &Position) -> Result<(), NotAwaited> {
+        let rank = before.rank;
+        let ended = || NotAwaited::Ended {
+            label: self.label(rank),
+            calls: self.pages.get(rank).map_or(0, |page| page.read().1),
         };
+        let page = self.pages.get(rank).ok_or_else(ended)?;
         let complete = &page.counters().complete;
         let mut looks = 0_u32;
+        let mut announced = None;
+        let mut circle = CircleWatch::default();
         loop {
             let complete = complete.load(Ordering::Acquire);
             if complete & !ENDED >= before.end {
-                return true;
+                return Ok(());
             }
             if complete & ENDED != 0 {
-                return false;
+                return Err(ended());
             }
             looks += 1;
             if looks < EAGER_LOOKS {
                 std::hint::spin_loop();
-            } else {
-                position.step();
-                std::thread::sleep(PAUSE);
+                continue;
+            }
+            announced.get_or_insert_with(|| {
+                let wait = RankWait {
+                    rank,
+                    call: before.end.saturating_sub(1),
+                    is_import: false,
+                };
+                self.announce(wait, call)
+            });
+            if let Some(why) = self.look_for_circle(&mut circle, position) {
+                return Err(NotAwaited::Circle(why));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn announce(&self, wait: RankWait, call: u64) -> Announced<'_> {
+        let page = self.pages.get(self.assignment.rank);
+        let word = wait.encode();
+        if let Some(page) = page {
+            page.counters().waits_in.store(call, Ordering::Relaxed);
+            page.counters().waits_for.store(word, Ordering::Release);
+        }
+        Announced { page, word }
+    }
+
+    /// While this rank waits: keeps its watchdog quiet unless ranks wait for each other. If this
+    /// one is to end that, says who waits for what.
+    fn look_for_circle(&self, watch: &mut CircleWatch, position: &Position) -> Option<String> {
+        let own = self.assignment.rank;
+        let circle = standstill::circle_of(own, |rank| {
+            let page = self.pages.get(rank)?;
+            // Of several threads, one may wait while another works.
+            let is_busy = page.counters().current_calls().iter().any(|call| call.2);
+            page.rank_wait().filter(|_| !is_busy)
+        });
+        if circle.is_empty() {
+            position.looks_at_others();
+            watch.seen = None;
+            return None;
+        }
+        let members = circle
+            .iter()
+            .filter_map(|waiting| self.pages.get(waiting.rank));
+        let progress = members.fold(0_u64, |sum, page| sum.wrapping_add(page.progress()));
+        match &watch.seen {
+            Some((known, before, since)) if *known == circle && *before == progress => {
+                let lasts = since.elapsed() >= CIRCLE_LASTS;
+                (lasts && standstill::who_gives_up(&circle) == Some(own))
+                    .then(|| standstill::describe(&circle, |rank| self.label(rank)))
+            }
+            _ => {
+                watch.seen = Some((circle, progress, Instant::now()));
+                None
             }
         }
+    }
+
+    /// Changes whenever another rank does something.
+    pub(crate) fn progress_of_others(&self) -> u64 {
+        let pages = self.pages.iter().enumerate();
+        let others = pages.filter(|(rank, _)| *rank != self.assignment.rank);
+        others.fold(0, |sum, (_, page)| sum.wrapping_add(page.progress()))
+    }
+
+    /// The file in place of one that the recorded process had mapped, and its position.
+    pub(crate) fn file(&self, device: u64, inode: u64) -> Option<(usize, BorrowedFd<'_>)> {
+        let files = self.assignment.files.iter().zip(&self.files).enumerate();
+        let mut same = files.filter(|(_, (file, _))| (file.device, file.inode) == (device, inode));
+        same.next()
+            .map(|(position, (_, file))| (position, file.as_fd()))
+    }
+
+    /// Whether kernels or copies of a rank that registers the file may be in flight.
+    pub(crate) fn may_work_reach(&self, file: usize) -> bool {
+        let ranks = self.assignment.files.get(file).map(|file| &file.ranks);
+        let mut pages = ranks
+            .into_iter()
+            .flatten()
+            .filter_map(|&rank| self.pages.get(rank));
+        pages.any(|page| page.counters().enqueued.load(Ordering::Acquire) != 0)
     }
 
     /// A call is done; others may wait for it.
@@ -222,8 +345,19 @@ impl Peers {
         };
         message::send(self.socket.as_fd(), &want, Some(theirs.as_raw_fd())).map_err(failed)?;
         drop(theirs);
+        let _announced = self.announce(
+            RankWait {
+                rank: source.rank,
+                call: source.call,
+                is_import: true,
+            },
+            call,
+        );
+        let mut circle = CircleWatch::default();
         while message::wait(&[own.as_fd()], LOOK_EVERY_MS) != [true] {
-            position.step();
+            if let Some(why) = self.look_for_circle(&mut circle, position) {
+                return Err(format!("ranks wait for each other: {why}"));
+            }
         }
         match message::receive(own.as_fd()).map_err(failed)? {
             Some((Message::Given { bytes }, descriptor)) => Ok(Given {
@@ -247,7 +381,7 @@ impl Peers {
     /// Waits until all ranks have finished, so that what they imported stays.
     pub(crate) fn wait_for_release(&self, position: &Position) {
         while message::wait(&[self.socket.as_fd()], LOOK_EVERY_MS) != [true] {
-            position.step();
+            position.looks_at_others();
         }
     }
 

@@ -13,6 +13,7 @@ use crate::work::batch::{MAX_COUNT, read_starts};
 use crate::work::copy::{ARRAY, Pitched, UNIFIED, apply, moves};
 use crate::work::memory_operation::{self, Operation};
 use crate::work::node::MAX_OPERATIONS;
+use crate::work::pending_wait::Wait;
 
 entries! {
     cuMemcpy3DBatchAsync: boxes;
@@ -172,7 +173,13 @@ fn operations(
             Operation::Wait(address, wanted, flags) => {
                 let state = lock();
                 state.check_uncaptured(stream)?;
-                memory_operation::wait(&state, address, wanted, flags)?;
+                let wait = Wait {
+                    stream: stream.0,
+                    address,
+                    wanted,
+                    flags,
+                };
+                memory_operation::wait(&state, wait)?;
             }
             Operation::Write(address, value, flags) => {
                 let state = lock();

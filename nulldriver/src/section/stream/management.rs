@@ -1,4 +1,5 @@
-//! Stream Management. Streams are always idle: work is done when it is enqueued.
+//! Stream Management. Work is done when it is enqueued, so streams are idle unless they wait for a
+//! value in host memory.
 
 use cutape_driver::types::CUstreamAttrValue;
 
@@ -14,7 +15,8 @@ use crate::object::memory::Purpose;
 use crate::object::stream::StreamObject;
 use crate::object::work::Work;
 use crate::state::{Current, Locked, State, lock};
-use crate::work::memory_operation::{self, Value};
+use crate::work::memory_operation;
+use crate::work::pending_wait::{Value, Wait};
 
 entries! {
     cuStreamCreate: |state: Current, stream: OutRef<u64>, flags: u32|
@@ -202,5 +204,11 @@ fn write<T: Into<Value>>(stream: Stream, address: u64, value: T, flags: u32) -> 
 fn wait_value<T: Into<Value>>(stream: Stream, address: u64, wanted: T, flags: u32) -> Answer {
     let state = lock();
     state.check_uncaptured(stream)?;
-    memory_operation::wait(&state, address, wanted.into(), flags)
+    let wait = Wait {
+        stream: stream.0,
+        address,
+        wanted: wanted.into(),
+        flags,
+    };
+    memory_operation::wait(&state, wait)
 }

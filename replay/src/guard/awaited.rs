@@ -1,0 +1,413 @@
+//! What a call that does not return may wait for: words of page-locked memory that are not as they
+//! were later in the recording.
+//!
+//! The guarding process reads such memory while the call lasts, before the watchdog ends it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use cutape_format::layout::SharedMappingNote;
+use cutape_format::{Call, Note, Trace};
+use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemoryOp, Waits};
+
+use crate::buffer::number;
+use crate::guard::position::Page;
+use crate::issue::length::made_length;
+
+/// So many later calls are searched for what the memory held then.
+const LATER_CALLS: u64 = 100_000;
+/// So many words are named.
+const NAMED: usize = 8;
+/// Bytes of a change that are shown.
+const SHOWN: usize = 8;
+/// Longer changes are not compared.
+const LONGEST: usize = 1 << 20;
+
+/// What is known besides the trace of the process.
+pub(crate) struct Surroundings<'a> {
+    /// Reads a file that takes the place of a recorded one: device, number, offset, length.
+    pub(crate) read_file: &'a dyn Fn(u64, u64, u64, usize) -> Option<Vec<u8>>,
+    /// Which other ranks have registered a recorded file, and what they do.
+    pub(crate) sharers: &'a dyn Fn(u64, u64) -> Vec<String>,
+}
+
+impl Surroundings<'_> {
+    /// Those of a process without peers.
+    pub(crate) fn none() -> Self {
+        Self {
+            read_file: &|_, _, _, _| None,
+            sharers: &|_, _| Vec::new(),
+        }
+    }
+}
+
+/// Page-locked memory of the recorded process.
+struct HostRange {
+    length: u64,
+    made: u64,
+    made_by: &'static str,
+    /// Parts that are mapped from files, and the file's name.
+    shared: Vec<(SharedMappingNote, String)>,
+}
+
+impl HostRange {
+    fn part(&self, address: u64) -> Option<&(SharedMappingNote, String)> {
+        let mut parts = self.shared.iter();
+        parts.find(|(part, _)| address >= part.address && address - part.address < part.length)
+    }
+}
+
+/// A wait of a stream for a value in memory.
+struct MemoryWait {
+    call: u64,
+    function: &'static str,
+    stream: u64,
+    address: u64,
+    width: usize,
+    value: u64,
+    flags: u64,
+}
+
+impl MemoryWait {
+    fn is_fulfilled(&self, now: u64) -> bool {
+        let mask = u64::MAX >> (64 - 8 * self.width);
+        let sign = (mask >> 1) + 1;
+        match self.flags & 3 {
+            0 => now.wrapping_sub(self.value) & mask & sign == 0,
+            1 => now == self.value & mask,
+            2 => now & self.value & mask != 0,
+            _ => !(now | self.value) & mask != 0,
+        }
+    }
+
+    fn wanted(&self) -> String {
+        let value = self.value;
+        match self.flags & 3 {
+            0 => format!("{value} or more"),
+            1 => format!("{value}"),
+            2 => format!("a bit of {value:#x}"),
+            _ => format!("a zero bit of {value:#x}"),
+        }
+    }
+}
+
+/// The state of the recorded process before a call.
+#[derive(Default)]
+struct Known {
+    ranges: BTreeMap<u64, HostRange>,
+    waits: Vec<MemoryWait>,
+}
+
+impl Known {
+    fn observe(&mut self, call: &Call<'_>) {
+        let function = cutape_registry::function(&call.signature.name);
+        let Some(function) = function.filter(|_| call.succeeded()) else {
+            return;
+        };
+        match function.family {
+            Family::HostMemory(HostMemoryOp::Allocate)
+            | Family::Memory(MemoryOp::AllocateManaged) => {
+                if let Some(start) = call.out(0) {
+                    self.add(call, function, start);
+                }
+            }
+            Family::HostMemory(HostMemoryOp::Register) => {
+                self.add(call, function, call.argument(0));
+            }
+            Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
+            | Family::Memory(MemoryOp::Free) => {
+                self.ranges.remove(&call.argument(0));
+            }
+            Family::StreamMemory(StreamMemoryOp::Wait) => self.add_wait(call, function),
+            _ => {}
+        }
+        match function.waits {
+            Waits::Context => self.waits.clear(),
+            Waits::Stream(at) => {
+                let stream = call.argument(usize::from(at));
+                self.waits.retain(|wait| wait.stream != stream);
+            }
+            Waits::No | Waits::Event(_) => {}
+        }
+    }
+
+    fn add(&mut self, call: &Call<'_>, function: &'static Function, start: u64) {
+        let shared = call.notes().filter_map(|note| match note {
+            Note::SharedMapping(part, name) => Some((part, name)),
+            _ => None,
+        });
+        let range = HostRange {
+            length: made_length(call, function),
+            made: call.index,
+            made_by: function.name,
+            shared: shared.collect(),
+        };
+        self.ranges.insert(start, range);
+    }
+
+    fn add_wait(&mut self, call: &Call<'_>, function: &'static Function) {
+        let is_operand = |role: &Role| matches!(role, Role::DeviceRead(_));
+        let mut roles = function.params.iter().map(|param| &param.role);
+        let (Some(operand), Some(stream)) = (roles.position(is_operand), function.stream) else {
+            return;
+        };
+        // The value and the flags follow the address.
+        let (value, flags) = (operand + 1, operand + 2);
+        let Some(width) = function.params.get(value).map(|param| param.width.bytes()) else {
+            return;
+        };
+        self.waits.push(MemoryWait {
+            call: call.index,
+            function: function.name,
+            stream: call.argument(usize::from(stream)),
+            address: call.argument(operand),
+            width: width.clamp(1, 8),
+            value: call.argument(value),
+            flags: call.argument(flags),
+        });
+    }
+
+    fn find(&self, address: u64) -> Option<(u64, &HostRange)> {
+        let (&start, range) = self.ranges.range(..=address).next_back()?;
+        (address - start < range.length).then_some((start, range))
+    }
+
+    /// `offset 0x40 of /dev/shm/x (registered by call 5)`.
+    fn describe(&self, address: u64) -> String {
+        match self.find(address) {
+            Some((start, range)) => match range.part(address) {
+                Some((part, name)) => {
+                    let offset = address - part.address + part.offset;
+                    let name = name.escape_debug();
+                    format!(
+                        "offset {offset:#x} of {name} (registered by call {})",
+                        range.made
+                    )
+                }
+                None => format!(
+                    "offset {:#x} of the memory of call {} ({})",
+                    address - start,
+                    range.made,
+                    range.made_by
+                ),
+            },
+            None => format!("{address:#x}"),
+        }
+    }
+}
+
+/// What the current calls of a replaying process may wait for, a sentence each. `process` is its
+/// number.
+pub(crate) fn explain(
+    trace: &Trace,
+    page: &Page,
+    process: u32,
+    surroundings: &Surroundings<'_>,
+) -> Vec<String> {
+    let current = page.counters().current_calls();
+    let threads = current.into_iter().map(|(_, call, _)| call);
+    // Calls before all of these are done.
+    let at = threads.min().unwrap_or(page.read().0);
+    let are_moved = page.counters().moved.load(Ordering::Relaxed) != 0;
+    let mut known = Known::default();
+    let mut lines = Vec::new();
+    let mut files: Vec<(u64, u64)> = Vec::new();
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    for call in trace.calls() {
+        if call.index < at {
+            known.observe(&call);
+            continue;
+        }
+        if call.index == at {
+            let read = |address, length| {
+                let part = known
+                    .find(address)
+                    .and_then(|(_, range)| range.part(address));
+                read_now((process, are_moved), part, address, length, surroundings)
+            };
+            for wait in &known.waits {
+                let Some(now) = read(wait.address, wait.width) else {
+                    continue;
+                };
+                let now = number(&now);
+                if wait.is_fulfilled(now) || lines.len() == NAMED {
+                    continue;
+                }
+                seen.push((wait.address, wait.address + wait.width as u64));
+                note_file(&known, wait.address, &mut files);
+                let place = known.describe(wait.address);
+                let wanted = wait.wanted();
+                let (function, call) = (wait.function, wait.call);
+                lines.push(format!(
+                    "call {call} ({function}) waits for {wanted} at {place}: it holds {now}"
+                ));
+            }
+        }
+        if call.index > at.saturating_add(LATER_CALLS) || lines.len() >= NAMED {
+            break;
+        }
+        for note in call.notes() {
+            let Note::HostChanged(note, snapshot) = note else {
+                continue;
+            };
+            // What was seen before the call has been put.
+            if call.index == at && note.is_after == 0 {
+                continue;
+            }
+            let Some(new) = snapshot.bytes.inline().filter(|new| new.len() <= LONGEST) else {
+                continue;
+            };
+            let range = (note.address, note.address + new.len() as u64);
+            let is_known = |&(start, end): &(u64, u64)| start < range.1 && range.0 < end;
+            let Some((_, host)) = known.find(note.address) else {
+                continue;
+            };
+            if new.is_empty() || seen.iter().any(is_known) {
+                continue;
+            }
+            seen.push(range);
+            let part = host.part(note.address);
+            let process = (process, are_moved);
+            let now = read_now(process, part, note.address, new.len(), surroundings);
+            let Some(now) = now else { continue };
+            let differs = now.iter().zip(new).position(|(now, new)| now != new);
+            let Some(first) = differs.filter(|_| lines.len() < NAMED) else {
+                continue;
+            };
+            // The word that the byte is in.
+            let first = first - (note.address as usize + first) % 4;
+            let first = first.min(now.len());
+            let end = now.len().min(first + SHOWN);
+            let address = note.address + first as u64;
+            note_file(&known, address, &mut files);
+            lines.push(format!(
+                "{} holds {}, in the recording {} at call {} ({})",
+                known.describe(address),
+                hex(now.get(first..end).unwrap_or_default()),
+                hex(new.get(first..end).unwrap_or_default()),
+                call.index,
+                call.signature.name,
+            ));
+        }
+    }
+    if lines.is_empty() {
+        // Whoever writes to memory that ranks share may be another rank.
+        for (&start, range) in &known.ranges {
+            for (part, _) in &range.shared {
+                note_file(&known, part.address.max(start), &mut files);
+            }
+        }
+        lines.push(match (known.ranges.is_empty(), are_moved) {
+            (true, _) => "the process has no page-locked memory that it could wait for".to_owned(),
+            (false, true) => "whether page-locked memory differs from the recording is not known: \
+                              it is at other addresses"
+                .to_owned(),
+            (false, false) => "the trace has no later change of page-locked memory that it could \
+                               wait for: changes are recorded when calls point to the memory, \
+                               with --host-memory all at every launch"
+                .to_owned(),
+        });
+    }
+    for (device, inode) in files {
+        lines.extend((surroundings.sharers)(device, inode));
+    }
+    lines
+}
+
+fn note_file(known: &Known, address: u64, files: &mut Vec<(u64, u64)>) {
+    let part = known
+        .find(address)
+        .and_then(|(_, range)| range.part(address));
+    if let Some((part, _)) = part {
+        let file = (part.device, part.inode);
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+}
+
+/// Bytes that memory of the process holds, if it is a part of a shared file or at its recorded
+/// address.
+fn read_now(
+    (process, are_moved): (u32, bool),
+    part: Option<&(SharedMappingNote, String)>,
+    address: u64,
+    length: usize,
+    surroundings: &Surroundings<'_>,
+) -> Option<Vec<u8>> {
+    if let Some((part, _)) = part {
+        let offset = address - part.address + part.offset;
+        let bytes = (surroundings.read_file)(part.device, part.inode, offset, length);
+        if bytes.is_some() {
+            return bytes;
+        }
+    }
+    match are_moved {
+        true => None,
+        false => read_process(process, address, length),
+    }
+}
+
+/// Reads memory of another process; `None` if some of it cannot be read.
+fn read_process(process: u32, address: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0_u8; length];
+    let local = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: length,
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(address as usize),
+        iov_len: length,
+    };
+    // SAFETY: the kernel writes within `bytes`, and reports an address of the other process that
+    // cannot be read.
+    let read = unsafe {
+        libc::process_vm_readv(process as i32, &raw const local, 1, &raw const remote, 1, 0)
+    };
+    (usize::try_from(read) == Ok(length)).then_some(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_fulfilled_as_the_manual_says() {
+        for (flags, value, now, expected) in [
+            (0, 5, 5, true),
+            (0, 5, 4, false),
+            (0, 1, 0xffff_ffff, false),
+            (0, 0xffff_ffff, 1, true),
+            (1, 5, 5, true),
+            (1, 5, 6, false),
+            (2, 6, 8, false),
+            (2, 6, 12, true),
+            (3, 0xffff_fffe, 1, false),
+            (3, 0xffff_fffe, 0, true),
+        ] {
+            let wait = MemoryWait {
+                call: 0,
+                function: "",
+                stream: 0,
+                address: 0,
+                width: 4,
+                value,
+                flags,
+            };
+            assert_eq!(wait.is_fulfilled(now), expected, "{flags} {value} {now}");
+        }
+    }
+
+    #[test]
+    fn memory_of_a_process_is_read() {
+        let memory = [1_u8, 2, 3];
+        let address = memory.as_ptr().expose_provenance() as u64;
+        let own = std::process::id();
+        assert_eq!(read_process(own, address, 3), Some(vec![1, 2, 3]));
+        assert_eq!(read_process(own, 16, 3), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Host memory that ranks share by mapping: registered parts of a file that several processes had
+//! mapped are parts of one file in the replay as well.
+//!
+//! A change that a rank's recorder saw there may have been made by a CPU thread or a kernel of any
+//! of the ranks. Kernels make theirs again. What a kernel of any rank may still make is waited for:
+//! if it comes too early, a kernel that waits for it runs ahead of what it announces; if nobody
+//! makes it, the kernel waits for ever. So it is put when the ranks stand still, and the report
+//! says so; if no work is in flight, only a CPU thread can have made it, and it is put at once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cutape_format::Note;
+use cutape_format::layout::SharedMappingNote;
+
+use crate::issue::player::{Job, Player};
+use crate::place::address::Range;
+use crate::place::late_writes::Write;
+use crate::place::mapping;
+use crate::place::shared_memory::STANDSTILL;
+use crate::plan::PAGE;
+use crate::ranks::peers::Peers;
+
+/// How long such bytes are waited for at most before a call, whatever the ranks do.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_micros(100);
+
+impl Job<'_, '_> {
+    /// The parts of the memory that the call registers which other ranks may have mapped.
+    pub(crate) fn shared_parts(&self) -> Vec<SharedMappingNote> {
+        if self.options.peers.is_none() {
+            return Vec::new();
+        }
+        let notes = self.call.notes();
+        let parts = notes.filter_map(|note| match note {
+            Note::SharedMapping(part, _) => Some(part),
+            _ => None,
+        });
+        parts.collect()
+    }
+
+    /// Maps those parts from the files that all ranks have. The pages of the registered memory
+    /// begin at `live`, of which the first is for the recorded address `start`.
+    pub(crate) fn map_shared(&mut self, parts: &[SharedMappingNote], start: u64, live: u64) {
+        let Some(peers) = self.options.peers.clone() else {
+            return;
+        };
+        let (first, call) = (start / PAGE * PAGE, self.call.index);
+        for part in parts {
+            let Some((position, file)) = peers.file(part.device, part.inode) else {
+                continue;
+            };
+            // Both begin in the same place of a page.
+            let in_page = part.address % PAGE;
+            let (address, offset) = (part.address - in_page, part.offset.checked_sub(in_page));
+            let (Some(offset), Some(distance)) = (offset, address.checked_sub(first)) else {
+                continue;
+            };
+            let at = live.wrapping_add(distance);
+            let length = (in_page + part.length).next_multiple_of(PAGE);
+            // SAFETY: the caller has provided these pages for this memory just now, and only the
+            // driver will have their addresses.
+            let is_mapped = unsafe { mapping::replace(at, length, Some((file, offset))) };
+            if !is_mapped {
+                self.report.note(
+                    "host memory that ranks share could not be mapped: this rank has its own",
+                );
+                continue;
+            }
+            let shared = &mut self.lent.shared_memory;
+            shared.pages.push((at, at + length));
+            shared.of_calls.entry(call).or_default().push(position);
+        }
+    }
+
+    /// Makes pages private again that an earlier registration shared.
+    pub(crate) fn map_private(&mut self, start: u64, end: u64) {
+        let shared = &mut self.lent.shared_memory.pages;
+        let covered: Vec<_> = shared
+            .iter()
+            .map(|&(low, high)| (low.max(start), high.min(end)))
+            .filter(|(low, high)| low < high)
+            .collect();
+        for (low, high) in covered {
+            // SAFETY: mapped by `map_shared`; what was registered there is not any more.
+            unsafe { mapping::replace(low, high - low, None) };
+        }
+        shared.retain(|&(low, high)| low < start || high > end);
+    }
+}
+
+impl Player<'_> {
+    /// The other ranks, if a range is memory that they share.
+    pub(crate) fn sharers(&self, range: &Range) -> Option<Arc<Peers>> {
+        let files = self.lent.shared_memory.files_of(range);
+        (!files.is_empty())
+            .then(|| self.options.peers.clone())
+            .flatten()
+    }
+
+    /// Puts changes of shared memory that a recorder saw before a call, where nothing else has made
+    /// them.
+    pub(crate) fn put_shared(&mut self, range: &Range, writes: &[Write]) {
+        let Some(peers) = self.sharers(range) else {
+            return;
+        };
+        // SAFETY: the writes are in a live range of host memory of this process.
+        let is_missing = |write: &&Write| unsafe { write.is_due() };
+        let files = self.lent.shared_memory.files_of(range).to_vec();
+        let position = Arc::clone(&self.issuer.position);
+        let is_early = self.while_lent(|_| {
+            let begin = Instant::now();
+            let mut seen = (peers.progress_of_others(), begin);
+            loop {
+                if !writes.iter().any(|write| is_missing(&write)) {
+                    return false;
+                }
+                if !files.iter().any(|&file| peers.may_work_reach(file)) {
+                    return false;
+                }
+                let progress = peers.progress_of_others();
+                if progress != seen.0 {
+                    seen = (progress, Instant::now());
+                }
+                if seen.1.elapsed() >= STANDSTILL || begin.elapsed() >= LONGEST_WAIT {
+                    return true;
+                }
+                position.looks_at_others();
+                std::thread::sleep(PAUSE);
+            }
+        });
+        let due: Vec<&Write> = writes.iter().filter(is_missing).collect();
+        for write in &due {
+            // SAFETY: as above.
+            unsafe { write.apply() };
+        }
+        if due.is_empty() {
+            return;
+        }
+        self.report.note(match is_early {
+            true => {
+                "changes of shared host memory that were put while work was in flight, when no \
+                 rank made progress: assumed to be made by a CPU thread"
+            }
+            false => "changes of shared host memory that were put: made by a CPU thread",
+        });
+    }
+}
