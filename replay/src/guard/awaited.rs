@@ -196,8 +196,8 @@ impl Known {
     }
 }
 
-/// What the current calls of a replaying process may wait for, a sentence each. `process` is its
-/// number.
+/// What the current calls of a replaying process may wait for, a sentence each; none if it has no
+/// page-locked memory. `process` is its number.
 pub(crate) fn explain(
     trace: &Trace,
     page: &Page,
@@ -297,16 +297,18 @@ pub(crate) fn explain(
                 note_file(&known, part.address.max(start), &mut files);
             }
         }
-        lines.push(match (known.ranges.is_empty(), are_moved) {
-            (true, _) => "the process has no page-locked memory that it could wait for".to_owned(),
-            (false, true) => "whether page-locked memory differs from the recording is not known: \
-                              it is at other addresses"
-                .to_owned(),
-            (false, false) => "the trace has no later change of page-locked memory that it could \
-                               wait for: changes are recorded when calls point to the memory, \
-                               with --host-memory all at every launch"
-                .to_owned(),
-        });
+        if !known.ranges.is_empty() {
+            lines.push(if are_moved {
+                "whether page-locked memory differs from the recording is not known: it is at \
+                 other addresses"
+                    .to_owned()
+            } else {
+                "the trace has no later change of page-locked memory that it could wait for: \
+                 changes are recorded when calls point to the memory, with --host-memory all at \
+                 every launch"
+                    .to_owned()
+            });
+        }
     }
     for (device, inode) in files {
         lines.extend((surroundings.sharers)(device, inode));

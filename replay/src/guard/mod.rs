@@ -314,6 +314,9 @@ pub(crate) struct Watchers<'a> {
 
 /// Says on stderr that a call lasts, and what it may wait for.
 pub(crate) fn warn(label: &str, page: &Page, lasts: Duration, awaited: &[String]) {
+    if awaited.is_empty() {
+        return;
+    }
     let call = page.read().0;
     let lasts = lasts.as_secs_f64();
     let awaited = awaited.join("; ");
