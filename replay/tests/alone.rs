@@ -411,3 +411,43 @@ fn a_multicast_object_has_a_stand_in() {
         .collect();
     assert_eq!(skipped, ["cuMulticastAddDevice", "cuMulticastUnbind"]);
 }
+
+#[test]
+fn memory_that_was_exported_for_nobody_is_memory_of_the_rank() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let function = recorder.function(PTX, b"k\0");
+    let own = recorder.allocate(4096);
+    let handle = [NewSnapshot::pointee(0, &[9; 64])];
+    recorder.write("cuIpcGetMemHandle", &[0x1000, own], &[], |_| {}, 0, &handle);
+    let mut open = vec![0x1000];
+    open.extend(HANDLE);
+    open.push(1);
+    let address = OPENED.to_le_bytes();
+    let there = [NewSnapshot::pointee(0, &address)];
+    recorder.write("cuIpcOpenMemHandle_v2", &open, &[], |_| {}, 0, &there);
+    recorder.upload(own, &[4; 16]);
+    let arguments = [function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0];
+    for parameters in [vec![own], vec![own, OPENED]] {
+        assert_eq!(recorder.download(own, 16), [4; 16]);
+        let packed: Vec<u8> = parameters
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
+        let kept = Some(Kept::all(0));
+        exchange(&mut recorder, "cuLaunchKernel", &arguments, &packed, kept);
+    }
+    assert_eq!(recorder.download(own, 16), [4; 16]);
+    recorder.end(context);
+    let report = replayed(&recorder, "alone-exported", "");
+    assert_agrees(&report);
+    // The launch that gets at nothing but its own memory is made.
+    assert_eq!(
+        (report.launches, report.exchanges.left_out[0].count),
+        (1, 1)
+    );
+    assert_eq!((report.bytes_compared, report.bytes_not_compared), (32, 16));
+    let why = report.exchanges.first_missing.unwrap().why;
+    assert!(why.contains("memory that was exported"), "{why}");
+}

@@ -20,10 +20,17 @@ use crate::place::held_addresses::{HeldAddresses, Known};
 /// With whom memory is shared.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Partner {
-    /// What messages call the other ranks.
+    /// What messages call the other ranks; empty for memory that was exported and that none of them
+    /// imported.
     pub ranks: String,
     /// Which memory it is.
     pub memory: String,
+}
+
+impl Partner {
+    fn is_there(&self) -> bool {
+        !self.ranks.is_empty()
+    }
 }
 
 /// An allocation of physical memory.
@@ -64,7 +71,31 @@ impl Exchanges {
 
     /// True if any of these bytes are shared.
     fn overlaps(&self, start: u64, length: u64) -> bool {
-        self.shared.overlapping(start, length).is_some()
+        let found = self.shared.overlapping(start, length);
+        found.is_some_and(|(_, partner)| partner.is_there())
+    }
+
+    /// True if a call names memory that was exported and that no other rank imported. The recorder
+    /// keeps nothing of what exchanges change there.
+    pub(crate) fn names_exported(
+        &self,
+        call: &Call<'_>,
+        function: &'static Function,
+        (held, known): (&HeldAddresses, &Known<'_>),
+    ) -> bool {
+        let is_exported = |address: u64| {
+            let found = self.shared.find(address);
+            found.is_some_and(|(_, partner)| !partner.is_there())
+        };
+        match (parameters_of(call), function.family) {
+            (Some(parameters), _) => held
+                .reach(known, parameters)
+                .any(|reached| reached.is_direct && is_exported(reached.address)),
+            (None, Family::Copy(CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of))) => {
+                is_exported(call.argument(of.target.into()))
+            }
+            _ => false,
+        }
     }
 
     /// True if these bytes may not be what they were, since others or work that was left out may
@@ -93,6 +124,10 @@ impl Exchanges {
     }
 
     fn share(&mut self, start: u64, length: u64, partner: &Arc<Partner>) {
+        // It may be exported again, for nobody.
+        if !partner.is_there() && self.overlaps(start, length) {
+            return;
+        }
         self.shared.remove_overlapping(start, length);
         self.shared.insert(start, length, Arc::clone(partner));
     }
@@ -112,13 +147,12 @@ impl Exchanges {
         let argument = |position: u8| call.argument(usize::from(position));
         match function.family {
             Family::Sharing(SharingOp::Export(shared)) => {
-                if let Some(ranks) = alone.exports.get(&call.index) {
-                    let partner = Arc::new(Partner {
-                        ranks: ranks.clone(),
-                        memory: format!("memory exported at call {}", call.index),
-                    });
-                    self.exported(shared, argument(shared.object), &partner, ranges);
-                }
+                let importers = alone.exports.get(&call.index);
+                let partner = Arc::new(Partner {
+                    ranks: importers.cloned().unwrap_or_default(),
+                    memory: format!("memory exported at call {}", call.index),
+                });
+                self.exported(shared, argument(shared.object), &partner, ranges);
                 return;
             }
             Family::Sharing(SharingOp::Import(shared)) => {
@@ -221,6 +255,10 @@ impl Exchanges {
 
     fn share_allocation(&mut self, handle: u64, partner: &Arc<Partner>) {
         let allocation = self.allocations.entry(handle).or_default();
+        let known = allocation.partner.as_ref();
+        if !partner.is_there() && known.is_some_and(|known| known.is_there()) {
+            return;
+        }
         allocation.partner = Some(Arc::clone(partner));
         for (start, length) in allocation.mapped.clone() {
             self.share(start, length, partner);
@@ -238,7 +276,10 @@ impl Exchanges {
         if self.shared.is_empty() {
             return None;
         }
-        let at = |address: u64| Some(Arc::clone(self.shared.find(address)?.1));
+        let at = |address: u64| {
+            let (_, partner) = self.shared.find(address)?;
+            partner.is_there().then(|| Arc::clone(partner))
+        };
         if let Some(parameters) = parameters_of(call) {
             let mut reached = held.reach(known, parameters);
             return reached.find_map(|reached| at(reached.address));
@@ -254,9 +295,8 @@ impl Exchanges {
             Family::Copy(CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of)) => {
                 let [source, length] = [of.source, of.bytes].map(|at| call.argument(at.into()));
                 let (range, partner) = self.shared.overlapping(source, length)?;
-                known
-                    .is_device(range.start.max(source))
-                    .then(|| Arc::clone(partner))
+                let is_read = known.is_device(range.start.max(source));
+                (is_read && partner.is_there()).then(|| Arc::clone(partner))
             }
             Family::Copy(CopyOp::Described(_)) => {
                 match side_of_described(call, signatures, "src")? {

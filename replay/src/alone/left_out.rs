@@ -5,6 +5,7 @@ use cutape_registry::Family;
 use crate::alone::exchanges::Partner;
 use crate::issue::player::Job;
 use crate::issue::skip::Skip;
+use crate::place::absent::Cause;
 use crate::place::held_addresses::Known;
 use crate::report::OneExchange;
 
@@ -21,7 +22,7 @@ impl Job<'_, '_> {
             ),
         };
         if let Some(cause) = cause {
-            self.leave_out_absent();
+            self.leave_out_absent(cause);
             return Err(cause.skip("memory"));
         }
         if self.options.alone.is_some() {
@@ -36,7 +37,7 @@ impl Job<'_, '_> {
 
     /// What a call would have written that needs memory which is absent.
     #[cold]
-    fn leave_out_absent(&mut self) {
+    fn leave_out_absent(&mut self, cause: Cause) {
         let writes = self
             .unavailable
             .would_write_here(self.call, self.function, &self.ranges);
@@ -48,9 +49,13 @@ impl Job<'_, '_> {
             return;
         }
         self.comparer.bytes_comparable = false;
-        self.report.note(
-            "work on memory of another process or API was left out, and what it would have written is missing: bytes are not compared from there on",
-        );
+        let mut note = "work on memory of another process or API was left out, and what it would \
+                        have written is missing: bytes are not compared from there on"
+            .to_owned();
+        if cause.is_shared_by_ranks() && !is_recorded && self.options.alone.is_none() {
+            note.push_str("; record with --outputs-of-exchanges, and give all ranks (--rank)");
+        }
+        self.report.note(note);
     }
 
     /// Leaves a call out that exchanges data with other ranks, and puts back what it changed.
@@ -72,7 +77,15 @@ impl Job<'_, '_> {
             && player
                 .exchanges
                 .may_write_own(call, signatures, &player.ranges);
-        let put = may_write.then(|| self.put_exchange_outputs());
+        let names_exported = player.exchanges.names_exported(call.0, call.1, memory);
+        let put = may_write.then(|| match self.put_exchange_outputs() {
+            Ok(()) if names_exported => {
+                Err("it may change memory that was exported, of which the \
+                 recorder keeps nothing"
+                    .to_owned())
+            }
+            put => put,
+        });
         if let Some(Err(why)) = &put
             && self.comparer.bytes_comparable
         {

@@ -1,7 +1,7 @@
 //! Memory that does not exist at replay, because another process or API made it.
 
 use cutape_model::IntervalMap;
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind};
 
 use crate::issue::skip::Skip;
 use crate::place::address::{Found, Ranges};
@@ -11,6 +11,12 @@ use crate::place::address::{Found, Ranges};
 pub(crate) struct Cause(pub &'static str);
 
 impl Cause {
+    /// True if a process exported it, and not another API.
+    pub(crate) fn is_shared_by_ranks(self) -> bool {
+        let function = cutape_registry::function(self.0);
+        function.is_some_and(|function| matches!(function.family, Family::Sharing(_)))
+    }
+
     /// Why a call is left out that needs `what`. A program may import hundreds of pieces, and they
     /// are one reason.
     pub(crate) fn skip(self, what: &str) -> Skip {

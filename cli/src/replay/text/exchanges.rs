@@ -21,7 +21,14 @@ pub(super) fn write(out: &mut String, exchanges: &ExchangeCounts) {
         );
     }
     let all: u64 = exchanges.left_out.iter().map(|left| left.count).sum();
-    if all > 0 || exchanges.bytes_put > 0 {
+    if all == 0 && exchanges.bytes_put > 0 {
+        let bytes = count(exchanges.bytes_put, "byte");
+        let _ = writeln!(
+            out,
+            "put back of what exchanges changed that were left out: {bytes}"
+        );
+    }
+    if all > 0 {
         let _ = writeln!(
             out,
             "exchanges left out: {}; what they changed was put back: {}{}",
