@@ -39,6 +39,7 @@ fn lost_by_place(state: &State, objects: impl Iterator<Item = ObjectId>) -> Vec<
         };
         if let Some(created) = state.growth.places.get(&place)
             && created.seems_lost()
+            && !created.is_reserve(place.0)
             && !lost.iter().any(|(known, _)| *known == place)
         {
             lost.push((place, created));
@@ -52,7 +53,9 @@ fn lost_by_place(state: &State, objects: impl Iterator<Item = ObjectId>) -> Vec<
 pub(super) fn at_end(state: &State) -> Vec<Draft> {
     let places = state.growth.places.iter();
     let mut lost: Vec<(Place, &Created)> = places
-        .filter(|(_, created)| created.seems_lost() && created.live >= MANY)
+        .filter(|(place, created)| {
+            created.seems_lost() && created.live >= MANY && !created.is_reserve(place.0)
+        })
         .map(|(&place, created)| (place, created))
         .collect();
     lost.sort_by_key(|(_, created)| created.first.index);

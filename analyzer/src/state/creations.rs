@@ -39,6 +39,7 @@ impl State {
             bytes: 0,
             newest: id,
             is_managed: false,
+            is_used: false,
         });
         let was_suspicious = created.seems_lost();
         created.live += 1;
@@ -129,9 +130,12 @@ impl State {
             let Some(place) = self.place_of(id) else {
                 continue;
             };
-            let created = self.growth.places.get(&place);
-            if created.is_some_and(|created| created.newest != id) {
-                self.growth.manage(place);
+            let Some(created) = self.growth.places.get_mut(&place) else {
+                continue;
+            };
+            match created.newest == id {
+                true => created.is_used = true,
+                false => self.growth.manage(place),
             }
         }
     }

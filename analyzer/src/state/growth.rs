@@ -23,6 +23,8 @@ pub(crate) struct Created {
     pub(super) newest: ObjectId,
     /// The program has ended one, or used one after it had created the next.
     pub(super) is_managed: bool,
+    /// The program has used the newest one, when enough lived to look.
+    pub(super) is_used: bool,
 }
 
 impl Created {
@@ -30,6 +32,12 @@ impl Created {
     /// used once the next one existed.
     pub(crate) fn seems_lost(&self) -> bool {
         self.live >= SUSPICIOUS && !self.is_managed
+    }
+
+    /// True if none was used. Memory may be used in ways that calls do not show. Streams or events
+    /// that were not used may be kept for later: PyTorch creates 128 streams with the first one.
+    pub(crate) fn is_reserve(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Stream | Kind::Event) && !self.is_used
     }
 }
 

@@ -14,6 +14,7 @@ const PTX_LAUNCH: &str = ".version 8.0\n.target sm_90\n.address_size 64\n\
     .visible .entry barrier(.param .u64 p) { mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;\n\
     atom.add.u32 %r3, [%rd1], 1; bar.sync 0; ret; }\n\
     .visible .entry parent(.param .u64 p) { call (r), cudaLaunchDeviceV2, (a, b); ret; }\n\
+    .visible .entry storage(.param .align 8 .b8 s[4096]) { ret; }\n\
     .visible .entry first(.param .u64 p) { griddepcontrol.launch_dependents; ret; }\n";
 
 /// An image by its name in scripts.

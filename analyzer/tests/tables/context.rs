@@ -98,6 +98,9 @@ pub(crate) const CONTEXTS: &[Row] = &[
             "loop 100 cuEventCreate phEvent:=0x$00000 Flags=2; \
              cuEventRecord hEvent=0x$00000 hStream=0x300; \
              cuEventSynchronize hEvent=0x$00000; cuEventDestroy_v2 hEvent=0x$00000",
+            // Streams that are created together and kept for later.
+            "loop 100 cuStreamCreate phStream:=0x$00000 Flags=1\n\
+             cuStreamSynchronize hStream=0x100000\n cuCtxDestroy_v2 ctx=0xc1",
         ],
     ),
     (

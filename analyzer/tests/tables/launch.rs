@@ -123,9 +123,9 @@ pub(crate) const EXEC: &[Row] = &[
     (
         "exec-attribute-needs-loaded-function",
         LAUNCH,
-        "cuModuleEnumerateFunctions functions:=[0x210] numFunctions=10 mod=0x100\n\
+        "cuModuleEnumerateFunctions functions:=[0x210] numFunctions=11 mod=0x100\n\
          cuFuncGetAttribute pi:=0 attrib=0 hfunc=0x210 -> 913",
-        &["cuModuleEnumerateFunctions functions:=[0x210] numFunctions=10 mod=0x100\n\
+        &["cuModuleEnumerateFunctions functions:=[0x210] numFunctions=11 mod=0x100\n\
            cuFuncLoad function=0x210\n cuFuncGetAttribute pi:=1024 attrib=0 hfunc=0x210"],
     ),
     (
@@ -294,8 +294,15 @@ pub(crate) const EXEC: &[Row] = &[
         "exec-extra-size-mismatch",
         LAUNCH,
         launch!("0x200", "1", "32", "kernelParams=0 extra_words=1,0x5000,2,0x6000,0 extra_bytes=4"),
-        // A struct with padding at its end.
-        &[launch!("0x200", "1", "32", "kernelParams=0 extra_words=1,0x5000,2,0x6000,0 extra_bytes=16")],
+        &[
+            // A struct with padding at its end.
+            launch!("0x200", "1", "32", "kernelParams=0 extra_words=1,0x5000,2,0x6000,0 extra_bytes=16"),
+            // The part of a struct that the kernel reads.
+            concat!(
+                find!("storage"),
+                launch!("0x202", "1", "32", "kernelParams=0 extra_words=1,0x5000,2,0x6000,0 extra_bytes=480"),
+            ),
+        ],
     ),
     (
         "exec-stream-context-mismatch",

@@ -339,7 +339,7 @@ pub static RULES: &[Rule] = &[
         id: "exec-extra-size-mismatch",
         area: "exec",
         severity: Severity::Error,
-        statement: "A parameter buffer has the length and the layout of the kernel's parameters.",
+        statement: "A parameter buffer has the length and the layout of the kernel's parameters. It may end in a struct that is the last parameter, if the kernel reads no more of it.",
         manual: "CUDA Driver API, Execution Control, cuLaunchKernel",
         advice: "Lay the buffer out as a struct of the kernel's parameters; cuFuncGetParamInfo returns the offset and size of each.",
         observed: "driver 580.159, H200, 2026-11-20: a buffer of 4 bytes for a pointer returned CUDA_SUCCESS; the next synchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",

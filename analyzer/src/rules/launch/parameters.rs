@@ -122,7 +122,13 @@ pub(super) fn no_metadata(refused: &Refused<'_, '_>) -> Option<Draft> {
     Some(refused.draft(rules::EXEC_PARAMS_NO_METADATA, title, what))
 }
 
+/// A parameter up to this size is one value: a part of it means nothing.
+const ONE_VALUE: u32 = 8;
+
 /// A buffer of parameters that is shorter than the kernel's, or longer where the driver refused it.
+///
+/// A buffer may end in a struct that is the last parameter: NCCL gives 480 of 4096 bytes to kernels
+/// that read no more.
 pub(super) fn wrong_size(refused: &Refused<'_, '_>) -> Option<Draft> {
     let (check, launch) = (refused.check, refused.launch);
     if launch.extra.0 == 0 {
@@ -142,7 +148,14 @@ pub(super) fn wrong_size(refused: &Refused<'_, '_>) -> Option<Draft> {
         Some(code::INVALID_VALUE | code::LAUNCH_OUT_OF_RESOURCES)
     );
     let too_long = refused_here && size > needed.next_multiple_of(PADDING);
-    if size >= needed && !too_long {
+    let is_in_struct = || {
+        let mut cut = layout
+            .iter()
+            .filter(|&&(offset, length)| size < u64::from(offset) + u64::from(length));
+        cut.all(|&(offset, length)| u64::from(offset) < size && length > ONE_VALUE)
+    };
+    let is_enough = size >= needed || (!check.went_wrong() && is_in_struct());
+    if is_enough && !too_long {
         return None;
     }
     let effect = match (size < needed, check.went_wrong()) {
