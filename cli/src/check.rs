@@ -28,9 +28,12 @@ use crate::record::options::Recording;
     override_usage = "cutape check [OPTIONS] TRACE\n       cutape check [OPTIONS] FOLDER\n       cutape check [OPTIONS] -- PROGRAM [ARGUMENTS]..."
 )]
 pub(crate) struct Arguments {
-    /// The trace; or a folder of traces, which are checked one by one and then against each other;
-    /// or, after --, a program to check while it runs.
-    #[arg(value_name = "TRACE", conflicts_with = "program")]
+    /// The trace; or, after --, a program to check while it runs.
+    ///
+    /// The traces of a folder are checked one by one, and then the processes
+    /// against each other.
+    #[arg(value_name = "TRACE|FOLDER", conflicts_with = "program")]
+    #[arg(verbatim_doc_comment)]
     trace: Option<PathBuf>,
     /// How to print findings.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]

@@ -181,7 +181,7 @@ impl Communicator<'_> {
         let message = format!(
             "{} form a communicator: their launches reach the same memory. {} launches the \
              {number} collective, {}, {}, {from} {}. The shape of a collective follows from its \
-             count and type, which are the same in all ranks.",
+             count and type, which must be the same in all ranks.",
             sentence(&self.names(self.members.iter().copied())),
             sentence(to),
             self.collectives.kernel(one.1.kernel),
