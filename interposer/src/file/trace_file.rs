@@ -69,7 +69,8 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         complain(b"cannot stat the trace ", name.to_bytes());
         return false;
     }
-    START_TICKS.store(clock::ticks(), Ordering::Relaxed);
+    let (ticks, start_unix) = start_times();
+    START_TICKS.store(ticks, Ordering::Relaxed);
     let head = FileHead {
         magic: MAGIC,
         major: MAJOR,
@@ -78,7 +79,7 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
         flags: 0,
         process: std::process::id(),
         clock,
-        start_unix: clock::nanoseconds(libc::CLOCK_REALTIME),
+        start_unix,
         start_ticks: start_ticks(),
         ticks_per_second: 0,
         index: 0,
@@ -136,6 +137,25 @@ fn is_in_memory(descriptor: i32) -> bool {
     // SAFETY: as above.
     (unsafe { libc::fstatfs(descriptor, &raw mut status) }) == 0
         && status.f_type == libc::TMPFS_MAGIC
+}
+
+/// The ticks and the system's time now, read close to each other: readers tell by them whether two
+/// traces have the same counter. Between the two reads the thread may lose its processor.
+fn start_times() -> (u64, u64) {
+    const ATTEMPTS: usize = 8;
+    // Some 20 microseconds.
+    const CLOSE: u64 = 1 << 16;
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..ATTEMPTS {
+        let ticks = clock::ticks();
+        let time = clock::nanoseconds(libc::CLOCK_REALTIME);
+        let apart = clock::ticks().wrapping_sub(ticks);
+        best = best.min((apart, ticks, time));
+        if apart < CLOSE {
+            break;
+        }
+    }
+    (best.1, best.2)
 }
 
 /// The ticks at which the recording began.
