@@ -9,6 +9,7 @@ use serde_json::Value;
 cutape_tests::suite![
     flags_in_shared_memory_are_written_by_whoever_wrote_them,
     a_wait_that_lasts_names_the_flag_and_the_rank,
+    ranks_on_different_devices_need_as_many,
 ];
 
 /// Records two ranks, of which one waits for flags that this one writes.
@@ -90,4 +91,21 @@ fn a_wait_that_lasts_names_the_flag_and_the_rank(folder: &Path) {
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
+}
+
+fn ranks_on_different_devices_need_as_many(folder: &Path) {
+    let program = folder.join("host_flags");
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    let source = root().join("tests/programs/ranks/host_flags.c");
+    compile(&source, &program, &[&driver, &"-pthread"]);
+    let words = [program.to_str().unwrap(), "1", "device", "spread"];
+    let mut command = record(&folder.join("run.cutape"), &[], &words);
+    run(command.env("CUTAPE_NULL_DEVICES", "2")).assert(0);
+    replayed(folder, ("CUTAPE_NULL_DEVICES", "2"), &[], 0);
+    let mut command = parts().cutape(&[&"replay", &"--driver", &"null", &folder]);
+    let refused = run(command.env("CUTAPE_NULL_DEVICES", "1"));
+    refused.assert_code(2);
+    let why = "rank 1: devices: the ranks work on 2 devices and this machine has 1";
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
 }

@@ -147,7 +147,7 @@ pub(crate) fn of_driver(trace: &Trace, plan: &Plan, api: &Api) -> Vec<Difference
 }
 
 /// The recorded devices, as the recorder described them.
-fn recorded_devices(trace: &Trace, here: usize) -> Vec<Device> {
+pub(crate) fn recorded_devices(trace: &Trace, here: usize) -> Vec<Device> {
     let count = trace
         .meta_value("device.count")
         .and_then(|text| text.parse().ok())
@@ -192,6 +192,7 @@ pub(crate) fn match_devices(
     api: &Api,
     wanted: &[(u32, u32)],
     is_alone: bool,
+    of_ranks: Option<&[Device]>,
 ) -> Result<Devices, Error> {
     let used = match is_alone {
         true => &plan.needs.context_devices,
@@ -199,7 +200,14 @@ pub(crate) fn match_devices(
     };
     let here = devices_here(api);
     let recorded = recorded_devices(trace, here.len());
-    Devices::matched(recorded, here, used, wanted)
+    match of_ranks {
+        // Devices to which a rank only gives access are not refused here.
+        Some(all) => {
+            let used = &plan.needs.context_devices;
+            Devices::matched_among(all, recorded, here, used, wanted)
+        }
+        None => Devices::matched(recorded, here, used, wanted),
+    }
 }
 
 /// The differences between the recorded devices and those of this machine. Needs `cuInit`. A rank

@@ -96,7 +96,9 @@ impl Player<'_> {
     pub(crate) fn fit(&mut self) -> Result<(), Error> {
         let is_alone = self.options.alone.is_some();
         let wanted = &self.options.devices;
-        self.machine.devices = match_devices(self.trace, self.plan, &self.api, wanted, is_alone)?;
+        let of_ranks = self.options.peers.as_ref().map(|peers| peers.devices());
+        self.machine.devices =
+            match_devices(self.trace, self.plan, &self.api, wanted, is_alone, of_ranks)?;
         self.machine.is_other_driver = is_other_driver(self.trace, &self.api);
         let found = of_devices(self.trace, self.plan, &self.machine.devices, is_alone);
         self.report.machine.extend(found);

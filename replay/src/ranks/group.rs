@@ -19,6 +19,8 @@ use crate::guard::position::{ENDED, Page};
 use crate::guard::{
     Company, End, Message, Misfits, Watchers, environment, failed, one_child, warn,
 };
+use crate::machine::check::recorded_devices;
+use crate::machine::devices::Device;
 use crate::memory_file;
 use crate::place::strategy::PlacementStrategy;
 use crate::plan::Plan;
@@ -157,12 +159,14 @@ impl<'a> Group<'a> {
             true => ranks.iter().map(|rank| Times::of(rank.trace)).collect(),
             false => Vec::new(),
         };
+        let devices = devices_of(ranks);
         let labels: Vec<String> = ranks.iter().map(|rank| rank.label.clone()).collect();
         let mut assignments: Vec<Assignment> = (0..ranks.len())
             .map(|rank| Assignment {
                 rank,
                 labels: labels.clone(),
                 before: order::before_calls_of(rank, &times),
+                devices: devices.clone(),
                 ..Assignment::default()
             })
             .collect();
@@ -361,6 +365,22 @@ impl<'a> Group<'a> {
             None => format!("call {index}"),
         }
     }
+}
+
+/// The recorded devices on which ranks have contexts, each once.
+fn devices_of(ranks: &[Rank<'_>]) -> Vec<Device> {
+    let mut all: Vec<Device> = Vec::new();
+    for rank in ranks {
+        let recorded = recorded_devices(rank.trace, 0);
+        for (device, ordinal) in recorded.into_iter().zip(0..) {
+            let is_used = rank.plan.needs.context_devices.contains(&ordinal);
+            let is_known = all.iter().any(|known| known.uuid == device.uuid);
+            if is_used && !is_known && device.uuid.is_some() {
+                all.push(device);
+            }
+        }
+    }
+    all
 }
 
 /// By rank: the first one whose clock reads the same counter, so that both ran on one machine.

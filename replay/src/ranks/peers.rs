@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::position::{ENDED, Page, Position, RankWait};
+use crate::machine::devices::Device;
 use crate::ranks::message::{self, Message};
 use crate::ranks::order::Before;
 use crate::ranks::shared_files::SharedFile;
@@ -42,6 +43,8 @@ pub(crate) struct Assignment {
     pub(crate) before: Vec<Before>,
     /// Files in place of those that the recorded processes had mapped.
     pub(crate) files: Vec<SharedFile>,
+    /// Recorded devices with contexts of any rank, each once: the same for all ranks.
+    pub(crate) devices: Vec<Device>,
 }
 
 /// The export that an import belongs to.
@@ -263,6 +266,11 @@ impl Peers {
                 None
             }
         }
+    }
+
+    /// Recorded devices with contexts of any rank.
+    pub(crate) fn devices(&self) -> &[Device] {
+        &self.assignment.devices
     }
 
     /// Changes whenever another rank does something.
