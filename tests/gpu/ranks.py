@@ -9,7 +9,7 @@ from pathlib import Path
 from real import PROGRAMS, command
 from run import Ended
 
-COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "replays", "agree", "divergences", "skipped", "elsewhere", "alone"]
+COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "replays", "agree", "divergences", "skipped", "elsewhere", "alone", "by rank", "compared", "exchanges", "kept"]
 REPLAYS = int(os.environ.get("REPLAYS", "10"))
 DRIVER = ["--driver", os.environ["DRIVER"]] if os.environ.get("DRIVER") else []
 # NCCL would use multicast over NVLink, which not every virtual machine has.
@@ -103,9 +103,46 @@ def measure(program, cutape, results):
         except ValueError:
             alone.append(f"status {ended.status}")
     cells["alone"] = ",".join(alone)
+    by_rank, found = measure_by_rank(program, cutape, results, [rank["rank"] for rank in first if rank["rank"] is not None])
+    cells |= by_rank
+    problems += found
     if agree < REPLAYS:
         problems.append(f"{agree} of {REPLAYS} replays agree")
     return cells, problems
+
+
+def measure_by_rank(program, cutape, results, ranks):
+    """Each rank of a recording with the outputs of exchanges, alone on one device: divergences and
+    compared bytes by rank, exchanges that were left out, those whose changes were put back."""
+    folder = results / f"{program.name}.outputs"
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.cutape"):
+        old.unlink()
+    recorded = Ended([cutape, "record", "--outputs-of-exchanges", *DRIVER, "-o", folder / "run.cutape", "--", *program.run])
+    if recorded.status != 0:
+        return {}, [f"recorded with outputs: {recorded.status} {recorded.message()[-300:]}"]
+    cells, problems = {name: [] for name in ("by rank", "compared", "exchanges", "kept")}, []
+    one_device = os.environ | {"CUDA_VISIBLE_DEVICES": "0"}
+    for rank in ranks:
+        ended = Ended([cutape, "replay", *DRIVER, "--rank", str(rank), "--keep-going", "--watchdog", "20", "--format", "json", folder], env=one_device)
+        (folder / f"rank{rank}.json").write_bytes(ended.out)
+        try:
+            report = json.loads(ended.out)
+        except ValueError:
+            problems.append(f"rank {rank} alone: status {ended.status}: {ended.message()[-300:]}")
+            continue
+        exchanges = report["exchanges"]
+        cells["by rank"].append(report["divergence_count"])
+        cells["compared"].append(report["bytes_compared"])
+        cells["exchanges"].append(sum(left["changing"] for left in exchanges["left_out"]))
+        cells["kept"].append(sum(left["put_back"] for left in exchanges["left_out"]))
+        if report["died"]:
+            problems.append(f"rank {rank} alone: {report['died']['text']}")
+        if exchanges["first_missing"]:
+            problems.append(f"rank {rank} alone: {json.dumps(exchanges['first_missing'])}")
+        for divergence in report["divergences"][:2]:
+            problems.append(f"rank {rank} alone: {json.dumps(divergence)[:300]}")
+    return {name: ",".join(map(str, values)) for name, values in cells.items()}, problems
 
 
 def main():
