@@ -92,6 +92,7 @@ impl GuardedOptions {
                 false => chosen,
             },
             keep_placement: self.keep_placement.clone(),
+            tell: |line| eprintln!("cutape: {line}"),
             ..Guard::default()
         }
     }

@@ -31,7 +31,7 @@ fn replayed(folder: &Path, setting: (&str, &str), options: &[&str], status: i32)
     let output = run(&mut command);
     output.assert_code(status);
     // While the watchdog waits.
-    let is_late = output.stderr.contains("rank 0: no progress for ");
+    let is_late = output.stderr.contains("cutape: rank 0: no progress for ");
     assert_eq!(is_late, status != 0, "{}", output.stderr);
     let json: Value = serde_json::from_str(&output.stdout).unwrap();
     let ranks = json["ranks"].as_array().unwrap();

@@ -27,6 +27,8 @@ pub struct Guard {
     pub placement: Option<PlacementStrategy>,
     /// Keeps how memory was placed, for the next replay of the trace to begin with.
     pub keep_placement: Option<PathBuf>,
+    /// Gets a line when half of `watchdog` has passed in a call: what it may wait for.
+    pub tell: fn(&str),
 }
 
 impl Default for Guard {
@@ -36,6 +38,7 @@ impl Default for Guard {
             watchdog: Duration::from_secs(60),
             placement: None,
             keep_placement: None,
+            tell: |_| {},
         }
     }
 }

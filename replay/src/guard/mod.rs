@@ -204,7 +204,7 @@ fn guarded(
             progress,
             late: &mut |process, lasts| {
                 awaited = awaited::explain(trace, &page, process, &Surroundings::none());
-                warn("", &page, lasts, &awaited);
+                tell_of_wait(guard, "", &page, lasts, &awaited);
             },
         };
         let (message, status, hung) =
@@ -312,15 +312,23 @@ pub(crate) struct Watchers<'a> {
     pub(crate) late: &'a mut dyn FnMut(u32, Duration),
 }
 
-/// Says on stderr that a call lasts, and what it may wait for.
-pub(crate) fn warn(label: &str, page: &Page, lasts: Duration, awaited: &[String]) {
+/// Tells that a call lasts, and what it may wait for.
+pub(crate) fn tell_of_wait(
+    guard: &Guard,
+    label: &str,
+    page: &Page,
+    lasts: Duration,
+    awaited: &[String],
+) {
     if awaited.is_empty() {
         return;
     }
     let call = page.read().0;
     let lasts = lasts.as_secs_f64();
     let awaited = awaited.join("; ");
-    tracing::warn!("{label}no progress for {lasts:.1} s in call {call}: {awaited}");
+    (guard.tell)(&format!(
+        "{label}no progress for {lasts:.1} s in call {call}: {awaited}"
+    ));
 }
 
 pub(crate) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {

@@ -17,7 +17,7 @@ use crate::guard::awaited::{self, Surroundings};
 use crate::guard::crash_report::crash_report;
 use crate::guard::position::{ENDED, Page};
 use crate::guard::{
-    Company, End, Message, Misfits, Watchers, environment, failed, one_child, warn,
+    Company, End, Message, Misfits, Watchers, environment, failed, one_child, tell_of_wait,
 };
 use crate::machine::check::recorded_devices;
 use crate::machine::devices::Device;
@@ -313,7 +313,7 @@ impl<'a> Group<'a> {
                     sharers: &sharers,
                 };
                 awaited = awaited::explain(rank.trace, page, process, &surroundings);
-                warn(&format!("{}: ", rank.label), page, lasts, &awaited);
+                tell_of_wait(guard, &format!("{}: ", rank.label), page, lasts, &awaited);
             },
         };
         let end = one_child(command, guard, attempt, company, &mut watchers)?;

@@ -250,6 +250,7 @@ impl Recorder {
                     .contains("no-placement")
                     .then_some(PlacementStrategy::None),
                 keep_placement: None,
+                tell: |_| {},
             },
         )
     }
