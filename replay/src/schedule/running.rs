@@ -95,3 +95,30 @@ impl Drop for Runner<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::{current, scope};
+
+    #[test]
+    fn the_thread_that_waits_does_its_own_part() {
+        let running = Running::default();
+        let mut done_by = None;
+        scope(|scope| {
+            let runner = running.enter();
+            scope.spawn(|| {
+                let _runner = runner;
+                running.hand_over();
+            });
+            running.wait(&mut || {}, || done_by = Some(current().id()));
+        });
+        assert_eq!(done_by, Some(current().id()));
+        // Nothing is handed over.
+        let runner = running.enter();
+        scope(|scope| {
+            scope.spawn(|| drop(runner));
+            running.wait(&mut || {}, || panic!("not handed over"));
+        });
+    }
+}
