@@ -97,8 +97,11 @@ static int run(int rank)
             launch(send, 1, 32, stream, pair);
         if (is_mode("missing") && step == 1)
             raise(SIGTERM);
-        if (is_mode("stopped") && step == (rank == 1 ? 0 : 1))
+        if (is_mode("stopped") && step == (rank == 1 ? 0 : 1)) {
+            /* A shell starts what runs in the background with this signal ignored. */
+            signal(SIGINT, SIG_DFL);
             raise(SIGINT);
+        }
     }
     CHECK(cuStreamSynchronize(stream));
     for (int i = 0; i < COMMUNICATORS; i++)
