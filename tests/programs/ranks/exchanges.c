@@ -1,26 +1,14 @@
 /* Two ranks that exchange data: through memory of IPC, through physical memory, through addresses
  * that lie in device memory, and with copies. Beside each exchange is a call that is none. The
  * comments number the exchanges. The ranks are forked before the first call of the driver. */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
+#define RANKS 2
+#include "ranks.h"
 
-#include "descriptors.h"
-
-enum { RANKS = 2, BYTES = 4096, BLOCK = 2 << 20 };
+enum { BYTES = 4096 };
 
 static struct board {
-    pthread_barrier_t barrier;
     CUipcMemHandle memory[RANKS];
 } *board;
-static int sockets[RANKS][2];
-
-static void meet(void)
-{
-    int result = pthread_barrier_wait(&board->barrier);
-    EXPECT(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
-}
-
 /* `direct` reads where its second parameter points, `through` where the second word there does;
  * `listed` writes where the first word behind its first parameter points. */
 static const char *const kernels =
@@ -34,24 +22,6 @@ static const char *const kernels =
     ".visible .entry listed(.param .u64 list, .param .u64 from) {\n"
     ".reg .b64 %p<4>; ld.param.u64 %p1, [list]; ld.param.u64 %p2, [from];\n"
     "ld.global.u64 %p1, [%p1]; ld.global.u64 %p3, [%p2]; st.global.u64 [%p1], %p3; ret; }\n";
-
-static CUdeviceptr map(CUmemGenericAllocationHandle handle)
-{
-    CUdeviceptr address = 0;
-    CHECK(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
-    CHECK(cuMemMap(address, BLOCK, 0, handle, 0));
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CHECK(cuMemSetAccess(address, BLOCK, &access, 1));
-    return address;
-}
-
-static void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
-{
-    CHECK(cuMemUnmap(address, BLOCK));
-    CHECK(cuMemRelease(handle));
-    CHECK(cuMemAddressFree(address, BLOCK));
-}
 
 static CUdeviceptr allocate(size_t bytes)
 {
@@ -94,7 +64,7 @@ static int run(int rank)
     CHECK(cuMemCreate(&physical, BLOCK, &properties, 0));
     CHECK(cuMemCreate(&private, BLOCK, &properties, 0));
     /* Mapped before it is exported. */
-    CUdeviceptr mapped = map(physical), mapped_private = map(private);
+    CUdeviceptr mapped = map_block(physical, BLOCK), mapped_private = map_block(private, BLOCK);
     CHECK(cuMemsetD8(mapped, 0x33, BLOCK));
     CHECK(cuMemsetD8(mapped_private, 0x44, BLOCK));
     CHECK(cuMemExportToShareableHandle(&descriptor, physical,
@@ -109,7 +79,7 @@ static int run(int rank)
     CHECK(cuMemImportFromShareableHandle(&theirs, (void *)(uintptr_t)descriptor,
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     close(descriptor);
-    CUdeviceptr mapped_theirs = map(theirs);
+    CUdeviceptr mapped_theirs = map_block(theirs, BLOCK);
 
     /* 0, 1, 2, 3; and two that are none. */
     launch_and_read(direct, stream, own, other);
@@ -168,10 +138,10 @@ static int run(int rank)
         exit(0);
 
     CHECK(cuStreamSynchronize(stream));
-    unmap(mapped_theirs, theirs);
+    unmap_block(mapped_theirs, BLOCK, theirs);
     CHECK(cuIpcCloseMemHandle(imported));
-    unmap(mapped, physical);
-    unmap(mapped_private, private);
+    unmap_block(mapped, BLOCK, physical);
+    unmap_block(mapped_private, BLOCK, private);
     CUdeviceptr all[] = {own, other, table, large, exported};
     for (int i = 0; i < 5; i++)
         CHECK(cuMemFree(all[i]));
@@ -183,26 +153,9 @@ static int run(int rank)
 
 int main(void)
 {
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    EXPECT(board != MAP_FAILED);
-    pthread_barrierattr_t shared;
-    EXPECT(pthread_barrierattr_init(&shared) == 0);
-    EXPECT(pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED) == 0);
-    EXPECT(pthread_barrier_init(&board->barrier, &shared, RANKS) == 0);
+    board = map_shared(sizeof *board);
     pid_t children[RANKS];
-    for (int rank = 0; rank < RANKS; rank++)
-        EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets[rank]) == 0);
-    for (int rank = 0; rank < RANKS; rank++) {
-        children[rank] = fork();
-        EXPECT(children[rank] >= 0);
-        if (children[rank] == 0) {
-            setenv("RANK", rank == 0 ? "0" : "1", 1);
-            exit(run(rank));
-        }
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        int status = 0;
-        EXPECT(waitpid(children[rank], &status, 0) == children[rank] && status == 0);
-    }
+    fork_ranks(run, children);
+    join_ranks(children);
     return 0;
 }

@@ -7,32 +7,28 @@
  * told it, as a proxy does that has received data over the network). With a third one, the ranks
  * use different devices. The ranks are forked before the first call of the driver. */
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
-#include "program.h"
+#define RANKS 2
+#include "ranks.h"
 
-enum { RANKS = 2, WORDS = 1024, DATA = 128 << 10, SEGMENT = 256 << 10 };
+enum { WORDS = 1024, DATA = 128 << 10, SEGMENT = 256 << 10 };
 
 /* What all ranks have mapped, and do not register. */
 struct board {
-    pthread_barrier_t barrier;
     /* How many steps have their data. */
     volatile unsigned steps;
 };
 static struct board *board;
 static int segment_file;
 
+/* The arguments. */
+static unsigned steps;
+static const char *writer;
+static int spread;
+
 /* The segment, and the number that its flag gets. */
 static unsigned char *segment;
 static volatile unsigned wanted;
-
-static void meet(void)
-{
-    int result = pthread_barrier_wait(&board->barrier);
-    EXPECT(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
-}
 
 static void *write_flags(void *unused)
 {
@@ -50,7 +46,7 @@ static void *write_flags(void *unused)
     return NULL;
 }
 
-static int run(int rank, unsigned steps, const char *writer, int spread)
+static int run(int rank)
 {
     begin();
     int devices = 0;
@@ -118,31 +114,17 @@ static int run(int rank, unsigned steps, const char *writer, int spread)
 int main(int count, char **arguments)
 {
     EXPECT(count == 3 || count == 4);
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    EXPECT(board != MAP_FAILED);
-    pthread_barrierattr_t shared;
-    EXPECT(pthread_barrierattr_init(&shared) == 0);
-    EXPECT(pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED) == 0);
-    EXPECT(pthread_barrier_init(&board->barrier, &shared, RANKS) == 0);
+    steps = atoi(arguments[1]);
+    writer = arguments[2];
+    spread = count == 4;
+    board = map_shared(sizeof *board);
     char name[64];
     snprintf(name, sizeof name, "/dev/shm/host_flags.%d", (int)getpid());
     segment_file = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
     EXPECT(segment_file >= 0 && ftruncate(segment_file, SEGMENT) == 0);
     EXPECT(unlink(name) == 0);
     pid_t children[RANKS];
-    for (int rank = 0; rank < RANKS; rank++) {
-        children[rank] = fork();
-        EXPECT(children[rank] >= 0);
-        if (children[rank] == 0) {
-            char text[16];
-            snprintf(text, sizeof text, "%d", rank);
-            setenv("RANK", text, 1);
-            exit(run(rank, atoi(arguments[1]), arguments[2], count == 4));
-        }
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        int status = 0;
-        EXPECT(waitpid(children[rank], &status, 0) == children[rank] && status == 0);
-    }
+    fork_ranks(run, children);
+    join_ranks(children);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* Processes of one program, forked before the first call of the driver: a barrier for all, and
- * sockets over which each sends descriptors to the next one. */
+ * sockets over which each sends descriptors to the next one. A program may define RANKS. */
 #ifndef CUTAPE_RANKS_H
 #define CUTAPE_RANKS_H
 
@@ -10,7 +10,10 @@
 
 #include "program.h"
 
-enum { RANKS = 4, BLOCK = 2 << 20 };
+#ifndef RANKS
+#define RANKS 4
+#endif
+enum { BLOCK = 2 << 20 };
 
 static pthread_barrier_t *all_ranks;
 /* Over these each rank sends descriptors to the next one. */
@@ -58,7 +61,7 @@ static inline int receive_descriptor(int socket)
     return descriptor;
 }
 
-/* Runs `run` in every rank; the children's numbers, if asked for. */
+/* Runs `run` in every rank. */
 static inline void fork_ranks(int (*run)(int rank), pid_t children[RANKS])
 {
     all_ranks = map_shared(sizeof *all_ranks);
@@ -74,9 +77,20 @@ static inline void fork_ranks(int (*run)(int rank), pid_t children[RANKS])
         if (children[rank] == 0) {
             char text[16];
             snprintf(text, sizeof text, "%d", rank);
-            EXPECT(setenv("RANK", text, 1) == 0 && setenv("WORLD_SIZE", "4", 1) == 0);
+            EXPECT(setenv("RANK", text, 1) == 0);
+            snprintf(text, sizeof text, "%d", RANKS);
+            EXPECT(setenv("WORLD_SIZE", text, 1) == 0);
             exit(run(rank));
         }
+    }
+}
+
+/* Waits until all ranks have ended well. */
+static inline void join_ranks(const pid_t children[RANKS])
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        int status = 0;
+        EXPECT(waitpid(children[rank], &status, 0) == children[rank] && status == 0);
     }
 }
 

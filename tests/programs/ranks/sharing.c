@@ -6,17 +6,12 @@
  *
  * The argument is the number of steps. With a second one the ranks use all devices in turn, else
  * the first. The ranks are forked before the first call of the driver. */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
+#include "ranks.h"
 
-#include "descriptors.h"
-
-enum { RANKS = 4, WORDS = 1024, BLOCK = 2 << 20 };
+enum { WORDS = 1024 };
 
 /* What all ranks have mapped. */
 struct board {
-    pthread_barrier_t barrier;
     CUipcMemHandle memory[RANKS];
     CUipcEventHandle event[RANKS];
     CUmemPoolPtrExportData pointer[RANKS];
@@ -25,14 +20,7 @@ struct board {
 static struct board *board;
 /* A page of each rank, which it registers. */
 static unsigned *pages;
-/* Over these each rank sends descriptors to the next one. */
-static int sockets[RANKS][2];
-
-static void meet(void)
-{
-    int result = pthread_barrier_wait(&board->barrier);
-    EXPECT(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
-}
+static int steps, spread;
 
 static void fill(CUdeviceptr memory, unsigned value)
 {
@@ -63,25 +51,7 @@ static const char *const kernels =
     "add.u32 %v5, %v2, %v3; add.u32 %v5, %v5, %v4; add.u32 %v5, %v5, 0;\n"
     "st.global.u32 [%p1], %v5; ret; }\n";
 
-static CUdeviceptr map(CUmemGenericAllocationHandle handle)
-{
-    CUdeviceptr address = 0;
-    CHECK(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
-    CHECK(cuMemMap(address, BLOCK, 0, handle, 0));
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CHECK(cuMemSetAccess(address, BLOCK, &access, 1));
-    return address;
-}
-
-static void unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
-{
-    CHECK(cuMemUnmap(address, BLOCK));
-    CHECK(cuMemRelease(handle));
-    CHECK(cuMemAddressFree(address, BLOCK));
-}
-
-static int run(int rank, int steps, int spread)
+static int run(int rank)
 {
     int before = (rank + RANKS - 1) % RANKS;
     int out = sockets[rank][0], in = sockets[before][1];
@@ -124,7 +94,7 @@ static int run(int rank, int steps, int spread)
     CHECK(cuMemExportToShareableHandle(&descriptor, physical,
                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     send_descriptor(out, descriptor);
-    CUdeviceptr mapped = map(physical);
+    CUdeviceptr mapped = map_block(physical, BLOCK);
     CUmemPoolProps pool_properties = {
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
         .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -151,7 +121,7 @@ static int run(int rank, int steps, int spread)
     CHECK(cuMemImportFromShareableHandle(&their_physical, (void *)(uintptr_t)descriptor,
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     close(descriptor);
-    CUdeviceptr their_mapped = map(their_physical);
+    CUdeviceptr their_mapped = map_block(their_physical, BLOCK);
     CUmemoryPool their_pool = NULL;
     descriptor = receive_descriptor(in);
     CHECK(cuMemPoolImportFromShareableHandle(&their_pool, (void *)(uintptr_t)descriptor,
@@ -187,7 +157,7 @@ static int run(int rank, int steps, int spread)
     CHECK(cuMemFreeAsync(their_from_pool, stream));
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuMemPoolDestroy(their_pool));
-    unmap(their_mapped, their_physical);
+    unmap_block(their_mapped, BLOCK, their_physical);
     CHECK(cuEventDestroy(their_event));
     CHECK(cuIpcCloseMemHandle(their_memory));
     meet();
@@ -195,7 +165,7 @@ static int run(int rank, int steps, int spread)
     CHECK(cuMemFreeAsync(from_pool, stream));
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuMemPoolDestroy(pool));
-    unmap(mapped, physical);
+    unmap_block(mapped, BLOCK, physical);
     CHECK(cuEventDestroy(event));
     CHECK(cuMemFree(memory));
     CHECK(cuMemFree(sum));
@@ -208,30 +178,12 @@ static int run(int rank, int steps, int spread)
 int main(int count, char **arguments)
 {
     EXPECT(count == 2 || count == 3);
-    int steps = atoi(arguments[1]);
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pages = mmap(NULL, 4096 * RANKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    EXPECT(board != MAP_FAILED && pages != MAP_FAILED);
-    pthread_barrierattr_t shared;
-    EXPECT(pthread_barrierattr_init(&shared) == 0);
-    EXPECT(pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED) == 0);
-    EXPECT(pthread_barrier_init(&board->barrier, &shared, RANKS) == 0);
+    steps = atoi(arguments[1]);
+    spread = count == 3;
+    board = map_shared(sizeof *board);
+    pages = map_shared(4096 * RANKS);
     pid_t children[RANKS];
-    for (int rank = 0; rank < RANKS; rank++)
-        EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets[rank]) == 0);
-    for (int rank = 0; rank < RANKS; rank++) {
-        children[rank] = fork();
-        EXPECT(children[rank] >= 0);
-        if (children[rank] == 0) {
-            char text[16];
-            snprintf(text, sizeof text, "%d", rank);
-            setenv("RANK", text, 1);
-            exit(run(rank, steps, count == 3));
-        }
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        int status = 0;
-        EXPECT(waitpid(children[rank], &status, 0) == children[rank] && status == 0);
-    }
+    fork_ranks(run, children);
+    join_ranks(children);
     return 0;
 }
