@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from ranks import DRIVER, PROGRAMS, Program, lines
-from real import command
+from ranks import DRIVER, Program, launched, lines, new_folder, traces_of
 from run import Ended
 
 COLUMNS = ["same", "ranks", "exchanges", "nccl", "complete", "compared", "changed", "left out", "read back", "equal"]
@@ -18,32 +17,11 @@ OPTION = "--outputs-of-exchanges=" + os.environ.get("SIZE", "256M")
 STEPS = "torch_ddp_steps"
 
 
-def launched(name, results):
-    source = PROGRAMS / "multi" / f"{name}.py"
-    run, why = command(source, results)
-    if run is not None:
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        run = [run[0], *launcher, source]
-    return Program(name, run, why)
-
-
 def programs(results):
     yield Program("exchanges", [results / "exchanges"])
     yield Program("sharing", [results / "sharing", "3"])
     for name in ("torch_ranks", "torch_nccl", "torch_ddp", "torch_pipeline", STEPS):
         yield launched(name, results)
-
-
-def traces_of(folder):
-    return sorted(folder.glob("*.cutape"))
-
-
-def new_folder(results, name):
-    folder = results / name
-    folder.mkdir(exist_ok=True)
-    for old in traces_of(folder):
-        old.unlink()
-    return folder
 
 
 def number(text):

@@ -14,10 +14,6 @@ if [ $# -lt 2 ]; then
 fi
 command -v python3 >/dev/null || { echo "exchanges.sh: python3: not found" >&2; exit 2; }
 . "$(dirname "$0")/own_program.sh"
-compile_ranks() {
-    "${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" \
-        "$tests/programs/ranks/$1.c" -o "$results/$1" "$package/libcutape_null.so" -pthread
-}
 compile_ranks exchanges
 compile_ranks sharing
 export DRIVER="${DRIVER:-}"

@@ -18,3 +18,9 @@ compile() {
     "${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" \
         "$tests/gpu/$1.c" -o "$results/$1" "$package/libcutape_null.so"
 }
+
+# compile_ranks NAME: tests/programs/ranks/NAME.c, a program of several ranks.
+compile_ranks() {
+    "${CC:-cc}" -std=gnu11 -O2 -Wall -I"$tests/programs/include" -I"$tests/programs" \
+        "$tests/programs/ranks/$1.c" -o "$results/$1" "$package/libcutape_null.so" -pthread
+}

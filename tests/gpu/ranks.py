@@ -24,16 +24,34 @@ class Program:
         self.name, self.run, self.why = name, run, why
 
 
+def launched(name, results):
+    """A script of PyTorch as torchrun starts it, on two devices."""
+    source = PROGRAMS / "multi" / f"{name}.py"
+    run, why = command(source, results)
+    if run is not None:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        run = [run[0], *launcher, source]
+    return Program(name, run, why)
+
+
 def programs(results):
     yield Program("sharing", [results / "sharing", "3"])
     yield Program("sharing_two_devices", [results / "sharing", "3", "spread"])
     for name in ("torch_ranks", "torch_nccl", "torch_ddp", "torch_pipeline"):
-        source = PROGRAMS / "multi" / f"{name}.py"
-        run, why = command(source, results)
-        if run is not None:
-            launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-            run = [run[0], *launcher, source]
-        yield Program(name, run, why)
+        yield launched(name, results)
+
+
+def traces_of(folder):
+    return sorted(folder.glob("*.cutape"))
+
+
+def new_folder(results, name):
+    """A folder without traces."""
+    folder = results / name
+    folder.mkdir(exist_ok=True)
+    for old in traces_of(folder):
+        old.unlink()
+    return folder
 
 
 def lines(ended):
@@ -64,10 +82,7 @@ def total(ranks, number):
 
 
 def measure(program, cutape, results):
-    folder = results / f"{program.name}.traces"
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.cutape"):
-        old.unlink()
+    folder = new_folder(results, f"{program.name}.traces")
     Ended(program.run)  # what is compiled and cached at first use
     bare = Ended(program.run)
     recorded = Ended([cutape, "record", *DRIVER, "-o", folder / "run.cutape", "--", *program.run])
@@ -96,7 +111,7 @@ def measure(program, cutape, results):
     cells["skipped"] = total(first, lambda report: sum(skipped["count"] for skipped in report["skipped"]))
     cells["elsewhere"] = total(first, lambda report: report["placed"]["allocations"] - report["placed"]["at_recorded_address"])
     alone = []
-    for trace in sorted(folder.glob("*.cutape")):
+    for trace in traces_of(folder):
         ended = Ended([cutape, "replay", *DRIVER, "--keep-going", "--report", "-", trace])
         try:
             alone.append(str(json.loads(ended.out)["divergence_count"]))
@@ -114,10 +129,7 @@ def measure(program, cutape, results):
 def measure_by_rank(program, cutape, results, ranks):
     """Each rank of a recording with the outputs of exchanges, alone on one device: divergences and
     compared bytes by rank, exchanges that were left out, those whose changes were put back."""
-    folder = results / f"{program.name}.outputs"
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.cutape"):
-        old.unlink()
+    folder = new_folder(results, f"{program.name}.outputs")
     recorded = Ended([cutape, "record", "--outputs-of-exchanges", *DRIVER, "-o", folder / "run.cutape", "--", *program.run])
     if recorded.status != 0:
         return {}, [f"recorded with outputs: {recorded.status} {recorded.message()[-300:]}"]
