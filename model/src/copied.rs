@@ -124,6 +124,27 @@ fn is_device_memory<X>(address: u64, state: &State<X>) -> bool {
     })
 }
 
+/// A member of the struct that describes a copy.
+fn described_value(call: &Call<'_>, signatures: &Signatures, member: &str) -> Option<u64> {
+    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
+    let c_type = call.signature.parameters.first()?.c_type.as_str();
+    let name = c_type
+        .trim_start_matches("const ")
+        .trim_end_matches([' ', '*']);
+    signatures.structure(name)?.number(bytes, member)
+}
+
+/// The kind of memory and the device address of one side, `src` or `dst`, of a copy that a struct
+/// describes.
+pub fn described_side(
+    call: &Call<'_>,
+    signatures: &Signatures,
+    side: &str,
+) -> Option<(MemoryType, u64)> {
+    let value = |member| described_value(call, signatures, &format!("{side}{member}"));
+    Some((MemoryType::of(value("MemoryType")?)?, value("Device")?))
+}
+
 /// A copy that a struct describes.
 fn described<X>(
     shape: CopyShape,
@@ -131,22 +152,16 @@ fn described<X>(
     signatures: &Signatures,
     state: &State<X>,
 ) -> Option<Copied> {
-    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
-    let c_type = call.signature.parameters.first()?.c_type.as_str();
-    let name = c_type
-        .trim_start_matches("const ")
-        .trim_end_matches([' ', '*']);
-    let layout = signatures.structure(name)?;
-    let value = |name: &str| layout.number(bytes, name);
-    let side = |memory_type: &str, address: &str| {
-        let memory = MemoryType::of(value(memory_type)?)?;
-        Some(side(memory, value(address)?, state))
+    let value = |member: &str| described_value(call, signatures, member);
+    let side = |name: &str| {
+        let (memory, address) = described_side(call, signatures, name)?;
+        Some(side(memory, address, state))
     };
     let rows = value("Height")?.saturating_mul(value("Depth").unwrap_or(1));
     let total = value("WidthInBytes")?.saturating_mul(rows);
     Some(Copied {
-        from: side("srcMemoryType", "srcDevice")?,
-        to: side("dstMemoryType", "dstDevice")?,
+        from: side("src")?,
+        to: side("dst")?,
         bytes: total,
         is_peer: shape == CopyShape::PeerVolume,
     })

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cutape_format::{Bytes, Call, Signatures, layout::field};
-use cutape_model::{IntervalMap, Scope, TraceState};
+use cutape_model::{IntervalMap, Scope, TraceState, described_side};
 use cutape_reach::words;
 use cutape_registry::{
     CopyOp, Family, Function, Kind, MemoryType, Role, Shared, SharedKind, SharingOp,
@@ -298,12 +298,10 @@ impl Exchanges {
                 let is_read = known.is_device(range.start.max(source));
                 (is_read && partner.is_there()).then(|| Arc::clone(partner))
             }
-            Family::Copy(CopyOp::Described(_)) => {
-                match side_of_described(call, signatures, "src")? {
-                    (MemoryType::Device | MemoryType::Unified, address) => read(address),
-                    (MemoryType::Host | MemoryType::Array, _) => None,
-                }
-            }
+            Family::Copy(CopyOp::Described(_)) => match described_side(call, signatures, "src")? {
+                (MemoryType::Device | MemoryType::Unified, address) => read(address),
+                (MemoryType::Host | MemoryType::Array, _) => None,
+            },
             Family::Copy(CopyOp::Batch { sources, .. }) => inline(sources).and_then(any_word),
             Family::Copy(CopyOp::Batch3D { operations, .. }) => {
                 inline(operations).and_then(any_word)
@@ -337,7 +335,7 @@ impl Exchanges {
                 CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of) => {
                     of.to == MemoryType::Array || is_own(call.argument(of.target.into()))
                 }
-                CopyOp::Described(_) => match side_of_described(call, signatures, "dst") {
+                CopyOp::Described(_) => match described_side(call, signatures, "dst") {
                     Some((MemoryType::Host, _)) => false,
                     Some((MemoryType::Device | MemoryType::Unified, address)) => is_own(address),
                     Some((MemoryType::Array, _)) | None => true,
@@ -374,20 +372,4 @@ fn partner_of_import(alone: &Alone, call: u64) -> Partner {
             memory: format!("memory imported at call {call}"),
         },
     }
-}
-
-/// Type and address of one side, `src` or `dst`, of a copy that a struct describes.
-fn side_of_described(
-    call: &Call<'_>,
-    signatures: &Signatures,
-    side: &str,
-) -> Option<(MemoryType, u64)> {
-    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
-    let c_type = call.signature.parameters.first()?.c_type.as_str();
-    let name = c_type
-        .trim_start_matches("const ")
-        .trim_end_matches([' ', '*']);
-    let layout = signatures.structure(name)?;
-    let value = |member: &str| layout.number(bytes, &format!("{side}{member}"));
-    Some((MemoryType::of(value("MemoryType")?)?, value("Device")?))
 }
