@@ -13,6 +13,8 @@
 //!   (bytes a device, with an optional `KiB`, `MiB`, `GiB`).
 //! - `CUTAPE_NULL_CAPABILITY=9.0,8.0`: compute capability of each device, the last for all that
 //!   follow (default 9.0).
+//! - `CUTAPE_NULL_PEERS=0-1,2-3`: the pairs of devices that can access each other's memory; `none`
+//!   for no pair (default all).
 //!
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
@@ -65,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// Compute capabilities, the last for all further devices; not empty.
     capabilities: Vec<(u16, u16)>,
+    /// The pairs of devices that are peers, if not all are.
+    peers: Option<Vec<(i32, i32)>>,
 }
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
@@ -117,6 +121,16 @@ impl Settings {
                 vec![CAPABILITY]
             }),
         };
+        let peers = variable("CUTAPE_NULL_PEERS").and_then(|text| {
+            let pairs = parse_peers(&text);
+            if pairs.is_none() {
+                warnings.push(format!(
+                    "CUTAPE_NULL_PEERS: {text:?} is neither none nor a list of pairs such as \
+                     0-1,2-3"
+                ));
+            }
+            pairs
+        });
         let mut number = |name: &str, default: u64, range: RangeInclusive<u64>| {
             let Some(text) = variable(name) else {
                 return default;
@@ -134,6 +148,7 @@ impl Settings {
             faults,
             nondeterministic,
             capabilities,
+            peers,
             version: number("CUTAPE_NULL_VERSION", 13_000, 11_000..=99_990) as i32,
             devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
             memory: number("CUTAPE_NULL_MEMORY", 16 << 30, 32 << 20..=1 << 40),
@@ -148,6 +163,14 @@ impl Settings {
         own.or(self.capabilities.last())
             .copied()
             .unwrap_or(CAPABILITY)
+    }
+
+    /// Whether a device can access the memory of another one.
+    pub(crate) fn are_peers(&self, device: i32, peer: i32) -> bool {
+        let is_pair =
+            |&(one, other): &(i32, i32)| [(one, other), (other, one)].contains(&(device, peer));
+        let pairs = self.peers.as_ref();
+        device != peer && pairs.is_none_or(|pairs| pairs.iter().any(is_pair))
     }
 
     /// Waits, crashes, or returns the code that this call is to fail with.
@@ -199,6 +222,18 @@ fn parse_capabilities(text: &str) -> Option<Vec<(u16, u16)>> {
         let (major, minor) = word.trim().split_once('.')?;
         let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
         ((1..=99).contains(&major) && minor <= 9).then_some((major, minor))
+    };
+    text.split(',').map(pair).collect()
+}
+
+/// Reads `0-1,2-3` and `none`.
+fn parse_peers(text: &str) -> Option<Vec<(i32, i32)>> {
+    if text.trim() == "none" {
+        return Some(Vec::new());
+    }
+    let pair = |word: &str| {
+        let (one, other) = word.trim().split_once('-')?;
+        Some((one.parse().ok()?, other.parse().ok()?))
     };
     text.split(',').map(pair).collect()
 }
@@ -380,6 +415,29 @@ mod tests {
             );
         }
         assert_eq!(read("", "").0.capability(1), (9, 0));
+    }
+
+    #[test]
+    fn pairs_of_devices_are_peers() {
+        let name = "CUTAPE_NULL_PEERS";
+        for (value, pairs, fine) in [
+            ("none", [false, false, false], true),
+            ("0-1", [true, false, false], true),
+            ("2-1, 0-2", [false, true, true], true),
+            ("0:1", [true, true, true], false),
+            ("0-1,", [true, true, true], false),
+        ] {
+            let (settings, warnings) = read(name, value);
+            let got = [(0, 1), (1, 2), (0, 2)].map(|(one, other)| {
+                assert_eq!(
+                    settings.are_peers(one, other),
+                    settings.are_peers(other, one)
+                );
+                settings.are_peers(one, other)
+            });
+            assert_eq!((got, warnings.is_empty()), (pairs, fine), "{value}");
+            assert!(!settings.are_peers(1, 1));
+        }
     }
 
     #[test]

@@ -29,11 +29,11 @@ entries! {
     cuDeviceComputeCapability: compute_capability;
     cuDeviceGetPCIBusId: get_bus_id;
     cuDeviceGetByPCIBusId: by_bus_id;
-    // As over NVLink; a device is not its own peer.
+    // A device is not its own peer.
     cuDeviceCanAccessPeer: |answer: OutRef<i32>, device: i32, peer: i32| {
         check_device(device)?;
         check_device(peer)?;
-        answer.set(i32::from(device != peer))
+        answer.set(i32::from(settings::get().are_peers(device, peer)))
     };
     cuDeviceGetExecAffinitySupport: |answer: OutRef<i32>, kind: u32, device: i32| {
         check_device(device)?;

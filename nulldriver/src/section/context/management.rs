@@ -13,6 +13,7 @@ use crate::crash;
 use crate::object::context::check_flags;
 use crate::object::device::PRIORITIES;
 use crate::object::device::check_device;
+use crate::settings;
 use crate::state::{Current, Locked, PUSHED_DESTROYED, State, lock, with_stack};
 
 entries! {
@@ -250,7 +251,8 @@ fn enable_peer_access(mut state: Current, peer: u64, flags: u32) -> Answer {
     invalid_if(flags != 0)?;
     let (device, id) = peer_of(&state, peer)?;
     let context = state.current_context()?;
-    reject_if(device == context.device, PEER_ACCESS_UNSUPPORTED)?;
+    let are_peers = settings::get().are_peers(context.device, device);
+    require(are_peers, PEER_ACCESS_UNSUPPORTED)?;
     require(context.peers.insert(id), PEER_ACCESS_ALREADY_ENABLED)
 }
 

@@ -8,6 +8,7 @@ use crate::call::argument::{In, Out, OutRef, Stream, Text};
 use crate::call::entry::entries;
 use crate::object::device::check_device;
 use crate::object::memory::{Location, NOWHERE};
+use crate::settings;
 use crate::state::{Current, Locked, lock};
 
 entries! {
@@ -103,7 +104,9 @@ fn peer_attribute(value: OutRef<i32>, attribute: u32, from: i32, to: i32) -> Ans
     reject_if(from == to, INVALID_DEVICE)?;
     invalid_if(!(1..=5).contains(&attribute))?;
     // ACCESS_SUPPORTED; no atomic operations, no arrays.
-    value.set(i32::from(attribute == 2))
+    value.set(i32::from(
+        attribute == 2 && settings::get().are_peers(from, to),
+    ))
 }
 
 /// No module here has texture or surface references, which only old toolkits compile.
