@@ -23,7 +23,7 @@ pub use chunk::{
 pub use file::{FILE_HEAD_ENCODED, FILE_HEAD_LENGTH, FILE_PACKED, FileHead, MAGIC, MAJOR, MINOR};
 pub use marker::{MarkerNote, marker_action, marker_payload, marker_source};
 pub use note::{
-    BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DescriptorNote, DigestNote,
+    ARENA, BUFFER_NOTE_LENGTH, BUFFER_NOTE_PADDED_LENGTH, BufferNote, DescriptorNote, DigestNote,
     DigestSetupNote, DigestSkippedNote, DigestVoidNote, DriverMessageNote, ExchangeNote,
     ExchangeOutputNote, FramesNote, HostChangedNote, HostSkippedNote, LayoutNote, MemoryNote,
     OriginNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, TextHead,

@@ -83,6 +83,25 @@ pub enum Family {
     UserReferences(UserReferenceOp),
 }
 
+impl Family {
+    /// Whether calls may make the driver reserve addresses: for memory, or for code, which it may
+    /// load only when a kernel is looked up.
+    pub const fn may_reserve_addresses(self) -> bool {
+        matches!(
+            self,
+            Self::ModuleLoad(_)
+                | Self::LibraryLoad(_)
+                | Self::LibraryModule
+                | Self::Function(FunctionOp::Find { .. })
+                | Self::Kernel(FunctionOp::Find { .. } | FunctionOp::OfKernel { .. })
+                | Self::Memory(
+                    MemoryOp::Allocate | MemoryOp::AllocatePitch { .. } | MemoryOp::AllocateManaged
+                )
+                | Self::VirtualMemory(VirtualMemoryOp::Reserve)
+        )
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceOp {
     Count,

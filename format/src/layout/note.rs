@@ -26,7 +26,7 @@ pub mod note_kind {
     /// [`super::BufferNote`].
     pub const BUFFER: u16 = 10;
     /// The address ranges that the process has mapped before the call: `(u64 start, u64 end)` each,
-    /// in ascending order.
+    /// in ascending order. What may be an [`super::ARENA`] is not joined with others.
     pub const ADDRESS_SPACE: u16 = 11;
     /// The id of the call's stack, a u64.
     pub const STACK: u16 = 12;
@@ -65,6 +65,10 @@ pub mod note_kind {
     /// [`super::ExchangeOutputNote`], then one snapshot.
     pub const EXCHANGE_OUTPUT: u16 = 28;
 }
+
+/// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
+/// HEAP_MAX_SIZE).
+pub const ARENA: u64 = 64 << 20;
 
 /// Identifies the thread; in its first call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

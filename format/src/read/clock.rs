@@ -72,6 +72,13 @@ impl ClockStart {
         let counter = ticks * 1e9 / self.rate as f64;
         (system - counter).abs() <= SAME_MACHINE_NS + SAME_MACHINE_DRIFT * system.abs()
     }
+
+    /// Whether two recordings were made on different machines, as far as their clocks tell: those
+    /// that only count may be of one.
+    pub fn are_apart(one: Option<&Self>, other: Option<&Self>) -> bool {
+        let known = one.zip(other);
+        known.is_some_and(|(one, other)| !one.has_counter_of(other))
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,8 @@ pub(super) fn register() -> bool {
     }
     let arguments = [start, length, PORTABLE_MAPPED, 0];
     // SAFETY: memory of ours, which stays mapped.
-    let result = unsafe { driver::call(id::cuMemHostRegister_v2, arguments) };
+    let register = || unsafe { driver::call(id::cuMemHostRegister_v2, arguments) };
+    let result = beside_captures(register);
     if !matches!(result, Some(0 | ALREADY_REGISTERED)) {
         return false;
     }
@@ -74,11 +75,29 @@ pub(super) fn register() -> bool {
     true
 }
 
+/// Makes a call that would end a capture in progress, of this thread or another.
+fn beside_captures<T>(act: impl FnOnce() -> T) -> T {
+    // CU_STREAM_CAPTURE_MODE_RELAXED
+    let mut mode = 2_i32;
+    let mut exchange = || {
+        let arguments = [(&raw mut mode) as u64, 0, 0, 0];
+        // SAFETY: it reads and writes the mode.
+        unsafe { driver::call(id::cuThreadExchangeStreamCaptureMode, arguments) == Some(0) }
+    };
+    let is_changed = exchange();
+    let result = act();
+    if is_changed {
+        exchange();
+    }
+    result
+}
+
 /// Ends that, in the same context.
 pub(super) fn unregister() {
     let start = START.load(Ordering::Relaxed);
     // SAFETY: registered by `register`; a failure means that it has ended already.
-    let _ = unsafe { driver::call(id::cuMemHostUnregister, [start, 0, 0, 0]) };
+    let unregister = || unsafe { driver::call(id::cuMemHostUnregister, [start, 0, 0, 0]) };
+    let _ = beside_captures(unregister);
 }
 
 /// The bytes in a place of the ring that no device writes to any more.

@@ -102,6 +102,10 @@ impl KnownMemory {
 
     /// A handle of new physical memory, or one more reference.
     pub(super) fn created(&mut self, handle: u64, is_imported: bool) {
+        if is_imported && let Some(known) = self.handles.get_mut(&handle) {
+            known.references += 1;
+            return self.exported(handle);
+        }
         self.last_physical += 1;
         let physical = self.last_physical;
         if is_imported {
@@ -119,9 +123,13 @@ impl KnownMemory {
 
     /// A handle of the physical memory that is mapped at an address.
     pub(super) fn retained(&mut self, handle: u64, address: u64) {
-        let Some(area) = self.areas.get(address) else {
+        let Some(area) = self.areas.get_mut(address) else {
             return;
         };
+        if area.what.physical == 0 {
+            self.last_physical += 1;
+            area.what.physical = self.last_physical;
+        }
         let physical = area.what.physical;
         let known = self.handles.entry(handle).or_insert(Handle {
             physical,
@@ -160,6 +168,9 @@ impl KnownMemory {
 
     /// Physical memory was mapped. It becomes accessible later.
     pub(super) fn mapped(&mut self, address: u64, length: u64, handle: u64) {
+        if !self.handles.contains_key(&handle) {
+            self.created(handle, false);
+        }
         let physical = self.handles.get(&handle).map_or(0, |known| known.physical);
         let memory = Memory {
             is_shared: self.shared.contains(&physical),
@@ -418,5 +429,36 @@ mod tests {
         let words = [0x1000, 0x5000, 0x9000];
         known.made_accessible(0x9000, SIZE);
         assert_eq!(known.exchange_of_launch(&words), kept(&[(0x9000, SIZE)]));
+    }
+
+    #[test]
+    fn handles_may_be_unknown_or_come_again() {
+        let is_exchange = |known: &KnownMemory, address: u64| {
+            let found = known.exchange_of_launch(&[address]);
+            found.is_some()
+        };
+        // Of memory that was not mapped, and of one whose handle is not known.
+        let mut known = known();
+        known.retained(7, TABLE);
+        known.mapped(0x9000, SIZE, 8);
+        known.retained(8, 0x9000);
+        known.exported(7);
+        known.exported(8);
+        for (address, expected) in [(TABLE, true), (OWN, false), (0x9000, true)] {
+            assert_eq!(is_exchange(&known, address), expected, "{address:x}");
+        }
+        // Imported twice, which gives one handle, and released once.
+        let mut known = KnownMemory::default();
+        known.created(5, true);
+        known.created(5, true);
+        known.released(5);
+        known.mapped(0x1000, SIZE, 5);
+        assert!(is_exchange(&known, 0x1000));
+        // Its own export, imported.
+        known.created(6, false);
+        known.mapped(0x5000, SIZE, 6);
+        assert!(!is_exchange(&known, 0x5000));
+        known.created(6, true);
+        assert!(is_exchange(&known, 0x5000));
     }
 }

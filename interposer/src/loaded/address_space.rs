@@ -5,17 +5,22 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fs::File;
 use std::io::Read;
 
-use cutape_format::layout::note_kind;
+use cutape_format::layout::{ARENA, note_kind};
 use cutape_registry::{ContextOp, Family, PrimaryOp};
 
 use super::objects;
+use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory::Scratch;
 
 /// A program may create contexts or threads without end.
-const MOST_NOTES: u32 = 64;
+const MOST_NOTES: u32 = 128;
+/// Nanoseconds after which a map is taken for an old one.
+const OLD: u64 = 50_000_000;
+/// After so many notes, a map may be twice as old.
+const NOTES_UNTIL_DOUBLE: u32 = 16;
 /// Bytes of the kernel's list that are read at once.
 const PIECE: usize = 64 << 10;
 /// Name of the first mapping that lies above all that the kernel places.
@@ -28,6 +33,8 @@ static NOTES: AtomicU32 = AtomicU32::new(0);
 static RETAINED: AtomicU64 = AtomicU64::new(0);
 /// How many objects the loader had ever added at the last note before a load.
 static ADDED: AtomicU64 = AtomicU64::new(0);
+/// When the last note was made, in nanoseconds of CLOCK_MONOTONIC.
+static NOTED: AtomicU64 = AtomicU64::new(0);
 
 /// In a forked child, whose driver is not initialised.
 pub(crate) fn forget() {
@@ -36,8 +43,9 @@ pub(crate) fn forget() {
     ADDED.store(0, Ordering::Relaxed);
 }
 
-/// Notes the map before calls that initialise the driver or create a context, and before loads of
-/// images if libraries were loaded since the last.
+/// Notes the map before calls that initialise the driver or create a context, before loads of
+/// images if libraries were loaded since the last, and before calls that may reserve addresses if
+/// the last note is old: other threads of the program may have mapped memory meanwhile.
 pub(crate) fn before(thread: &Thread, frame: &Frame, family: Family) {
     let is_wanted = match family {
         Family::PrimaryContext(PrimaryOp::Retain) => {
@@ -47,9 +55,9 @@ pub(crate) fn before(thread: &Thread, frame: &Frame, family: Family) {
         Family::Init | Family::Context(ContextOp::Create) => true,
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => {
             let added = objects::added();
-            ADDED.swap(added, Ordering::Relaxed) != added
+            ADDED.swap(added, Ordering::Relaxed) != added || is_old()
         }
-        _ => false,
+        _ => family.may_reserve_addresses() && is_old(),
     };
     if is_wanted {
         note(thread);
@@ -64,10 +72,23 @@ pub(crate) fn before_first(thread: &Thread) {
     }
 }
 
+/// Whether the last note is old; false while there is none.
+fn is_old() -> bool {
+    let notes = NOTES.load(Ordering::Relaxed);
+    if notes == 0 || notes >= MOST_NOTES {
+        return false;
+    }
+    let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);
+    let age = now.saturating_sub(NOTED.load(Ordering::Relaxed));
+    age > OLD << (notes / NOTES_UNTIL_DOUBLE)
+}
+
 fn note(thread: &Thread) {
     if NOTES.fetch_add(1, Ordering::Relaxed) >= MOST_NOTES {
         return;
     }
+    let now = clock::nanoseconds(libc::CLOCK_MONOTONIC);
+    NOTED.store(now, Ordering::Relaxed);
     let _errno = Errno::keep();
     // Not from the program's allocator, which would change the map.
     let Some(mut scratch) = Scratch::new(16 * MOST_RANGES + PIECE) else {
@@ -86,8 +107,9 @@ fn note(thread: &Thread) {
     thread.note(note_kind::ADDRESS_SPACE, |draft| draft.put(ranges));
 }
 
-/// Reads `7f12-7f34 r--p ...` line by line into pairs of start and end, adjacent ones joined,
-/// without the range `own`, up to the stack. Returns their bytes.
+/// Reads `7f12-7f34 r--p ...` line by line into pairs of start and end, without the range `own`, up
+/// to the stack. Adjacent ones are joined, but not what may be a thread's arena with others: a
+/// replay can see which memory is not the driver's. Returns their bytes.
 fn read_ranges(
     mut list: impl Read,
     piece: &mut [u8],
@@ -100,6 +122,11 @@ fn read_ranges(
     // Which of the two numbers is read; 2: the rest of the line.
     let mut column = 0_usize;
     let mut name_length = 0_usize;
+    // Of the rest of the line: how much was read, whether it begins with `rw-p`, whether it names a
+    // file or more.
+    let (mut read, mut is_writable, mut is_named) = (0_usize, true, false);
+    // Where the arena that was read last ends.
+    let mut arena_end = 0;
     let mut put = |range: (u64, u64)| {
         if range.0 != range.1 {
             let place = ranges.get_mut(used..used + 16)?;
@@ -121,16 +148,24 @@ fn read_ranges(
                     break 'lines;
                 }
                 let range = (numbers[0], numbers[1]);
+                let is_arena = range.0 % ARENA == 0
+                    && range.1.wrapping_sub(range.0) <= ARENA
+                    && (is_writable && !is_named);
                 let parts = [(range.0, range.1.min(own.0)), (range.0.max(own.1), range.1)];
                 for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
-                    if last.1 == start {
+                    let is_whole = last.1 == arena_end;
+                    if last.1 == start && !is_whole && !is_arena {
                         last.1 = end;
                     } else {
                         put(last)?;
                         last = (start, end);
                     }
                 }
+                if is_arena {
+                    arena_end = range.0.wrapping_add(ARENA);
+                }
                 (numbers, digits, column, name_length) = ([0; 2], 0, 0, 0);
+                (read, is_writable, is_named) = (0, true, false);
             } else if let Some(number) = numbers.get_mut(column) {
                 match (byte as char).to_digit(16) {
                     Some(digit) => {
@@ -141,6 +176,9 @@ fn read_ranges(
                     None => return None,
                 }
             } else {
+                is_writable &= b"rw-p".get(read).is_none_or(|&expected| expected == byte);
+                is_named |= byte == b'/' || byte == b'[';
+                read += 1;
                 name_length = match STACK.get(name_length) {
                     Some(&expected) if expected == byte => name_length + 1,
                     _ => usize::from(byte == b'['),
@@ -185,6 +223,18 @@ mod tests {
         }
         let stack = "1000-2000 r [sta\n3000-4000 r [vdso] [stack]\n5000-6000 r\n";
         assert_eq!(ranges_of(stack, (0, 0)), Some(vec![0x1000, 0x2000]));
+        let arenas = "7ffff0000000-7ffff0021000 rw-p 00000000 00:00 0 \n\
+                      7ffff0021000-7ffff4000000 ---p 00000000 00:00 0 \n\
+                      7ffff4000000-7ffff6000000 ---p 00000000 00:00 0 \n\
+                      7ffff6000000-7ffff8000000 rw-p 00000000 00:00 0 \n\
+                      7ffff8000000-7ffffc000000 rw-p 00000000 00:00 0 \n\
+                      7ffffc000000-7ffffc001000 rw-p 00000000 08:01 42 /f\n\
+                      7ffffc001000-7ffffc002000 r--p 00000000 00:00 0 \n";
+        let starts = [0x7fff_f000_0000, 0x7fff_f400_0000, 0x7fff_f800_0000];
+        let last = 0x7fff_fc00_0000;
+        let expected = [starts[0], starts[1], starts[1], starts[2], starts[2], last];
+        let expected = [&expected[..], &[last, last + 0x2000]].concat();
+        assert_eq!(ranges_of(arenas, (0, 0)), Some(expected), "arenas");
         assert_eq!(ranges_of("x\n", (0, 0)), None);
         let many: String = (1..9).map(|at| format!("{at}000-{at}001 r\n")).collect();
         assert_eq!(ranges_of(&many, (0, 0)), None, "no room");

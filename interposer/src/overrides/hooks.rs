@@ -23,8 +23,12 @@ pub(crate) const FINISH: u8 = 16;
 
 impl Hooks {
     pub(crate) fn of(function: &Function) -> Self {
+        let notes_map = match function.family.may_reserve_addresses() {
+            true => PRE,
+            false => 0,
+        };
         Self {
-            bits: hooks(function.family),
+            bits: hooks(function.family) | notes_map,
             owned: owned(function.family),
         }
     }
@@ -48,7 +52,7 @@ fn hooks(family: Family) -> u8 {
         Family::ModuleLoad(load) | Family::LibraryLoad(load) if load.options.is_some() => {
             PUT_PRE | PRE | POST | PUT_POST
         }
-        Family::ModuleLoad(_) | Family::LibraryLoad(_) => PUT_PRE | PRE | POST,
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) => PUT_PRE | POST,
         Family::Function(op) | Family::Kernel(op) => match op {
             FunctionOp::Find { .. } | FunctionOp::OfKernel { .. } | FunctionOp::List { .. } => {
                 FINISH

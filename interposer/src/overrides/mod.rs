@@ -70,6 +70,9 @@ pub(crate) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, plan: &Plan) ->
 
 /// Runs between the enter record and the driver.
 pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
+    if plan.family.may_reserve_addresses() {
+        address_space::before(thread, frame, plan.family);
+    }
     match plan.family {
         Family::Launch(op) => launch::pre_call(thread, frame, op),
         Family::Init
@@ -93,7 +96,6 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             host_memory::ending(Which::OfContext(frame.word(0)));
         }
         Family::ModuleLoad(load) | Family::LibraryLoad(load) => {
-            address_space::before(thread, frame, plan.family);
             jit_options::save_log_lengths(frame, load.options);
         }
         Family::Link(
