@@ -21,6 +21,7 @@ use cutape_format::Trace;
 use crate::failure::{FOUND, Failure};
 use crate::guarded;
 use crate::library;
+use crate::one_rank::Source;
 use crate::progress::{Progress, Unit};
 
 pub(crate) use child::{ChildArguments, run_child};
@@ -35,7 +36,10 @@ pub(crate) const CHILD: &str = "bench-child";
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.check()?;
-    let trace = crate::input::open(&arguments.trace)?;
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = crate::input::open(source.path())?;
     let output = arguments.guarded.report()?;
     let settings = Settings::of(arguments)?;
     // Reports errors before a driver is loaded.
@@ -53,7 +57,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             comparison: comparison.clone(),
             ..settings.clone()
         };
-        Ok::<_, Failure>((measure(&trace, &settings)?, settings))
+        Ok::<_, Failure>((measure(&trace, &source, &settings)?, settings))
     };
     match &settings.arguments.driver[..] {
         [first, second] => {
@@ -85,15 +89,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Measures on one driver, in a child process.
-fn measure(trace: &Trace, settings: &Settings) -> Result<Results, Failure> {
+fn measure(trace: &Trace, source: &Source, settings: &Settings) -> Result<Results, Failure> {
     let program = library::own_path()?;
     let comparison = serde_json::to_string(&settings.comparison).unwrap_or_default();
-    let hidden = [
+    let mut hidden = vec![
         "--child-driver".into(),
         settings.driver.clone().into_os_string(),
         "--child-comparison".into(),
         comparison.into(),
     ];
+    hidden.extend(source.for_child());
     let command = || {
         let mut command = guarded::child(&program, "bench", CHILD, &hidden);
         // Otherwise criterion looks for cargo's folders or connects to cargo-criterion.

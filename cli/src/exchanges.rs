@@ -1,9 +1,9 @@
 //! What a trace keeps of exchanges with other processes: `record --outputs-of-exchanges`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use cutape_format::layout::exchange_skip;
-use cutape_format::{Note, Trace};
+use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
 
 use crate::quantity;
@@ -23,15 +23,41 @@ pub(crate) struct Exchanges {
     pub(crate) left_out: BTreeMap<&'static str, u64>,
     /// That memory.
     pub(crate) left_out_bytes: u64,
-    /// Those that compare memory.
+    /// Those whose memory was compared, also if it was not read before the trace ended.
+    pub(crate) compared: u64,
+    /// By number of calls.
+    pub(crate) by_kernel: Vec<ExchangesOfKernel>,
+    /// By thread and number in the thread. What changed may come before the exchange, in a wait of
+    /// another thread that was entered earlier.
     #[serde(skip)]
-    compared: u64,
-    #[serde(skip)]
-    seen: HashSet<(u32, u64)>,
+    seen: HashMap<(u32, u64), Seen>,
+}
+
+/// Exchanges that launch one kernel, or that are calls of one function.
+#[derive(Debug, Serialize)]
+pub(crate) struct ExchangesOfKernel {
+    /// The exported name.
+    pub(crate) function: String,
+    /// The kernel's name in its image; `null` for copies and if it is not known.
+    pub(crate) kernel: Option<String>,
+    pub(crate) calls: u64,
+    pub(crate) compared_bytes: u64,
+    pub(crate) changed_bytes: u64,
+    pub(crate) left_out_bytes: u64,
+}
+
+/// What is known of one exchange.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Its position in `by_kernel`.
+    kernel: Option<usize>,
+    changed_bytes: u64,
+    is_complete: bool,
 }
 
 impl Exchanges {
-    pub(crate) fn add(&mut self, note: &Note<'_>) {
+    /// Takes a note of a call; `kernel` is what the call launches.
+    pub(crate) fn add(&mut self, call: &Call<'_>, kernel: Option<&str>, note: &Note<'_>) {
         match note {
             Note::Exchange(note) => {
                 self.calls += 1;
@@ -41,13 +67,55 @@ impl Exchanges {
                 if let Some(reason) = of_some(note.reason) {
                     *self.left_out.entry(reason).or_default() += 1;
                 }
+                let at = self.position_of(&call.signature.name, kernel);
+                let of_kernel = &mut self.by_kernel[at];
+                of_kernel.calls += 1;
+                of_kernel.compared_bytes = of_kernel.compared_bytes.saturating_add(note.kept);
+                of_kernel.left_out_bytes = of_kernel.left_out_bytes.saturating_add(note.left_out);
+                let seen = self.seen.entry((call.thread, call.number)).or_default();
+                seen.kernel = Some(at);
             }
             Note::ExchangeOutput(note, snapshot) => {
-                self.complete += u64::from(self.seen.insert((note.thread, note.number)));
-                self.changed_bytes += snapshot.bytes.length().unwrap_or(0);
+                let seen = self.seen.entry((note.thread, note.number)).or_default();
+                self.complete += u64::from(!std::mem::replace(&mut seen.is_complete, true));
+                let bytes = snapshot.bytes.length().unwrap_or(0);
+                seen.changed_bytes += bytes;
+                self.changed_bytes += bytes;
             }
             _ => {}
         }
+    }
+
+    fn position_of(&mut self, function: &str, kernel: Option<&str>) -> usize {
+        let known = self
+            .by_kernel
+            .iter()
+            .position(|known| known.function == function && known.kernel.as_deref() == kernel);
+        known.unwrap_or_else(|| {
+            self.by_kernel.push(ExchangesOfKernel {
+                function: function.to_owned(),
+                kernel: kernel.map(str::to_owned),
+                calls: 0,
+                compared_bytes: 0,
+                changed_bytes: 0,
+                left_out_bytes: 0,
+            });
+            self.by_kernel.len() - 1
+        })
+    }
+
+    /// After the last call.
+    pub(crate) fn finish(&mut self) {
+        for seen in std::mem::take(&mut self.seen).into_values() {
+            if let Some(at) = seen.kernel {
+                self.by_kernel[at].changed_bytes += seen.changed_bytes;
+            }
+        }
+        self.by_kernel.sort_by(|a, b| {
+            let key = |of: &ExchangesOfKernel| (of.calls, of.changed_bytes);
+            let names = |of: &ExchangesOfKernel| (of.kernel.clone(), of.function.clone());
+            key(b).cmp(&key(a)).then_with(|| names(a).cmp(&names(b)))
+        });
     }
 
     /// Those of a whole trace.
@@ -56,16 +124,33 @@ impl Exchanges {
         // Damage is reported by whoever reads the trace next.
         let _ = trace.walk().run(|call| {
             if call.has_notes() {
-                call.notes().for_each(|note| exchanges.add(&note));
+                call.notes()
+                    .for_each(|note| exchanges.add(call, None, &note));
             }
             Ok::<_, cutape_format::Error>(())
         });
+        exchanges.finish();
         exchanges
     }
 
     /// Those that compare memory which was not read before the trace ended.
     pub(crate) fn incomplete(&self) -> u64 {
         self.compared.saturating_sub(self.complete)
+    }
+
+    /// All of them, in one line.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!(
+            "{} with other processes: {} of own memory compared, {} changed and kept",
+            quantity::grouped(self.calls),
+            quantity::bytes(self.compared_bytes),
+            quantity::bytes(self.changed_bytes)
+        );
+        for gap in self.gaps() {
+            text += "; ";
+            text += &gap;
+        }
+        text
     }
 
     /// What is missing, in parts of a sentence.

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
+use crate::one_rank::RankOption;
 use crate::output_folder::{self, Folder};
 use selection::Number;
 
@@ -36,8 +37,10 @@ Examples:
   python3 launches/run_all.py                    runs them, prints a table")]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(crate) struct Arguments {
-    /// The trace.
+    /// The trace; with --rank, a folder with the traces of several ranks.
     trace: PathBuf,
+    #[command(flatten)]
+    rank: RankOption,
     /// The folder to write. It must not exist.
     folder: PathBuf,
     /// Write every image once, with its cubins and PTX texts unpacked.
@@ -104,7 +107,10 @@ fn size(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     output_folder::hold_signals();
-    let trace = crate::input::open(&arguments.trace)?;
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = crate::input::open(source.path())?;
     let output = arguments.guarded.report()?;
     if arguments.images {
         let folder = Folder::create(&arguments.folder)?;
@@ -116,7 +122,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(number) = arguments.launch {
         let launch = selection::launch(&trace, number)?;
         let folder = Folder::create(&arguments.folder)?;
-        let (extracted, text) = programs::one(&trace, &arguments, &launch, &folder)?;
+        let (extracted, text) = programs::one((&trace, &source), &arguments, &launch, &folder)?;
         folder.finish()?;
         output.write(&extracted, &text)?;
         return Ok(ExitCode::SUCCESS);
@@ -143,7 +149,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => launches,
     };
     let folder = Folder::create(&arguments.folder)?;
-    let index = programs::all(&trace, &arguments, &launches, &folder)?;
+    let index = programs::all((&trace, &source), &arguments, &launches, &folder)?;
     index.check()?;
     folder.finish()?;
     output.write(&index, &index.summary(&arguments.folder))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,10 +23,12 @@ pub(crate) struct GuardedOptions {
     force: bool,
     /// Map recorded devices to devices of this machine, by ordinal.
     ///
-    /// MAP is recorded=here, e.g. 0=1,1=0. Other devices are matched by UUID,
-    /// by name and compute capability, by compute capability, then in order.
+    /// MAP is recorded=here, e.g. 0=1,1=0. In a folder of ranks it is for all of
+    /// them, and 2:0=1 is for rank 2, whatever the others have; can be given
+    /// several times. Other devices are matched by UUID, by name and compute
+    /// capability, by compute capability, then in order.
     #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
-    devices: Option<DeviceMap>,
+    devices: Vec<DeviceMap>,
     /// How memory comes to lie at its recorded address.
     ///
     /// natural: the driver places it, in a process with the address space of the
@@ -68,12 +71,45 @@ impl GuardedOptions {
         self.force
     }
 
-    /// The options of a replay on that driver.
-    pub(crate) fn replay(&self, driver: PathBuf) -> Options {
+    /// The map of a rank, or of a trace by itself: what is given for the rank, then what is given
+    /// for all.
+    pub(crate) fn devices_of(&self, rank: Option<u64>) -> Vec<(u32, u32)> {
+        let is_own = |map: &&DeviceMap| map.rank.is_some() && map.rank == rank;
+        let own = self.devices.iter().filter(is_own);
+        let own: Vec<_> = own.flat_map(|map| &map.pairs).copied().collect();
+        let for_all = self.devices.iter().filter(|map| map.rank.is_none());
+        let for_all = for_all.flat_map(|map| &map.pairs).copied();
+        let is_left = |pair: &(u32, u32)| own.iter().all(|known| known.0 != pair.0);
+        let others: Vec<_> = for_all.filter(is_left).collect();
+        [own, others].concat()
+    }
+
+    /// Fails if a map is for a rank that is not replayed.
+    pub(crate) fn expect_ranks(&self, ranks: &[u64]) -> Result<(), Failure> {
+        let other = self.devices.iter().find_map(|map| {
+            let rank = map.rank.filter(|rank| !ranks.contains(rank))?;
+            Some((map, rank))
+        });
+        let Some((map, rank)) = other else {
+            return Ok(());
+        };
+        let replayed: Vec<String> = ranks.iter().map(u64::to_string).collect();
+        Err(Failure::unusable(format!(
+            "--devices {map}: rank {rank} is not replayed; {}",
+            match replayed.as_slice() {
+                [] => format!("for a trace by itself, give --devices {}", map.pairs()),
+                [one] => format!("rank {one} is"),
+                all => format!("ranks {} are", all.join(", ")),
+            }
+        )))
+    }
+
+    /// The options of a replay on that driver, of a rank or of a trace by itself.
+    pub(crate) fn replay(&self, driver: PathBuf, rank: Option<u64>) -> Options {
         Options {
             force: self.force,
             watchdog: self.watchdog(),
-            devices: self.devices.clone().map_or_else(Vec::new, |map| map.0),
+            devices: self.devices_of(rank),
             ..Options::new(driver)
         }
     }
@@ -109,9 +145,8 @@ impl GuardedOptions {
     pub(crate) fn for_child(&self) -> Vec<OsString> {
         let mut options = vec!["--watchdog".into(), self.watchdog.to_string().into()];
         options.extend(self.force.then(|| "--force".into()));
-        if let Some(map) = &self.devices {
-            let pairs: Vec<String> = map.0.iter().map(|(a, b)| format!("{a}={b}")).collect();
-            options.extend(["--devices".into(), pairs.join(",").into()]);
+        for map in &self.devices {
+            options.extend(["--devices".into(), map.to_string().into()]);
         }
         options
     }
@@ -176,23 +211,58 @@ pub(crate) fn write_notes(out: &mut String, notes: &BTreeMap<String, u64>) {
     }
 }
 
-/// Pairs of device ordinals: recorded, here.
+/// Devices of the recording, and those of this machine for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct DeviceMap(Vec<(u32, u32)>);
+struct DeviceMap {
+    /// Of this rank only.
+    rank: Option<u64>,
+    /// Ordinals: recorded, here.
+    pairs: Vec<(u32, u32)>,
+}
 
-/// Parses `0=1,1=0`.
+impl DeviceMap {
+    /// `0=1,1=0`.
+    fn pairs(&self) -> String {
+        let pairs = self.pairs.iter().map(|(from, to)| format!("{from}={to}"));
+        pairs.collect::<Vec<_>>().join(",")
+    }
+}
+
+impl fmt::Display for DeviceMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rank) = self.rank {
+            write!(f, "{rank}:")?;
+        }
+        f.write_str(&self.pairs())
+    }
+}
+
+/// Parses `0=1,1=0` and `2:0=1`.
 fn device_map(text: &str) -> Result<DeviceMap, String> {
     let pair = |word: &str| {
         let (recorded, here) = word.split_once('=')?;
         Some((recorded.trim().parse().ok()?, here.trim().parse().ok()?))
     };
-    let pairs: Result<_, String> = text
+    let (rank, map) = match text.split_once(':') {
+        None => (None, text),
+        Some((rank, map)) => {
+            let known = rank.trim().parse();
+            let known = known.map_err(|_| format!("{rank:?} is not the number of a rank"));
+            (Some(known?), map)
+        }
+    };
+    let pairs: Result<_, String> = map
         .split(',')
         .map(|word| {
-            pair(word).ok_or_else(|| format!("{word:?} is not of the form recorded=here, e.g. 0=1"))
+            pair(word).ok_or_else(|| {
+                format!("{word:?} is not of the form recorded=here, e.g. 0=1, or 2:0=1 for rank 2")
+            })
         })
         .collect();
-    Ok(DeviceMap(pairs?))
+    Ok(DeviceMap {
+        rank,
+        pairs: pairs?,
+    })
 }
 
 /// The command of the child: this process's own arguments with the verb `child` in place of `verb`,
@@ -209,12 +279,71 @@ pub(crate) fn child(program: &Path, verb: &str, child: &str, hidden: &[OsString]
 mod tests {
     use super::*;
 
+    fn options(maps: &[&str]) -> GuardedOptions {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            guarded: GuardedOptions,
+        }
+        let words = maps.iter().flat_map(|map| ["--devices", map]);
+        let line = <Line as clap::Parser>::parse_from(["cutape"].into_iter().chain(words));
+        line.guarded
+    }
+
     #[test]
     fn device_maps() {
-        let map = device_map("0=1, 1=0").unwrap();
-        assert_eq!(map.0, [(0, 1), (1, 0)]);
-        for wrong in ["", "0", "0=1,", "0=x", "-1=0", "0:1", "0=1;1=0"] {
+        for (text, rank, pairs) in [
+            ("0=1, 1=0", None, &[(0, 1), (1, 0)][..]),
+            ("2:0=1", Some(2), &[(0, 1)]),
+            ("10:0=1,1=0", Some(10), &[(0, 1), (1, 0)]),
+        ] {
+            let map = device_map(text).unwrap();
+            assert_eq!((map.rank, &map.pairs[..]), (rank, pairs), "{text}");
+            assert_eq!(device_map(&map.to_string()), Ok(map));
+        }
+        for wrong in [
+            "",
+            "0",
+            "0=1,",
+            "0=x",
+            "-1=0",
+            "0:1",
+            "0=1;1=0",
+            "x:0=1",
+            ":0=1",
+            "1:",
+            "0=1,1:0=1",
+        ] {
             assert!(device_map(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_rank_has_its_own_map_before_that_of_all() {
+        let given = options(&["0=1,1=0", "2:0=3", "2:1=2", "7:0=0"]);
+        for (rank, expected) in [
+            (None, &[(0, 1), (1, 0)][..]),
+            (Some(0), &[(0, 1), (1, 0)]),
+            (Some(2), &[(0, 3), (1, 2)]),
+            (Some(7), &[(0, 0), (1, 0)]),
+        ] {
+            assert_eq!(given.devices_of(rank), expected, "{rank:?}");
+        }
+        assert!(given.expect_ranks(&[0, 2, 7]).is_ok());
+        for (ranks, why) in [
+            (
+                &[0, 7][..],
+                "--devices 2:0=3: rank 2 is not replayed; ranks 0, 7 are",
+            ),
+            (&[2], "--devices 7:0=0: rank 7 is not replayed; rank 2 is"),
+            (
+                &[],
+                "--devices 2:0=3: rank 2 is not replayed; for a trace by itself, give --devices 0=3",
+            ),
+        ] {
+            let refused = given.expect_ranks(ranks).unwrap_err();
+            assert_eq!(refused.message, why);
+        }
+        assert!(options(&["0=1"]).expect_ranks(&[]).is_ok());
     }
 }

@@ -31,12 +31,14 @@ mod manual;
 mod mark;
 mod minimize;
 mod observation;
+mod one_rank;
 mod output;
 mod output_folder;
 mod pack;
 mod payloads;
 mod progress;
 mod quantity;
+mod rank_folder;
 mod record;
 mod render;
 mod repair;
@@ -56,6 +58,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing::Level;
 
@@ -173,12 +176,33 @@ fn main() -> ExitCode {
             } else {
                 0
             };
-            let _ = error.print();
+            let _ = without_hidden(error).print();
             return ExitCode::from(status);
         }
     };
     start_log(arguments.log);
     guarded(|| run(arguments.verb))
+}
+
+/// Clap suggests hidden commands, too, instead of a misspelt one.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand)
+    else {
+        return error;
+    };
+    let command = Arguments::command();
+    let is_hidden = |name: &str| {
+        let known = command.find_subcommand(name);
+        known.is_some_and(clap::Command::is_hide_set)
+    };
+    names.retain(|name| !is_hidden(name));
+    if !names.is_empty() {
+        error.insert(
+            ContextKind::SuggestedSubcommand,
+            ContextValue::Strings(names),
+        );
+    }
+    error
 }
 
 /// Runs; a panic is a bug, and its message is on stderr already.

@@ -10,6 +10,7 @@ use cutape_replay::{Observation, Observed, Options};
 use crate::failure::{Failure, UNUSABLE};
 use crate::guarded::GuardedOptions;
 use crate::library;
+use crate::one_rank::{ChildSource, Source};
 use crate::progress::Progress;
 
 /// The hidden verb of the guarded child.
@@ -24,6 +25,8 @@ pub(crate) struct ChildArguments {
     /// An [`Observation`] as JSON.
     #[arg(long)]
     child_observation: PathBuf,
+    #[command(flatten)]
+    source: ChildSource,
     trace: PathBuf,
     #[command(flatten)]
     guarded: GuardedOptions,
@@ -32,7 +35,7 @@ pub(crate) struct ChildArguments {
 /// Replays a trace up to the last observed call and reads memory. Removes the file of contents if
 /// that fails.
 pub(crate) fn observe(
-    trace: &Trace,
+    (trace, source): (&Trace, &Source),
     driver: &Path,
     guarded: &GuardedOptions,
     observation: &Observation,
@@ -47,6 +50,7 @@ pub(crate) fn observe(
         let mut command = Command::new(&program);
         command.arg(CHILD).arg("--child-driver").arg(driver);
         command.arg("--child-observation").arg(&description);
+        command.args(source.for_child());
         command
             .args(guarded.for_child())
             .arg("--")
@@ -74,11 +78,14 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let observation: Observation = serde_json::from_str(&text)
         .map_err(|_| ())
         .map_err(internal)?;
-    let trace = Trace::open(&child.trace)?;
+    let trace = Trace::open(child.source.path(&child.trace))?;
     let options = Options {
         keep_going: true,
         until: observation.calls.keys().last().map(|last| last + 1),
-        ..child.guarded.replay(child.child_driver.clone())
+        alone: child.source.alone()?,
+        ..child
+            .guarded
+            .replay(child.child_driver.clone(), child.source.rank())
     };
     let status = cutape_replay::observe_as_child(&trace, &options, observation);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))

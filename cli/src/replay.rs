@@ -1,10 +1,8 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
-mod folder;
 mod host_files;
 mod names;
 mod npy;
-mod one_rank;
 mod pending;
 mod ranks;
 mod text;
@@ -18,12 +16,12 @@ use cutape_format::Trace;
 use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict};
 
 use self::host_files::HostFiles;
-use self::one_rank::OneRank;
 use crate::call_image::{self, CallImage};
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions};
 use crate::library;
+use crate::one_rank::{ChildSource, RankOption};
 use crate::output::ReportFile;
 use crate::progress::Progress;
 
@@ -40,13 +38,8 @@ pub(crate) struct Arguments {
     /// ranks that had returned when it was entered.
     #[arg(verbatim_doc_comment)]
     trace: PathBuf,
-    /// Replay this rank of a folder alone, on the devices that are here.
-    ///
-    /// What other ranks exported to it is replaced by objects of the same kind and
-    /// size. Work that exchanges data with them is left out, and what it changed is
-    /// put back, if the trace has it: record with --outputs-of-exchanges.
-    #[arg(long, value_name = "N", verbatim_doc_comment)]
-    rank: Option<u64>,
+    #[command(flatten)]
+    rank: RankOption,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
@@ -188,12 +181,8 @@ pub(crate) struct ChildArguments {
     /// The parent, which makes files of what the child saves.
     #[arg(long)]
     child_of: u32,
-    /// The trace of this rank, in a folder.
-    #[arg(long)]
-    child_trace: Option<PathBuf>,
-    /// What this rank shared with others, without which it is replayed.
-    #[arg(long)]
-    child_alone: Option<PathBuf>,
+    #[command(flatten)]
+    source: ChildSource,
     #[command(flatten)]
     arguments: Arguments,
 }
@@ -248,15 +237,13 @@ enum Timing {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    if arguments.trace.is_dir() && arguments.rank.is_none() {
+    if arguments.trace.is_dir() && !arguments.rank.is_given() {
         return ranks::run(&arguments);
     }
-    let alone = match arguments.rank {
-        Some(rank) => Some(OneRank::find(&arguments.trace, rank)?),
-        None => None,
-    };
-    let path = alone.as_ref().map_or(&arguments.trace, OneRank::path);
-    let trace = crate::input::open(path)?;
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = crate::input::open(source.path())?;
     selection(&trace, &arguments)?;
     if arguments.fill.is_some() && arguments.repeat == 2 {
         return Err(Failure::unusable(
@@ -290,7 +277,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         if let Some(launches) = launches {
             hidden.extend(["--child-launches".into(), launches.into()]);
         }
-        hidden.extend(alone.iter().flat_map(OneRank::for_child));
+        hidden.extend(source.for_child());
         guarded::child(&program, "replay", CHILD, &hidden)
     };
     let mut progress = Progress::over_calls("replaying", [&trace]);
@@ -395,8 +382,7 @@ pub(crate) fn child_for(
 /// The guarded child: replays, and reports through a pipe to its parent.
 pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let arguments = &child.arguments;
-    let path = child.child_trace.as_deref().unwrap_or(&arguments.trace);
-    let trace = Trace::open(path)?;
+    let trace = Trace::open(child.source.path(&arguments.trace))?;
     let files = files_of(&trace, arguments)?;
     let options = Options {
         until: arguments.until,
@@ -415,8 +401,10 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
             Some(Timing::Span) => Measuring::Span,
         },
         threads: arguments.threads,
-        alone: one_rank::given(child.child_alone.as_deref())?,
-        ..arguments.guarded.replay(child.child_driver.clone())
+        alone: child.source.alone()?,
+        ..arguments
+            .guarded
+            .replay(child.child_driver.clone(), child.source.rank())
     };
     let status = cutape_replay::run_as_child(&trace, &options);
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))

@@ -14,6 +14,7 @@ use cutape_model::Needs;
 use self::choice::Choice;
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
+use crate::one_rank::{RankOption, Source};
 use crate::progress::Progress;
 use crate::{input, output_folder, quantity};
 
@@ -22,7 +23,11 @@ use crate::{input, output_folder, quantity};
 #[command(after_help = EPILOGUE)]
 pub(crate) struct Arguments {
     /// The trace. Of one that is being recorded, the part until now is cut.
+    ///
+    /// With --rank, a folder with the traces of several ranks.
     trace: PathBuf,
+    #[command(flatten)]
+    rank: RankOption,
     #[command(flatten)]
     choice: Choice,
     /// The trace to write; must not exist.
@@ -82,16 +87,19 @@ work, and what destroys what is created. It replays without divergences, and
 check finds what it found in that part. `cutape info` shows its source.";
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let trace = match input::open_growing(&arguments.trace)? {
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = match input::open_growing(source.path())? {
         Some(growing) => growing,
-        None => input::open(&arguments.trace)?,
+        None => input::open(source.path())?,
     };
     let target = &arguments.output;
     refuse_existing(target)?;
     let chosen = arguments.choice.calls(&trace)?;
     let cut = match arguments.state {
         State::Recorded => recorded(&arguments, &trace, &chosen)?,
-        State::Replay => replayed(&arguments, &trace, &chosen)?,
+        State::Replay => replayed(&arguments, (&trace, &source), &chosen)?,
     };
     let mut choice = format!("trim {}", arguments.choice);
     if arguments.state == State::Replay {
@@ -143,10 +151,21 @@ fn recorded(arguments: &Arguments, trace: &Trace, chosen: &[u64]) -> Result<Cut,
 }
 
 /// The part with what its memory holds.
-fn replayed(arguments: &Arguments, trace: &Trace, chosen: &[u64]) -> Result<Cut, Failure> {
+fn replayed(
+    arguments: &Arguments,
+    (trace, source): (&Trace, &Source),
+    chosen: &[u64],
+) -> Result<Cut, Failure> {
     output_folder::hold_signals();
     let driver = arguments.driver.as_deref();
-    let taken = state::take(trace, &arguments.output, chosen, driver, &arguments.guarded)?;
+    let source = (trace, source);
+    let taken = state::take(
+        source,
+        &arguments.output,
+        chosen,
+        driver,
+        &arguments.guarded,
+    )?;
     Ok(Cut {
         part: taken.part,
         needs: taken.needs,

@@ -167,6 +167,13 @@ impl Api {
         self.get(id::cuDeviceGetAttribute, &rest)
     }
 
+    /// Whether a device can access the memory of another one.
+    pub(crate) fn can_access_peer(&self, device: i32, peer: i32) -> Result<bool, Code> {
+        let rest = [device as u64, peer as u64];
+        let answer: i32 = self.get(id::cuDeviceCanAccessPeer, &rest)?;
+        Ok(answer != 0)
+    }
+
     pub(crate) fn device_name(&self, device: i32) -> Result<String, Code> {
         let mut name = [0u8; 256];
         self.own(

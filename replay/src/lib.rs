@@ -106,7 +106,7 @@ pub use options::{
 pub use place::allocator::Allocator;
 pub use place::lesson::{Lesson, Misplaced};
 pub use place::strategy::PlacementStrategy;
-pub use plan::needs::{ImageUse, MissingImage, Needs};
+pub use plan::needs::{ImageUse, MissingImage, Needs, PeerAccess};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use ranks::group::{Rank, run_ranks};
 pub use ranks::peers::Peers;

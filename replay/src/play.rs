@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use cutape_format::{Call, Note};
-use cutape_registry::{Family, Function, Kind, id};
+use cutape_registry::{Family, Function, Kind, Role, id};
 
 use crate::alone::stand_in;
 use crate::api::{DEINITIALIZED, result_name};
 use crate::digests;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
+use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::issue::stream::stream_argument;
@@ -80,6 +81,9 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         job.put_host_memory(false);
         job.put_memory();
     }
+    if traits.places && job.is_natural() {
+        open_recorded_place(&mut job);
+    }
     launch_digests::before(&mut job);
     let has_digests = has_notes || job.digests.is_active();
     if has_digests {
@@ -97,6 +101,9 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
             peers.withhold(call.index, &reason);
         }
         job.report.skip(function.name, &reason, call.index);
+        if let Some(recorder) = &mut job.issuer.recorder {
+            recorder.skip(&reason);
+        }
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);
         job.forgo();
@@ -123,10 +130,10 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         job.read_back();
         job.put_host_memory(true);
     }
-    if let Some(misplaced) = player.fillers.misplaced
-        && player.options.refuse_conflicts
+    if player.options.refuse_conflicts
+        && let Some(misplaced) = &player.fillers.misplaced
     {
-        return Err(Error::Misplaced(misplaced));
+        return Err(Error::Misplaced(misplaced.clone()));
     }
     if traits.is_init
         && !player.machine.is_ready
@@ -136,6 +143,22 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         player.set_up()?;
     }
     Ok(())
+}
+
+/// Takes fillers away from where the driver placed memory of the call in the recording.
+fn open_recorded_place(job: &mut Job<'_, '_>) {
+    if !job.call.succeeded() {
+        return;
+    }
+    let length = made_length(job.call, job.function);
+    for (position, param) in job.function.params.iter().enumerate() {
+        if let Role::Make(kind, _) = param.role
+            && kind.is_address()
+            && let Some(recorded) = job.call.out(position)
+        {
+            job.player.fillers.open(kind, recorded, length);
+        }
+    }
 }
 
 /// Waits for the calls of other ranks that come before a call.
@@ -170,7 +193,7 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::AddressSpace(recorded)
                 if job.is_natural() && !job.plan.mixed_address_spaces.contains(&job.call.index) =>
             {
-                job.fillers.follow(recorded);
+                job.player.fillers.follow(job.call.index, recorded);
             }
             _ => {}
         }

@@ -77,6 +77,10 @@ pub(crate) fn replay_measured(
     };
     let (player, rerun) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
     let mut outcome = rerun.map(|rerun| rerun.outcome).unwrap_or_default();
+    if outcome.subjects.is_empty() {
+        let why = outcome.nothing_repeated();
+        return Err(Error::Measure { why });
+    }
     outcome.report = player.report;
     Ok(outcome)
 }

@@ -380,6 +380,49 @@ fn host_memory_that_others_register_is_shared() {
     assert_eq!(report.launches, 1);
 }
 
+/// Only the second half is shared, and only as long as it is registered.
+#[test]
+fn host_memory_is_no_longer_shared_when_it_is_unregistered() {
+    const MEMORY: u64 = 0x6123_4570_0000;
+    let registered = |recorder: &mut Recorder, inode, (address, length, offset)| {
+        let note = |builder: &mut TraceBuilder| {
+            let note = SharedMappingNote {
+                address,
+                length,
+                device: 1,
+                inode,
+                offset,
+            };
+            builder.note(0, note_kind::SHARED_MAPPING, note, b"/dev/shm/flags");
+        };
+        let arguments = [address, length, 0];
+        recorder.write("cuMemHostRegister_v2", &arguments, &[], note, 0, &[]);
+    };
+    let mut other = Recorder::new();
+    let context = other.begin();
+    registered(&mut other, 77, (0x1000, 4096, 4096));
+    other.end(context);
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let function = recorder.function(PTX, b"k\0");
+    for inode in [77, 78] {
+        registered(&mut recorder, inode, (MEMORY, 8192, 0));
+        for parameter in [MEMORY + 64, MEMORY + 4096] {
+            let packed = parameter.to_le_bytes();
+            let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
+            let arguments = [function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0];
+            let kept = Some(Kept::all(0));
+            exchange(&mut recorder, "cuLaunchKernel", &arguments, &packed, kept);
+        }
+        recorder.write("cuMemHostUnregister", &[MEMORY], &[], |_| {}, 0, &[]);
+    }
+    recorder.end(context);
+    let report = replayed_with(&recorder, &other, "alone-unregistered", "");
+    assert_agrees(&report);
+    let left_out = &report.exchanges.left_out;
+    assert_eq!((report.launches, left_out[0].count), (3, 1), "{left_out:?}");
+}
+
 #[test]
 fn a_multicast_object_has_a_stand_in() {
     const HANDLE: u64 = 0x77;

@@ -116,6 +116,44 @@ fn memory_is_counted_by_device() {
 }
 
 #[test]
+fn shared_memory_has_a_device() {
+    let mut recorder = Recorder::new();
+    recorder.write("cuInit", &[0], &[], none, 0, &[]);
+    made(&mut recorder, "cuCtxCreate_v2", &[0x10, 0, 1], 0, 0xc1);
+    let address = 0x7e00_0000_0000;
+    made(&mut recorder, "cuMemAlloc_v2", &[0x10, GIB], 0, address);
+    let shares = |recorder: &mut Recorder, name, arguments: &[u64]| {
+        recorder.write(name, arguments, &[], none, 0, &[]);
+    };
+    shares(&mut recorder, "cuIpcGetMemHandle", &[0x20, address]); // 3
+    // Physical memory of a device, and of the host: 1 is a device, 2 the host.
+    for (handle, location) in [(0x55, 1), (0x56, 2)] {
+        let mut properties = [0; 32];
+        (properties[0], properties[8], properties[12]) = (1, location, 2);
+        let given = [NewSnapshot::pointee(2, &properties)];
+        let handle = word(handle);
+        let back = [NewSnapshot::pointee(0, &handle)];
+        let arguments = [0x10, GIB, 0x20, 0];
+        recorder.write("cuMemCreate", &arguments, &given, none, 0, &back);
+    }
+    let export = "cuMemExportToShareableHandle";
+    shares(&mut recorder, export, &[0x20, 0x55, 1, 0]); // 6
+    shares(&mut recorder, export, &[0x20, 0x56, 1, 0]); // 7
+    made(&mut recorder, "cuCtxCreate_v2", &[0x10, 0, 3], 0, 0xc3);
+    let import = "cuMemImportFromShareableHandle";
+    made(&mut recorder, import, &[0x10, 9, 1], 0, 0x57); // 9
+    recorder.write("cuCtxEnablePeerAccess", &[0xc1, 0], &[], none, 0, &[]); // 10
+    let needs = needs(&recorder, "sharing");
+    let sharing: Vec<_> = needs.sharing_devices.into_iter().collect();
+    assert_eq!(sharing, [(3, 1), (6, 2), (9, 3)]);
+    let access = needs.peer_access.iter();
+    let access: Vec<_> = access
+        .map(|access| (access.device, access.peer, access.call))
+        .collect();
+    assert_eq!(access, [(3, 1, 10)]);
+}
+
+#[test]
 fn memory_ends_with_its_context() {
     let mut recorder = Recorder::new();
     recorder.write("cuInit", &[0], &[], none, 0, &[]);

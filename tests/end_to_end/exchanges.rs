@@ -7,11 +7,12 @@ use std::path::Path;
 
 use cutape_format::layout::exchange_skip::{FULL, GRAPH, NONE, REFUSED};
 use cutape_format::{Call, Note, Trace};
-use cutape_tests::{Output, compile, compiled, names, parts, record, root, run};
+use cutape_tests::{Browser, Output, Verdict, compile, compiled, names, parts, record, root, run};
 use serde_json::Value;
 
 cutape_tests::suite![
     exchanges_are_found_by_the_memory_that_they_reach,
+    the_page_shows_exchanges_by_kernel,
     kept_bytes_are_those_that_memory_then_holds,
     nothing_is_kept_without_the_option,
     what_the_driver_refuses_is_left_out,
@@ -103,6 +104,15 @@ const EXCHANGES: [Row; 11] = [
     (LAUNCH, 4096, 0, NONE, &[8]),
 ];
 
+/// Kernel or function, calls, bytes that are compared, that have changed, that are not kept.
+const BY_KERNEL: &[(&str, u64, u64, u64, u64)] = &[
+    ("direct", 7, 19968, 40, 4096 + (2 << 20)),
+    ("cuMemcpyDtoDAsync_v2", 1, 256, 256, 0),
+    ("through", 1, 8192, 8, 0),
+    ("cuMemcpyDtoD_v2", 1, 0, 0, 0),
+    ("listed", 1, 3968, 0, 0),
+];
+
 fn compare(found: &[Exchange], expected: &[Row]) {
     let rows: Vec<_> = found
         .iter()
@@ -153,13 +163,37 @@ fn exchanges_are_found_by_the_memory_that_they_reach(folder: &Path) {
     let info = run(&mut parts().cutape(&[&"info", &path]));
     let line =
         "11 with other processes: 31.6 KiB of own memory compared, 304 bytes changed and kept";
-    assert!(info.stdout.contains(line), "{}", info.stdout);
+    let text = info.stdout;
+    assert!(text.contains(line), "{text}");
     let info = run(&mut parts().cutape(&[&"info", &"--format", &"json", &path]));
     let json: Value = serde_json::from_str(&info.stdout).unwrap();
     let exchanges = &json["exchanges"];
     assert_eq!(exchanges["calls"], 11, "{exchanges}");
     assert_eq!(exchanges["complete"], 8, "{exchanges}");
     assert_eq!(exchanges["changed_bytes"], 304, "{exchanges}");
+    let rows = exchanges["by_kernel"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let number = |key: &str| row[key].as_u64().unwrap();
+            let name = row["kernel"].as_str().or(row["function"].as_str()).unwrap();
+            (
+                name,
+                number("calls"),
+                number("compared_bytes"),
+                number("changed_bytes"),
+                number("left_out_bytes"),
+            )
+        });
+    assert_eq!(rows.collect::<Vec<_>>(), BY_KERNEL);
+    for line in [
+        "\nExchanges with other processes\n",
+        "cuLaunchKernel        direct       7   19.5 KiB   40 bytes   2.0 MiB\n",
+        "cuMemcpyDtoDAsync_v2",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
     // With room for all.
     let (output, [first, _]) = recorded(
         &parts().new_folder("exchanges-room"),
@@ -170,6 +204,40 @@ fn exchanges_are_found_by_the_memory_that_they_reach(folder: &Path) {
     all[9] = (LAUNCH, 2 << 20, 0, NONE, &[8]);
     compare(&self::exchanges(&first), &all);
     assert!(!output.stderr.contains("without room"), "{}", output.stderr);
+}
+
+/// `CUTAPE_TESTS_SCREENSHOTS` names a folder for a picture.
+fn the_page_shows_exchanges_by_kernel(folder: &Path) -> Verdict {
+    let Some(mut browser) = Browser::start(folder) else {
+        return Verdict::Ignored("Chromium is not installed: apt-get install chromium".to_owned());
+    };
+    recorded(folder, &["--outputs-of-exchanges=1M"], &[KERNELS]);
+    let page = folder.join("page.html");
+    let trace = folder.join("run.rank0.cutape");
+    run(&mut parts().cutape(&[&"report", &trace, &"-o", &page])).assert_code(0);
+    browser.set_window(1200, 2600, false);
+    browser.open(&page, "document.documentElement?.dataset.ready");
+    let rows = browser.evaluate(
+        "[...[...document.querySelectorAll('table')]\
+         .find((table) => table.caption?.textContent === 'Exchanges by kernel')\
+         .tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText.trim()))",
+    );
+    let rows: Vec<Vec<String>> = serde_json::from_value(rows).unwrap();
+    let shown = rows.iter().map(|row| (row[0].as_str(), row[1].as_str()));
+    let shown: Vec<_> = shown
+        .map(|(name, calls)| (name, calls.parse().unwrap()))
+        .collect();
+    let expected: Vec<(&str, u64)> = BY_KERNEL.iter().map(|row| (row.0, row.1)).collect();
+    assert_eq!(shown, expected);
+    let text = browser.text("main");
+    let line = "11 calls exchanged data with other processes: 31.6 KiB of own memory compared, 304 \
+                bytes changed and kept; 1 in captures; ";
+    assert!(text.contains(line), "{text}");
+    if let Some(folder) = std::env::var_os("CUTAPE_TESTS_SCREENSHOTS") {
+        browser.screenshot(&std::path::PathBuf::from(folder).join("exchanges.png"));
+    }
+    assert!(browser.problems.is_empty(), "{:#?}", browser.problems);
+    Verdict::Passed
 }
 
 fn kept_bytes_are_those_that_memory_then_holds(folder: &Path) {
@@ -221,6 +289,11 @@ fn nothing_is_kept_without_the_option(folder: &Path) {
 fn what_the_driver_refuses_is_left_out(folder: &Path) {
     const FAIL: &str = "CUTAPE_NULL_FAIL";
     let refused = (LAUNCH, 0, 4096, REFUSED, &[][..]);
+    // Up to the allocation that is made during a capture, which lasts.
+    let late: Vec<_> = (1..=6)
+        .map(|at| format!("cuMemHostRegister@{at}=2"))
+        .collect();
+    let late = late.join(",");
     // The program's first copy is number 1.
     for (setting, changed) in [
         ("cuMemcpyDtoHAsync@2=999", &[0][..]),
@@ -228,6 +301,7 @@ fn what_the_driver_refuses_is_left_out(folder: &Path) {
         // Without marks, nothing more can be kept.
         ("cuStreamWriteValue32@2=999", &[1, 2, 3, 4, 5, 7, 9, 10]),
         ("cuMemHostRegister@*=2", &[0, 1, 2, 3, 4, 5, 7, 9, 10]),
+        (&late, &[0, 1, 2, 3, 4, 5, 7]),
     ] {
         let place = folder.join(setting);
         std::fs::create_dir(&place).unwrap();

@@ -45,6 +45,8 @@ fn misspelt_words_are_recognised(folder: &Path) {
     let missing = folder.join("no.cutape");
     for (words, text) in [
         (vec!["chekc"], "'check'"),
+        (vec!["replya"], "'replay'\n"),
+        (vec!["observe-chidl"], "unrecognized subcommand"),
         (vec![missing.to_str().unwrap()], "app.cutape`?"),
         (vec!["check", missing.to_str().unwrap()], "app.cutape`?"),
         (
@@ -78,6 +80,8 @@ fn misspelt_words_are_recognised(folder: &Path) {
             output.describe()
         );
         assert!(output.stdout.is_empty(), "{}", output.describe());
+        // What cutape starts itself is not proposed.
+        assert!(!output.stderr.contains("-child'"), "{}", output.describe());
     }
 }
 

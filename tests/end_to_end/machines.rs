@@ -111,6 +111,20 @@ const ROWS: &[Row] = &[
         expected: &["device 1 of this machine is named twice"],
         unexpected: &[],
     },
+    // The program enables access between the first two.
+    Row {
+        name: "no-peers",
+        program: "clean/two_devices",
+        recorded: THREE,
+        here: &[("CUTAPE_NULL_PEERS", "1-2")],
+        options: &[],
+        status: 2,
+        expected: &[
+            "peer access: recorded device 0 accesses the memory of device 1 from call ",
+            "here device 0 cannot access that of device 1 (cuDeviceCanAccessPeer says so; ",
+        ],
+        unexpected: &["replayed in"],
+    },
     Row {
         name: "no-map",
         program: "clean/two_devices",
@@ -118,7 +132,7 @@ const ROWS: &[Row] = &[
         here: &[],
         options: &["--devices", "0:1"],
         status: 2,
-        expected: &["\"0:1\" is not of the form recorded=here"],
+        expected: &["\"1\" is not of the form recorded=here"],
         unexpected: &[],
     },
     Row {

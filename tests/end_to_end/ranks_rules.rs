@@ -32,6 +32,7 @@ const COMMUNICATORS: &[(&str, [i32; 4], &[&str])] = &[
     ("shape", [0; 4], &["ranks-collective-shape"]),
     ("missing", [143, 143, 143, 1], &["ranks-collective-missing"]),
     ("stopped", [130; 4], &[]),
+    ("crashed", [134, 143, 143, 1], &[]),
 ];
 
 fn main() -> ExitCode {

@@ -3,13 +3,14 @@ unexpected."""
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from real import PROGRAMS, command
 from run import Ended
 
-COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "replays", "agree", "divergences", "skipped", "elsewhere", "alone", "by rank", "compared", "exchanges", "kept"]
+COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "replays", "agree", "divergences", "skipped", "elsewhere", "alone", "by rank", "compared", "exchanges", "kept", "measured", "put back", "extracted"]
 REPLAYS = int(os.environ.get("REPLAYS", "10"))
 DRIVER = ["--driver", os.environ["DRIVER"]] if os.environ.get("DRIVER") else []
 # NCCL would use multicast over NVLink, which not every virtual machine has.
@@ -154,7 +155,45 @@ def measure_by_rank(program, cutape, results, ranks):
             problems.append(f"rank {rank} alone: {json.dumps(exchanges['first_missing'])}")
         for divergence in report["divergences"][:2]:
             problems.append(f"rank {rank} alone: {json.dumps(divergence)[:300]}")
-    return {name: ",".join(map(str, values)) for name, values in cells.items()}, problems
+    cells = {name: ",".join(map(str, values)) for name, values in cells.items()}
+    for verb in (bench_rank, extract_rank):
+        of_verb, found = verb(cutape, results, program.name, folder, one_device)
+        cells |= of_verb
+        problems += found
+    return cells, problems
+
+
+def bench_rank(cutape, results, name, folder, one_device):
+    """The calls of rank 0 that are measured without the others, and what each iteration puts back."""
+    short = ["--samples", "10", "--measure-seconds", "0.5", "--warm-up-seconds", "0.1", "--no-plots"]
+    ended = Ended([cutape, "bench", *DRIVER, "--rank", "0", *short, "--output", results / f"{name}.bench", "--report", "-", folder], env=one_device)
+    (results / f"{name}.bench.json").write_bytes(ended.out)
+    try:
+        memory = json.loads(ended.out)["memory"][0]
+    except (ValueError, LookupError):
+        return {}, [f"bench of rank 0: status {ended.status}: {ended.message()[-300:]}"]
+    return {"measured": memory["calls"], "put back": memory["put_bytes"]}, []
+
+
+def extract_rank(cutape, results, name, folder, one_device):
+    """Some launches of rank 0, as programs: how many of them write what they wrote in the replay."""
+    target = results / f"{name}.launches"
+    shutil.rmtree(target, ignore_errors=True)
+    ended = Ended([cutape, "extract", *DRIVER, "--rank", "0", folder, target, "--all", "--sample", "20"], env=one_device)
+    if ended.status != 0:
+        # A program of which every launch exchanges data.
+        only_exchanges = b"exchanges data with" in ended.err
+        return {"extracted": 0}, [] if only_exchanges else [f"extract of rank 0: {ended.message()[-300:]}"]
+    count = len(json.loads((target / "index.json").read_text())["launches"])
+    if DRIVER:
+        return {"extracted": count}, []
+    run = Ended([sys.executable, target / "run_all.py"], env=one_device)
+    # The last line has the sums: launches, same, nondeterministic, and so on.
+    sums = (run.out.decode().splitlines() or [""])[-1]
+    numbers = [int(word) for word in sums.split() if word.isdigit()] + [0, 0, 0]
+    same, nondeterministic = numbers[1:3]
+    is_fine = same + nondeterministic == count
+    return {"extracted": f"{same}/{count}"}, [] if is_fine else [f"extracted launches: {sums} {run.message()[-200:]}"]
 
 
 def main():

@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::finding::{bytes, finding, sentence};
 use super::handle::{Handle, handle_of};
 use super::memory::Identity;
+use super::ordered_ends::OrderedEnds;
 use super::process::{Process, Uses};
 use super::recording::RankTraces;
 use crate::context::TraceContext;
@@ -34,7 +35,7 @@ pub(super) struct Export {
 }
 
 /// The end of an exported object in its own process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ExportEnd {
     pub(super) left: u64,
     pub(super) site: CallSite,
@@ -76,10 +77,11 @@ pub(super) struct Lifetimes {
     sizes: FxHashMap<ExchangeSite, u64>,
     wanted: FxHashSet<ExchangeSite>,
     handles: FxHashMap<ExchangeSite, Handle>,
-    /// The object that was last exported with a handle.
-    owners: FxHashMap<(usize, SharedKind, Handle), ObjectId>,
-    /// Handles that several objects had at one time: which of them an import means is not known.
-    ambiguous: FxHashSet<(usize, SharedKind, Handle)>,
+    /// The object that was last exported with a handle, and its process.
+    owners: FxHashMap<(SharedKind, Handle), (usize, ObjectId)>,
+    /// Handles that several objects had at one time, also of different processes: which of them an
+    /// import means is not known.
+    ambiguous: FxHashSet<(SharedKind, Handle)>,
     pub(super) exports: Vec<Export>,
     pub(super) imports: Vec<Import>,
     /// The last export of each exporting call.
@@ -91,6 +93,8 @@ pub(super) struct Lifetimes {
     exports_pool_memory: FxHashSet<usize>,
     /// By process: open imports whose original has ended.
     dangling: FxHashMap<usize, usize>,
+    /// Exports whose memory ends in the order of a stream, and the calls that free it.
+    ordered: OrderedEnds<(Vec<usize>, ExportEnd)>,
 }
 
 impl Import {
@@ -164,7 +168,7 @@ impl Lifetimes {
         if let Family::Sharing(SharingOp::Export(shared)) = uses.function.family
             && call.succeeded()
         {
-            self.export(process, (number, context, call), shared);
+            self.export(processes, (number, context, call), shared);
         }
     }
 
@@ -183,6 +187,12 @@ impl Lifetimes {
             self.pools.remove(&(number, *id));
             self.export_ended(process, (number, context, call), *id);
             self.import_ended(process, (number, context, call), *id);
+        }
+        for ((exports, mut end), left) in self.ordered.take_over((number, process, call)) {
+            end.left = left;
+            for at in exports {
+                self.ended(at, end.clone());
+            }
         }
         match family {
             Some(Family::Sharing(SharingOp::Import(shared))) if call.succeeded() => {
@@ -207,10 +217,13 @@ impl Lifetimes {
 
     fn export(
         &mut self,
-        process: &Process,
+        processes: &[Process],
         (number, context, call): (usize, &dyn TraceContext, &Call<'_>),
         shared: Shared,
     ) {
+        let Some(process) = processes.get(number) else {
+            return;
+        };
         let site = ExchangeSite {
             process: number,
             call: call.index,
@@ -222,10 +235,16 @@ impl Lifetimes {
             return;
         };
         if handle.is_unique() {
-            let owner = self.owners.insert((number, shared.kind, handle), object);
-            let is_live = |id: ObjectId| objects.get(id).is_some() && objects.end_of(id).is_none();
-            if owner.is_some_and(|owner| owner != object && is_live(owner)) {
-                self.ambiguous.insert((number, shared.kind, handle));
+            let key = (shared.kind, handle);
+            let owner = self.owners.insert(key, (number, object));
+            let is_live = |(of, id): (usize, ObjectId)| {
+                let objects = processes
+                    .get(of)
+                    .map(|process| &process.trace.state.objects);
+                objects.is_some_and(|all| all.get(id).is_some() && all.end_of(id).is_none())
+            };
+            if owner.is_some_and(|owner| owner != (number, object) && is_live(owner)) {
+                self.ambiguous.insert(key);
             }
         }
         if !self.wanted.contains(&site) {
@@ -270,8 +289,7 @@ impl Lifetimes {
     }
 
     fn is_ambiguous(&self, export: &Export) -> bool {
-        let key = (export.process, export.kind, export.handle);
-        self.ambiguous.contains(&key)
+        self.ambiguous.contains(&(export.kind, export.handle))
     }
 
     /// The import that made a living object.
@@ -366,35 +384,45 @@ impl Lifetimes {
         let Some(left) = call.leave.map(|leave| leave.ticks) else {
             return;
         };
-        let end = process.trace.state.objects.end_of(id);
-        let is_own = end.is_some_and(|end| end.by.is_none());
+        let state = &process.trace.state;
+        let is_own = state.objects.end_of(id).is_some_and(|end| end.by.is_none());
+        let end = ExportEnd {
+            left,
+            site: process.site(context, call),
+            is_own,
+            history: process.history(context, id),
+        };
+        if OrderedEnds::<()>::is_one(process, call) {
+            self.ordered.push((number, process, call), (exports, end));
+            return;
+        }
         for at in exports {
-            let Some(export) = self.exports.get_mut(at) else {
+            self.ended(at, end.clone());
+        }
+    }
+
+    /// An exported object has ended.
+    fn ended(&mut self, at: usize, end: ExportEnd) {
+        let Some(export) = self.exports.get_mut(at) else {
+            return;
+        };
+        let is_undefined = match export.kind {
+            SharedKind::Memory | SharedKind::PoolMemory => end.is_own,
+            SharedKind::Event => true,
+            // They live as long as an import does.
+            SharedKind::Allocation | SharedKind::Pool => false,
+        };
+        export.end = Some(end);
+        if !is_undefined {
+            return;
+        }
+        for import in &export.imports {
+            let Some(import) = self.imports.get_mut(*import) else {
                 continue;
             };
-            export.end = Some(ExportEnd {
-                left,
-                site: process.site(context, call),
-                is_own,
-                history: process.history(context, id),
-            });
-            let is_undefined = match export.kind {
-                SharedKind::Memory | SharedKind::PoolMemory => is_own,
-                SharedKind::Event => true,
-                // They live as long as an import does.
-                SharedKind::Allocation | SharedKind::Pool => false,
-            };
-            if !is_undefined {
-                continue;
-            }
-            for import in &export.imports {
-                let Some(import) = self.imports.get_mut(*import) else {
-                    continue;
-                };
-                if !import.has_ended {
-                    import.was_open = true;
-                    *self.dangling.entry(import.process).or_default() += 1;
-                }
+            if !import.has_ended {
+                import.was_open = true;
+                *self.dangling.entry(import.process).or_default() += 1;
             }
         }
     }
@@ -437,7 +465,9 @@ impl Lifetimes {
         };
         import.has_ended = true;
         let process = import.process;
-        if std::mem::take(&mut import.was_open) {
+        if import.was_open {
+            // What was seen before stays.
+            import.was_open = import.after.is_some();
             self.forget_dangling(process);
         }
     }
@@ -469,7 +499,7 @@ impl Lifetimes {
         let Some(end) = export.end.as_ref().filter(|end| end.left < call.ticks) else {
             return;
         };
-        let key = (export.process, export.kind, export.handle);
+        let key = (export.kind, export.handle);
         if !import.was_open || import.is_reported || self.ambiguous.contains(&key) {
             return;
         }

@@ -12,6 +12,7 @@ mod kernel;
 mod lifetimes;
 mod memory;
 mod order;
+mod ordered_ends;
 mod process;
 mod recording;
 
@@ -41,7 +42,8 @@ impl RankCheck {
             .into_iter()
             .map(|process| (Process::new(process.name, process.end), process.exchanges))
             .unzip();
-        let sharing = Sharing::of(&exchanges, &|_, ticks| Some(i128::from(ticks)));
+        let moment = |_, ticks| Some(i128::from(ticks));
+        let sharing = Sharing::of(&exchanges, &moment, &|_, _| false);
         Self {
             lifetimes: Lifetimes::of(&sharing, &exchanges),
             collectives: Collectives::new(processes.len()),

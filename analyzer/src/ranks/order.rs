@@ -216,8 +216,10 @@ impl Communicator<'_> {
             let processes = others().filter_map(|member| self.processes.get(member.process));
             processes.map(|process| process.end)
         };
+        let is_crash = |end| matches!(end, ProcessEnd::Killed(by) if CRASHES.contains(&by));
         let has_ended = match process.end {
-            ProcessEnd::Exited(_) => true,
+            // It may have given up because another rank crashed.
+            ProcessEnd::Exited(_) => !ends().any(is_crash),
             ProcessEnd::Killed(SIGKILL) => ends().all(|end| end != ProcessEnd::Killed(SIGKILL)),
             ProcessEnd::Killed(signal) => CRASHES.contains(&signal),
             ProcessEnd::Unknown => false,

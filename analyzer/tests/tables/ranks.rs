@@ -121,6 +121,10 @@ pub(crate) const RANKS: &[Row] = &[
              p0 cuCtxSynchronize
              p0 meta exit.signal 15
              p1 meta exit.status 1",
+            // It may have given up because the other rank crashed.
+            "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
+             p0 meta exit.signal 6
+             p1 meta exit.status 1",
             // Somebody stopped both, or nobody knows how they ended.
             "p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x70000
              p0 meta exit.signal 2
@@ -187,6 +191,13 @@ pub(crate) const RANKS: &[Row] = &[
              p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
              p0 cuMemFree_v2 dptr=0x11000
              p1 cuIpcCloseMemHandle dptr=0x30000",
+            // The same, of two processes.
+            "p2 cuCtxCreate_v2 pctx:=0xc1 dev=0
+             p1 cuMemAlloc_v2 dptr:=0x11000 bytesize=4096
+             p1 cuIpcGetMemHandle pHandle:=[7*8] dptr=0x11000
+             p2 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+             p1 cuMemFree_v2 dptr=0x11000
+             p2 cuIpcCloseMemHandle dptr=0x30000",
             // The call failed.
             "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
              p0 cuMemFree_v2 dptr=0x10000 -> 1
@@ -209,14 +220,48 @@ pub(crate) const RANKS: &[Row] = &[
         "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
          p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
          p0 cuMemFreeAsync dptr=0x20000 hStream=0x300
+         p0 cuStreamSynchronize hStream=0x300
          p1 cuMemFreeAsync dptr=0x50000 hStream=0x300",
         &[
+            // The stream may wait for the other process before it frees the memory.
+            "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
+             p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
+             p0 cuStreamWaitValue32_v2 stream=0x300 addr=0x10000 value=1
+             p0 cuMemFreeAsync dptr=0x20000 hStream=0x300
+             p0 cuStreamSynchronize hStream=0x310
+             p0 cuStreamSynchronize hStream=0x300 -> 700
+             p1 cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x50000 ByteCount=16
+             p1 cuMemFreeAsync dptr=0x50000 hStream=0x300
+             p0 cuStreamSynchronize hStream=0x300
+             p1 cuMemPoolDestroy pool=0x800",
             "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
            p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
            p1 cuMemFreeAsync dptr=0x50000 hStream=0x300
            p0 cuMemFreeAsync dptr=0x20000 hStream=0x300
            p1 cuMemPoolDestroy pool=0x800",
         ],
+    ),
+    (
+        "ranks-memory-freed-while-open",
+        START,
+        "p1 cuMemPoolImportFromShareableHandle pool_out:=0x800 handle=9 handleType=1 file=50
+         p1 cuMemPoolImportPointer ptr_out:=0x50000 pool=0x800 shareData=[11*8]
+         p0 cuMemFreeAsync dptr=0x20000 hStream=0x300
+         p0 cuCtxSynchronize
+         p1 cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x50000 ByteCount=16",
+        &[],
+    ),
+    // The address is given out again for other memory.
+    (
+        "ranks-memory-freed-while-open",
+        START,
+        "p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=7 Flags=1
+         p0 cuMemFree_v2 dptr=0x10000
+         p1 cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x30010 ByteCount=16
+         p0 cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+         p0 cuIpcGetMemHandle pHandle:=[8*8] dptr=0x10000
+         p1 cuIpcOpenMemHandle_v2 pdptr:=0x30000 handle=8 Flags=1",
+        &[],
     ),
     (
         "ranks-event-use-after-destroy",

@@ -19,6 +19,7 @@ use crate::bench::replacement;
 use crate::bench::selection::{self, Selection};
 use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings, folder_of};
 use crate::failure::{Failure, UNUSABLE};
+use crate::one_rank::ChildSource;
 use crate::quantity::scaled;
 
 /// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the
@@ -35,25 +36,31 @@ pub(crate) struct ChildArguments {
     #[arg(long)]
     child_comparison: String,
     #[command(flatten)]
+    source: ChildSource,
+    #[command(flatten)]
     arguments: Arguments,
 }
 
 /// The guarded child: measures, and reports through a pipe to its parent.
 pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> {
+    let (source, alone) = (arguments.source.clone(), arguments.source.alone()?);
     let settings = Settings {
         driver: arguments.child_driver,
         comparison: serde_json::from_str(&arguments.child_comparison)
             .map_err(|_| Failure::unusable("bench-child is internal; use `cutape bench`"))?,
         ..Settings::of(arguments.arguments)?
     };
-    let trace = Trace::open(&settings.trace)?;
+    let trace = Trace::open(source.path(&settings.trace))?;
     let selection = selection::select(&trace, &settings)?;
     let options = Options {
         keep_going: true,
         // Only `replay` compares returned bytes.
         timing: Measuring::Calls,
         until: selection.calls.last().map(|last| last + 1),
-        ..settings.guarded.replay(settings.driver.clone())
+        alone,
+        ..settings
+            .guarded
+            .replay(settings.driver.clone(), source.rank())
     };
     let job = Job {
         calls: selection.calls.clone(),

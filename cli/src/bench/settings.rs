@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
+use crate::one_rank::RankOption;
 
 /// What `bench` takes.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// The trace.
+    /// The trace; with --rank, a folder with the traces of several ranks.
     pub(super) trace: PathBuf,
+    #[command(flatten)]
+    pub(super) rank: RankOption,
     /// The driver to call: a path, or `null`. Default: this machine's.
     ///
     /// If given twice, the second is compared with the first.

@@ -8,7 +8,7 @@ use cutape_replay::Skipped;
 use crate::bench::measurement::{Change, Estimate};
 use crate::bench::settings::{Comparison, Settings, UNNAMED, folder_of};
 use crate::bench::verdict::{Report, Row, Verdict};
-use crate::{guarded, quantity};
+use crate::{guarded, one_rank, quantity};
 
 /// The most lines of one kind.
 const SHOWN: usize = 20;
@@ -46,6 +46,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
     verdict(&mut out, report, settings);
     launches(&mut out, report, settings);
     memory(&mut out, report, settings);
+    exchanges(&mut out, report);
     by_reason(&mut out, "issued once, not repeated", &report.not_repeated);
     by_reason(&mut out, "deferred to the end", &report.deferred);
     by_reason(&mut out, "not re-issued", &report.not_reissued);
@@ -191,7 +192,12 @@ fn launches(out: &mut String, report: &Report, settings: &Settings) {
     if !settings.by_kernel() {
         return;
     }
+    let why_not = |call: u64| report.not_issued.iter().find(|known| known.0 == call);
     for subject in report.subjects.iter().take(SHOWN) {
+        if let Some((call, why)) = why_not(subject.call) {
+            let _ = writeln!(out, "{}: not measured: call {call} {why}", subject.name);
+            continue;
+        }
         let _ = writeln!(
             out,
             "{}: call {}, launch {} of {}: {}",
@@ -226,6 +232,38 @@ fn memory(out: &mut String, report: &Report, settings: &Settings) {
         },
         quantity::count(calls, "call")
     );
+}
+
+/// What of the calls is not measured because other ranks are not here.
+fn exchanges(out: &mut String, report: &Report) {
+    let exchanges = &report.exchanges;
+    one_rank::text::write(out, exchanges);
+    if !exchanges.left_out.is_empty() {
+        let _ = writeln!(out, "  the time of these exchanges is not in the figures");
+    }
+    for memory in report.memory.iter().filter(|memory| memory.put_copies > 0) {
+        let _ = writeln!(
+            out,
+            "  each iteration puts back what measured exchanges changed ({}, {}{}); that time is \
+             in the figures",
+            quantity::count(memory.put_bytes, "byte"),
+            match memory.put_copies {
+                1 => "1 copy".to_owned(),
+                copies => format!("{} copies", quantity::grouped(copies)),
+            },
+            match memory.puts_from_host {
+                true => " from host memory",
+                false => " on the device",
+            }
+        );
+    }
+    if let Some(first) = &exchanges.first_missing {
+        let _ = writeln!(
+            out,
+            "  what call {} changed is missing: {}; memory behind it is not what the program had",
+            first.call, first.why
+        );
+    }
 }
 
 #[cfg(test)]

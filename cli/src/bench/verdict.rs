@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutape_replay::{Clock, Differing, Measured};
+use cutape_replay::{Clock, Differing, ExchangeCounts, Measured};
 use serde::Serialize;
 
 use crate::bench::measurement::{Benchmark, Change, Results};
@@ -45,6 +45,8 @@ pub(super) struct Report {
     pub subjects: Vec<Subject>,
     pub memory: Vec<Measured>,
     pub not_repeated: Vec<cutape_replay::Skipped>,
+    /// Launches that the replay did not issue, so that they are not measured: call, reason.
+    pub not_issued: Vec<(u64, String)>,
     pub deferred: Vec<cutape_replay::Skipped>,
     pub not_reissued: Vec<cutape_replay::Skipped>,
     /// Calls between the measured ones, issued once.
@@ -52,6 +54,9 @@ pub(super) struct Report {
     /// Compared bytes that a recorded kernel or its replacement changed.
     pub compared_bytes: u64,
     pub mismatches: Vec<Differing>,
+    /// What was left out because other ranks are not here, and what was put back before the
+    /// measured calls.
+    pub exchanges: ExchangeCounts,
     pub notes: BTreeMap<String, u64>,
 }
 
@@ -89,8 +94,10 @@ impl Report {
         let replay = outcome.report;
         self.memory = outcome.subjects;
         self.not_repeated = outcome.not_repeated;
+        self.not_issued = outcome.not_issued;
         self.deferred = outcome.deferred;
         self.not_reissued = replay.skipped;
+        self.exchanges = replay.exchanges;
         self.between = outcome.between;
         self.compared_bytes += outcome.compared_bytes;
         self.mismatches.extend(outcome.mismatches);

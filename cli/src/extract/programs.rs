@@ -8,7 +8,7 @@ use std::path::Path;
 use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_registry::Family;
-use cutape_replay::{Moments, Observation, Observed, ObservedCall, Reach};
+use cutape_replay::{ExchangeCounts, Moments, Observation, Observed, ObservedCall, Reach, Report};
 use serde::Serialize;
 
 use crate::extract::Arguments;
@@ -17,6 +17,7 @@ use crate::extract::image_files::{ImageFacts, RecordedImages, ending, facts};
 use crate::extract::readme;
 use crate::extract::selection::{Launch, Number};
 use crate::failure::Failure;
+use crate::one_rank::Source;
 use crate::output_folder::Folder;
 use crate::{library, observation, quantity};
 use cutape_export::demangle::demangle;
@@ -46,6 +47,8 @@ pub(super) struct Index {
     trace: String,
     /// Divergences of the replay that gave the contents of memory.
     divergences: u64,
+    /// What that replay left out because other ranks are not here, and put back.
+    exchanges: ExchangeCounts,
     /// Bytes of the file of contents.
     contents_bytes: u64,
     launches: Vec<Extracted>,
@@ -83,7 +86,7 @@ struct Material {
 
 /// Replays, and reads the memory of launches.
 fn gather(
-    trace: &Trace,
+    (trace, source): (&Trace, &Source),
     arguments: &Arguments,
     launches: &[Launch],
     folder: &Folder,
@@ -124,8 +127,9 @@ fn gather(
         most_bytes: arguments.limit_bytes,
         reads: Vec::new(),
     };
-    let observed = observation::observe(trace, &driver, &arguments.guarded, &observation)?;
-    let notes = notes(&driver, observed.report.divergence_count);
+    let observed =
+        observation::observe((trace, source), &driver, &arguments.guarded, &observation)?;
+    let notes = notes(&driver, &observed.report);
     Ok(Material {
         observed,
         images,
@@ -194,7 +198,7 @@ fn write_programs(folder: &Folder) -> Result<(), Failure> {
 
 /// Extracts one launch. Returns what was written, and what to print.
 pub(super) fn one(
-    trace: &Trace,
+    (trace, source): (&Trace, &Source),
     arguments: &Arguments,
     launch: &Launch,
     folder: &Folder,
@@ -203,7 +207,12 @@ pub(super) fn one(
         call: launch.call,
         node: launch.node,
     };
-    let material = gather(trace, arguments, std::slice::from_ref(launch), folder)?;
+    let material = gather(
+        (trace, source),
+        arguments,
+        std::slice::from_ref(launch),
+        folder,
+    )?;
     let refused = |why: String| {
         Failure::unusable(format!("--launch {number}: it cannot be extracted: {why}"))
     };
@@ -216,6 +225,13 @@ pub(super) fn one(
     if observed.is_captured {
         let why = "it is captured into a graph, and runs when the graph is launched";
         return Err(refused(why.to_owned()));
+    }
+    if let Some(with) = &observed.exchanges_with {
+        return Err(Failure::unusable(format!(
+            "--launch {number}: it exchanges data with {with}, so that it cannot be made without \
+             other processes; extract launches that use only memory of their own rank, as --all \
+             does"
+        )));
     }
     let loaded = observed.launch.as_ref().and_then(|launch| launch.loaded);
     let own = loaded.and_then(|loaded| material.images.of_call(loaded));
@@ -259,17 +275,39 @@ pub(super) fn one(
 }
 
 /// What the reader must know of a replay.
-fn notes(driver: &Path, divergences: u64) -> String {
+fn notes(driver: &Path, report: &Report) -> String {
     let mut notes = String::new();
     if library::exports(driver, "cutape_null_driver_marker") == Some(true) {
         notes += "note: the null driver runs no kernels, so memory is expected to stay as it is; \
                   extract on a machine with a GPU\n";
     }
-    if divergences > 0 {
-        let count = quantity::count(divergences, "divergence");
+    if report.divergence_count > 0 {
+        let count = quantity::count(report.divergence_count, "divergence");
         let _ = writeln!(
             notes,
             "note: the replay that gave the memory has {count}; `cutape replay` lists them"
+        );
+    }
+    notes + &of_exchanges(&report.exchanges)
+}
+
+/// What the replay left out because other ranks are not here.
+fn of_exchanges(exchanges: &ExchangeCounts) -> String {
+    let mut notes = String::new();
+    let count: u64 = exchanges.left_out.iter().map(|left| left.count).sum();
+    if count > 0 {
+        let _ = writeln!(
+            notes,
+            "note: {} with other ranks left out; what they changed was put back: {}",
+            quantity::count(count, "exchange"),
+            quantity::count(exchanges.bytes_put, "byte")
+        );
+    }
+    if let Some(first) = &exchanges.first_missing {
+        let _ = writeln!(
+            notes,
+            "note: what call {} changed is missing: {}; memory behind it is not what the program had",
+            first.call, first.why
         );
     }
     notes
@@ -277,17 +315,18 @@ fn notes(driver: &Path, divergences: u64) -> String {
 
 /// Extracts launches into one folder.
 pub(super) fn all(
-    trace: &Trace,
+    (trace, source): (&Trace, &Source),
     arguments: &Arguments,
     launches: &[Launch],
     folder: &Folder,
 ) -> Result<Index, Failure> {
-    let material = gather(trace, arguments, launches, folder)?;
+    let material = gather((trace, source), arguments, launches, folder)?;
     folder.make_folder("images")?;
     folder.make_folder("launches")?;
     let mut index = Index {
         trace: trace.path().display().to_string(),
         divergences: material.observed.report.divergence_count,
+        exchanges: material.observed.report.exchanges.clone(),
         contents_bytes: material.observed.bytes,
         notes: material.notes.clone(),
         ..Index::default()

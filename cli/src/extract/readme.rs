@@ -1,7 +1,7 @@
 //! The README of an extracted program.
 
 use cutape_format::Trace;
-use cutape_replay::{Observed, ObservedCall};
+use cutape_replay::{ExchangeCounts, Observed, ObservedCall};
 
 use crate::quantity;
 use cutape_export::demangle::demangle;
@@ -11,6 +11,7 @@ pub(super) struct Replay {
     trace: String,
     device: String,
     divergences: u64,
+    exchanges: ExchangeCounts,
 }
 
 impl Replay {
@@ -25,11 +26,23 @@ impl Replay {
             trace: name.to_string_lossy().into_owned(),
             device: device.unwrap_or_default(),
             divergences: observed.report.divergence_count,
+            exchanges: observed.report.exchanges.clone(),
         }
     }
 
     fn text(&self) -> String {
         let Self { trace, device, .. } = self;
+        let exchanges = match (&self.exchanges.left_out[..], &self.exchanges.first_missing) {
+            (_, Some(first)) => format!(
+                " What call {} changed is missing ({}): memory behind it is not what the program \
+                 had.",
+                first.call, first.why
+            ),
+            ([], None) => String::new(),
+            (_, None) => " Work that exchanges data with other ranks was left out, and what it \
+                          changed was put back."
+                .to_owned(),
+        };
         let divergences = match self.divergences {
             0 => "no divergence from the recording".to_owned(),
             count => format!(
@@ -39,7 +52,7 @@ impl Replay {
         };
         format!(
             "cutape replayed {trace} on {device} and read the memory before and after the launch, \
-             with {divergences}."
+             with {divergences}.{exchanges}"
         )
     }
 }

@@ -94,7 +94,9 @@ impl SharedObjects {
         });
         let moment = |_, ticks| common.as_ref().map(|_| i128::from(ticks));
         let exchanges: Vec<Exchanges> = all.iter().map(|sharer| sharer.exchanges.clone()).collect();
-        let sharing = Sharing::of(&exchanges, &moment);
+        let clock = |process: usize| all.get(process).and_then(|sharer| sharer.clock.as_ref());
+        let are_apart = |one, other| ClockStart::are_apart(clock(one), clock(other));
+        let sharing = Sharing::of(&exchanges, &moment, &are_apart);
         let place = |site: ExchangeSite| {
             let sharer = all.get(site.process)?;
             let known = &sharer.exchanges;
@@ -121,11 +123,14 @@ impl SharedObjects {
                 known_by: evidence_name(first.evidence),
             })
         });
-        let mut files: BTreeMap<(u64, u64), SharedFile> = BTreeMap::new();
-        for sharer in &all {
+        // Two machines may give the same numbers to different files.
+        let mut files: BTreeMap<(usize, u64, u64), SharedFile> = BTreeMap::new();
+        for (process, sharer) in all.iter().enumerate() {
+            let machine = (0..process).find(|other| !are_apart(*other, process));
+            let machine = machine.unwrap_or(process);
             for mapped in &sharer.exchanges.mapped {
                 let mapping = mapped.mapping;
-                let file = files.entry((mapping.device, mapping.inode));
+                let file = files.entry((machine, mapping.device, mapping.inode));
                 let file = file.or_insert_with(|| SharedFile {
                     name: mapped.name.clone(),
                     device: mapping.device,

@@ -350,6 +350,9 @@ impl<'t> SummaryBuilder<'t> {
         });
         (summary.ranges, summary.marks) = self.ranges.finish(self.clock, self.last);
         summary.digests = self.digests.finish();
+        if let Some(exchanges) = &mut summary.exchanges {
+            exchanges.finish();
+        }
         summary.images = self.images.list;
         summary.images_not_kept = self.images.missing;
         summary.never_destroyed = never_destroyed(&self.renderer.state.state);
@@ -390,11 +393,17 @@ impl<'t> SummaryBuilder<'t> {
         }
     }
 
-    fn add_notes(&mut self, call: &Call<'_>, function: Option<&Function>) {
+    fn add_notes(&mut self, call: &Call<'_>, function: Option<&'static Function>) {
+        let kernel = match (&self.summary.exchanges, function) {
+            (Some(_), Some(function)) => LaunchShape::of(function, call).kernel,
+            _ => None,
+        };
+        let kernel = kernel.and_then(|handle| self.renderer.state.kernel_name(handle));
+        let kernel = kernel.map(str::to_owned);
         for note in call.notes() {
             self.digests.add(&note, function);
             if let Some(exchanges) = &mut self.summary.exchanges {
-                exchanges.add(&note);
+                exchanges.add(call, kernel.as_deref(), &note);
             }
             match note {
                 Note::Stopped(why) => {

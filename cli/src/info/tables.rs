@@ -33,6 +33,7 @@ pub(crate) fn write(summary: &Summary, columns: usize, out: &mut dyn Write) -> i
     write_images(summary, &mut page)?;
     write_memory(summary, &mut page)?;
     write_digests(summary, &mut page)?;
+    write_exchanges(summary, &mut page)?;
     write_objects(summary, &mut page)?;
     write_calls(
         "Failed calls",
@@ -89,22 +90,6 @@ fn stacks(trace: &TraceFacts) -> String {
         _ => return "none; `record --stacks` keeps them".to_owned(),
     };
     format!("{which}; {} distinct", trace.distinct_stacks)
-}
-
-/// What is kept of exchanges with other processes; `None` if that was not asked for.
-fn exchanges(summary: &Summary) -> Option<String> {
-    let exchanges = summary.exchanges.as_ref()?;
-    let mut text = format!(
-        "{} with other processes: {} of own memory compared, {} changed and kept",
-        grouped(exchanges.calls),
-        bytes(exchanges.compared_bytes),
-        bytes(exchanges.changed_bytes)
-    );
-    for gap in exchanges.gaps() {
-        text += "; ";
-        text += &gap;
-    }
-    Some(text)
 }
 
 /// When device memory was digested; `None` if it was not.
@@ -195,7 +180,8 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     rows.push(("payloads", payloads(trace)));
     rows.push(("call stacks", stacks(trace)));
     rows.extend(when_digested(summary).map(|when| ("digests", when)));
-    rows.extend(exchanges(summary).map(|exchanges| ("exchanges", exchanges)));
+    let exchanges = summary.exchanges.as_ref();
+    rows.extend(exchanges.map(|exchanges| ("exchanges", exchanges.text())));
     for thread in &summary.threads {
         let name = match thread.name.as_str() {
             "" => String::new(),
@@ -407,6 +393,38 @@ fn write_kernels(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
         false => &["kernel", "grids", "launches", "failed"],
     };
     write_table("Launches by kernel", header, rows.collect(), 2, page)
+}
+
+fn write_exchanges(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {
+    let exchanges = summary.exchanges.as_ref();
+    let rows = exchanges
+        .into_iter()
+        .flat_map(|exchanges| &exchanges.by_kernel);
+    let rows = rows.map(|entry| {
+        let kernel = entry
+            .kernel
+            .as_deref()
+            .map_or_else(String::new, kernel_name);
+        let changed = bytes(entry.changed_bytes);
+        vec![
+            entry.function.clone(),
+            kernel,
+            grouped(entry.calls),
+            bytes(entry.compared_bytes),
+            changed,
+            bytes(entry.left_out_bytes),
+        ]
+    });
+    let header = [
+        "function", "kernel", "calls", "compared", "changed", "not kept",
+    ];
+    write_table(
+        "Exchanges with other processes",
+        &header,
+        rows.collect(),
+        2,
+        page,
+    )
 }
 
 fn write_ranges(summary: &Summary, page: &mut Page<'_>) -> io::Result<()> {

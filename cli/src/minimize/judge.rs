@@ -223,7 +223,16 @@ impl Judge {
             }
             Kept::Divergence => {
                 let report = self.replay(trace, OtherReplay::with(images.clone()))?;
-                let first = report.divergences.first().ok_or_else(absent)?;
+                let missing = report.exchanges.first_missing.as_ref();
+                let none = || match missing {
+                    None => absent(),
+                    Some(missing) => failure(&format!(
+                        "its replay has no divergence; what call {} changed is missing ({}), so \
+                         that bytes are not compared from there on",
+                        missing.call, missing.why
+                    )),
+                };
+                let first = report.divergences.first().ok_or_else(none)?;
                 let again = self.replay(trace, OtherReplay::with(Vec::new()))?;
                 let again = again.divergences.first();
                 let cause = if !images.is_empty() {

@@ -8,14 +8,15 @@ use std::sync::PoisonError;
 use cutape_replay::{Plan, Rank, Report};
 use serde::Serialize;
 
-use super::folder::{Found, traces};
 use super::{Arguments, CHILD, Format, pending, text};
 use crate::failure::{FOUND, Failure};
 use crate::guarded;
 use crate::library;
+use crate::one_rank::ChildSource;
 use crate::output::printable;
 use crate::progress::Progress;
 use crate::quantity::count;
+use crate::rank_folder::{Found, traces};
 
 /// The report of several ranks. JSON keys are only ever added.
 #[derive(Debug, Serialize)]
@@ -39,6 +40,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ));
     }
     let found = traces(&arguments.trace)?;
+    let mut ranks: Vec<u64> = found.iter().filter_map(|found| found.rank).collect();
+    ranks.dedup();
+    arguments.guarded.expect_ranks(&ranks)?;
     let plans: Vec<Plan> = found
         .iter()
         .map(|found| cutape_replay::plan(&found.trace))
@@ -50,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .map(|found| {
             let mut hidden = vec!["--child-driver".into(), driver.clone().into_os_string()];
             hidden.extend(["--child-of".into(), std::process::id().to_string().into()]);
-            hidden.extend(["--child-trace".into(), found.path.clone().into_os_string()]);
+            hidden.extend(ChildSource::of_trace(&found.path, found.rank));
             if let Some(fill) = arguments.fill {
                 hidden.extend(["--child-fill".into(), fill.to_string().into()]);
             }
@@ -66,6 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             label: found.label.clone(),
             trace: &found.trace,
             plan,
+            devices: arguments.guarded.devices_of(found.rank),
             command,
         })
         .collect();

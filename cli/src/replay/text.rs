@@ -1,6 +1,5 @@
 //! The report of a replay as text for people, and as JUnit for CI servers.
 
-mod exchanges;
 mod launches;
 
 use std::fmt::Write as _;
@@ -10,6 +9,7 @@ use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
 
 use crate::failure::Failure;
 use crate::guarded;
+use crate::one_rank;
 use crate::output::printable;
 use crate::quantity::count;
 use cutape_export::demangle::demangle;
@@ -206,7 +206,7 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         let forced = if difference.fatal { "warning: " } else { "" };
         let _ = writeln!(out, "{forced}machine: {}", difference.text());
     }
-    exchanges::write(&mut out, &report.exchanges);
+    one_rank::text::write(&mut out, &report.exchanges);
     if !report.skipped.is_empty() {
         let _ = writeln!(out, "not re-issued:");
         for skipped in &report.skipped {

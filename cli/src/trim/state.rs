@@ -1,6 +1,6 @@
 //! `trim --state replay`: what memory holds where the part begins, from a replay of the source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use cutape_analyzer::decode::function_of;
 use cutape_cut::{Memory, MemoryState, Part, Run, StateOrigin};
 use cutape_format::{Call, Trace};
 use cutape_model::{MemoryReads, Needs};
-use cutape_registry::{Family, Kind, Role};
+use cutape_registry::{Family, Kind, Role, SharingOp};
 use cutape_replay::{
     LocateError, Moments, Observation, Observed, ObservedCall, ObservedMemory, Reach,
 };
@@ -16,6 +16,7 @@ use cutape_replay::{
 use crate::extract::image_files::{RecordedImages, facts};
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
+use crate::one_rank::Source;
 use crate::output_folder::Folder;
 use crate::progress::Progress;
 use crate::{library, observation, quantity};
@@ -30,7 +31,7 @@ pub(super) struct PartWithState {
 
 /// Replays up to the part and reads the memory that it can reach.
 pub(super) fn take(
-    trace: &Trace,
+    (trace, source): (&Trace, &Source),
     target: &Path,
     chosen: &[u64],
     driver: Option<&Path>,
@@ -46,10 +47,11 @@ pub(super) fn take(
     let folder = Folder::for_file(target)?;
     let contents = folder.path("contents");
     let observation = observation_of(trace, &part, &reads, &contents);
-    let observed = observation::observe(trace, &driver, guarded, &observation)?;
+    let observed = observation::observe((trace, source), &driver, guarded, &observation)?;
     let call = before_the_part(trace, &part, &observed, guarded)?;
-    let (part, needs) = with_creators(trace, part, needs, chosen, &call.memory)?;
-    let memory = memory_of(trace, &part, &call.memory);
+    let own = without_imports(trace, call.memory);
+    let (part, needs) = with_creators(trace, part, needs, chosen, &own)?;
+    let memory = memory_of(trace, &part, &own);
     let contents = File::open(&contents)
         .map_err(|error| Failure::unusable(format!("{}: {error}", contents.display())))?;
     let origin = StateOrigin {
@@ -172,6 +174,19 @@ fn before_the_part(
             first.call, first.function
         )));
     }
+    if let Some(first) = report
+        .exchanges
+        .first_missing
+        .as_ref()
+        .filter(|it| it.call < start)
+        && !guarded.is_forced()
+    {
+        return Err(cannot(format!(
+            "what call {} changed is missing: {}; memory before call {start} is not what it was; \
+             --force takes it nevertheless",
+            first.call, first.why
+        )));
+    }
     let Some(call) = observed.calls.first() else {
         return Err(cannot(format!("the replay did not reach call {start}")));
     };
@@ -188,6 +203,19 @@ fn before_the_part(
         )));
     }
     Ok(call.clone())
+}
+
+/// Without what took the place of other processes' memory: a replay of the part does not have it.
+fn without_imports(trace: &Trace, mut memory: Vec<ObservedMemory>) -> Vec<ObservedMemory> {
+    let is_import = |call: &Call<'_>| {
+        let family = function_of(call.signature).map(|function| function.family);
+        matches!(family, Some(Family::Sharing(SharingOp::Import(_))))
+    };
+    let last = memory.iter().map(|memory| memory.made).max().unwrap_or(0);
+    let calls = trace.calls().take_while(|call| call.index <= last);
+    let imports: BTreeSet<u64> = calls.filter(is_import).map(|call| call.index).collect();
+    memory.retain(|memory| !imports.contains(&memory.made));
+    memory
 }
 
 /// The part with the calls that created the memory, which the calls of the part may name only

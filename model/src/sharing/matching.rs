@@ -68,8 +68,15 @@ pub struct RefusedImport {
 
 impl Sharing {
     /// Matches the imports of all processes. `moment` brings the ticks of a process to a clock that
-    /// all have; without one, the order of calls of different processes is not known.
-    pub fn of(all: &[Exchanges], moment: &dyn Fn(usize, u64) -> Option<i128>) -> Self {
+    /// all have; without one, the order of calls of different processes is not known. `are_apart`
+    /// says whether two processes seem to be on different machines, where numbers of processes and
+    /// files may be the same: but for handles that are made for that, an export of the importer's
+    /// own machine is preferred.
+    pub fn of(
+        all: &[Exchanges],
+        moment: &dyn Fn(usize, u64) -> Option<i128>,
+        are_apart: &dyn Fn(usize, usize) -> bool,
+    ) -> Self {
         let mut imports: Vec<(Option<i128>, usize, &Exchange)> = Vec::new();
         let mut exports = BTreeMap::<_, Vec<Export<'_>>>::new();
         for (process, exchanges) in all.iter().enumerate() {
@@ -96,9 +103,14 @@ impl Sharing {
             };
             let candidates = exports.get(&(import.kind, &import.identity));
             let candidates = candidates.map(Vec::as_slice).unwrap_or_default();
+            let is_near = |export: &Export<'_>| {
+                crosses_machines(import) || !are_apart(export.process, process)
+            };
             let before = candidates
                 .iter()
                 .filter(|export| export.is_before(process, import, moment));
+            let any_near = before.clone().any(is_near);
+            let before = before.filter(|export| !any_near || is_near(export));
             let (export, evidence) = match &import.identity {
                 Identity::Unknown => (None, Evidence::Order),
                 // The last one: a process may export an object again, or another at its address.
@@ -147,6 +159,12 @@ impl Sharing {
         let at = self.links.binary_search_by_key(&import, |link| link.to);
         Some(self.links.get(at.ok()?)?.from)
     }
+}
+
+/// Whether the export may be on another machine: fabric handles are bytes.
+fn crosses_machines(import: &Exchange) -> bool {
+    let is_bytes = matches!(import.identity, Identity::Bytes(_));
+    is_bytes && !matches!(import.kind, SharedKind::Memory | SharedKind::Event)
 }
 
 /// The export whose handle a refused import was given, if handles of that sort tell.
@@ -234,7 +252,7 @@ mod tests {
 
     /// Of each import by process and call: process and call of its export.
     fn links(all: &[Exchanges]) -> Vec<[u64; 4]> {
-        let sharing = Sharing::of(all, &|_, ticks| Some(i128::from(ticks)));
+        let sharing = Sharing::of(all, &|_, ticks| Some(i128::from(ticks)), &|_, _| false);
         let numbers = |link: &Link| {
             let (to, from) = (link.to, link.from);
             [to.process as u64, to.call, from.process as u64, from.call]
@@ -270,15 +288,45 @@ mod tests {
         ];
         let expected = [[0, 9, 1, 3], [1, 2, 0, 1], [1, 8, 0, 5], [1, 9, 0, 6]];
         assert_eq!(links(&all), expected);
-        let sharing = Sharing::of(&all, &|_, ticks| Some(i128::from(ticks)));
+        let sharing = Sharing::of(&all, &|_, ticks| Some(i128::from(ticks)), &|_, _| false);
         let unmatched: Vec<u64> = sharing.unmatched.iter().map(|site| site.call).collect();
         assert_eq!(unmatched, [10, 11, 12]);
         let site = |process, call| Site { process, call };
         assert_eq!(sharing.source_of(site(1, 8)), Some(site(0, 5)));
         assert_eq!(sharing.source_of(site(1, 10)), None);
         // Without a common clock, the last export of all is taken.
-        let sharing = Sharing::of(&all, &|_, _| None);
+        let sharing = Sharing::of(&all, &|_, _| None, &|_, _| false);
         assert_eq!(sharing.source_of(site(1, 11)), Some(site(0, 30)));
+    }
+
+    #[test]
+    fn exports_of_the_own_machine_are_preferred_but_for_fabric_handles() {
+        let of_kind = |kind, call, identity| Exchange {
+            kind,
+            ..exchange(call, identity, None)
+        };
+        let bytes = Identity::Bytes(vec![7; 64]);
+        let all_identities = [
+            (SharedKind::Memory, bytes.clone(), false),
+            (SharedKind::Event, bytes.clone(), false),
+            (SharedKind::Allocation, bytes, true),
+            (SharedKind::Allocation, Identity::MarkedFile(40, 1), false),
+            (SharedKind::Allocation, Identity::DeviceFile(5, 77), false),
+            (SharedKind::Pool, Identity::File(1, 40), false),
+        ];
+        for (kind, identity, crosses) in all_identities {
+            let export = process(vec![of_kind(kind, 1, identity.clone())], vec![]);
+            let import = process(vec![], vec![of_kind(kind, 5, identity.clone())]);
+            // Processes 0 and 1 are on one machine, and 2 is on another.
+            let all = [export.clone(), import, export];
+            let are_apart = |one: usize, other: usize| (one == 2) != (other == 2);
+            let sharing = Sharing::of(&all, &|_, _| None, &are_apart);
+            let from = if crosses { 2 } else { 0 };
+            assert_eq!(sharing.links[0].from.process, from, "{kind:?} {identity:?}");
+            // If there is no other, the clocks may be wrong.
+            let sharing = Sharing::of(&all[1..], &|_, _| None, &|_, _| true);
+            assert_eq!(sharing.links[0].from.process, 1, "{kind:?} {identity:?}");
+        }
     }
 
     #[test]
@@ -307,7 +355,7 @@ mod tests {
             ..Exchanges::default()
         };
         let all = [exporter, importer];
-        let sharing = Sharing::of(&all, &|_, ticks| Some(i128::from(ticks)));
+        let sharing = Sharing::of(&all, &|_, ticks| Some(i128::from(ticks)), &|_, _| false);
         let calls = sharing.refused.iter();
         let found: Vec<_> = calls
             .map(|refused| (refused.to.call, refused.from.call))

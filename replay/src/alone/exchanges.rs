@@ -46,10 +46,14 @@ struct Allocation {
 pub(crate) struct Exchanges {
     shared: IntervalMap<Arc<Partner>>,
     allocations: HashMap<u64, Allocation, FxBuildHasher>,
+    /// By address of registered host memory: the parts that are shared, start and length.
+    registered: HashMap<u64, Vec<(u64, u64)>, FxBuildHasher>,
     /// Memory to which only memory led that launches got at which were left out: what they changed
     /// there is not known.
     unknown: IntervalMap<()>,
     names: TraceState,
+    /// The last call that was left out, and with whom it exchanges data.
+    last: Option<(u64, Arc<Partner>)>,
 }
 
 impl Default for Exchanges {
@@ -57,8 +61,10 @@ impl Default for Exchanges {
         Self {
             shared: IntervalMap::default(),
             allocations: HashMap::default(),
+            registered: HashMap::default(),
             unknown: IntervalMap::default(),
             names: TraceState::new(Scope::Kernels),
+            last: None,
         }
     }
 }
@@ -104,13 +110,21 @@ impl Exchanges {
         self.overlaps(start, length) || self.unknown.overlapping(start, length).is_some()
     }
 
-    /// A launch is left out: notes the memory that it gets at through other memory.
+    /// What messages call the ranks with which a call exchanges data, if it was the last one that
+    /// was left out.
+    pub(crate) fn left_out_with(&self, call: u64) -> Option<String> {
+        let last = self.last.as_ref().filter(|last| last.0 == call);
+        last.map(|(_, partner)| partner.ranks.clone())
+    }
+
+    /// A call is left out: notes the memory that it gets at through other memory.
     pub(crate) fn left_out(
         &mut self,
-        call: &Call<'_>,
+        (call, partner): (&Call<'_>, &Arc<Partner>),
         (held, known): (&HeldAddresses, &Known<'_>),
         ranges: &Ranges,
     ) {
+        self.last = Some((call.index, Arc::clone(partner)));
         let Some(parameters) = parameters_of(call) else {
             return;
         };
@@ -207,13 +221,19 @@ impl Exchanges {
                 });
                 self.share(part.start, part.length, &partner);
             }
+            let parts = parts.iter().map(|part| (part.start, part.length));
+            self.registered.insert(call.argument(0), parts.collect());
             return;
         }
         for (position, param) in function.params.iter().enumerate() {
             match param.role {
                 Role::Destroy(kind) if kind.is_address() => {
-                    self.shared.remove_overlapping(call.argument(position), 1);
-                    self.unknown.remove_overlapping(call.argument(position), 1);
+                    let start = call.argument(position);
+                    self.shared.remove_overlapping(start, 1);
+                    self.unknown.remove_overlapping(start, 1);
+                    for (start, length) in self.registered.remove(&start).unwrap_or_default() {
+                        self.shared.remove_overlapping(start, length);
+                    }
                 }
                 // Something new where memory ended with its context.
                 Role::Make(kind, _) if kind.is_address() && kind != Kind::Reservation => {

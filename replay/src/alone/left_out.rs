@@ -49,13 +49,20 @@ impl Job<'_, '_> {
             return;
         }
         self.comparer.bytes_comparable = false;
-        let mut note = "work on memory of another process or API was left out, and what it would \
-                        have written is missing: bytes are not compared from there on"
-            .to_owned();
-        if cause.is_shared_by_ranks() && !is_recorded && self.options.alone.is_none() {
-            note.push_str("; record with --outputs-of-exchanges, and give all ranks (--rank)");
-        }
-        self.report.note(note);
+        let what = "work on memory of another process or API was left out, and what it would have \
+                    written is missing";
+        let advice =
+            match cause.is_shared_by_ranks() && !is_recorded && self.options.alone.is_none() {
+                true => "; record with --outputs-of-exchanges, and give all ranks (--rank)",
+                false => "",
+            };
+        self.player
+            .report
+            .exchanges
+            .miss(self.call.index, &format!("{what}{advice}"));
+        self.report.note(format!(
+            "{what}: bytes are not compared from there on{advice}"
+        ));
     }
 
     /// Leaves a call out that exchanges data with other ranks, and puts back what it changed.
@@ -70,7 +77,8 @@ impl Job<'_, '_> {
         let Some(partner) = partner else {
             return Ok(());
         };
-        player.exchanges.left_out(self.call, memory, &player.ranges);
+        let left_out = (self.call, &partner);
+        player.exchanges.left_out(left_out, memory, &player.ranges);
         let kernel = player.exchanges.kernel_of(self.call);
         let signatures = player.trace.signatures();
         let may_write = self.call.succeeded()

@@ -1,6 +1,6 @@
 //! What a rank has shared with the others, from the traces of all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -50,9 +50,10 @@ impl Alone {
     /// messages call a rank.
     pub fn of(ranks: &[(&str, &Trace)], alone: usize) -> Self {
         let traces: Vec<&Trace> = ranks.iter().map(|rank| rank.1).collect();
+        let objects = SharedObjects::of(&traces);
         let SharedObjects {
             exchanges, sharing, ..
-        } = SharedObjects::of(&traces);
+        } = &objects;
         let label = |rank: usize| ranks.get(rank).map_or("another rank", |rank| rank.0);
         let mut found = Self::default();
         let Some(own) = exchanges.get(alone) else {
@@ -82,26 +83,23 @@ impl Alone {
             }
         }
         for mapped in &own.mapped {
-            for (rank, others) in exchanges
-                .iter()
-                .enumerate()
-                .filter(|other| other.0 != alone)
-            {
-                let parts = others
-                    .mapped
-                    .iter()
-                    .filter_map(|other| common(mapped, other));
-                let parts = parts.map(|(start, length)| Part {
-                    start,
-                    length,
-                    rank: label(rank).to_owned(),
-                });
-                found
-                    .registered
-                    .entry(mapped.call)
-                    .or_default()
-                    .extend(parts);
+            let others = exchanges.iter().enumerate();
+            let others = others.filter(|(rank, _)| *rank != alone);
+            let common = others.flat_map(|(rank, others)| {
+                let parts = others.mapped.iter();
+                let parts = parts.filter_map(|other| common(mapped, other));
+                parts.map(move |(start, length)| (start, length, rank))
+            });
+            let mut common: Vec<_> = common.collect();
+            // Two machines may give the same number to different files.
+            let is_near = |rank: usize| !objects.are_apart(alone, rank);
+            if common.iter().any(|part| is_near(part.2)) {
+                common.retain(|part| is_near(part.2));
             }
+            let common = common.into_iter();
+            let common = common.map(|(start, length, rank)| (start, length, label(rank)));
+            let parts = found.registered.entry(mapped.call).or_default();
+            parts.extend(apart(&common.collect::<Vec<_>>()));
         }
         found.registered.retain(|_, parts| !parts.is_empty());
         found
@@ -148,7 +146,38 @@ fn common(own: &MappedFile, other: &MappedFile) -> Option<(u64, u64)> {
     let first = own.offset.max(other.offset);
     let end_of = |offset: u64, length: u64| offset.saturating_add(length);
     let end = end_of(own.offset, own.length).min(end_of(other.offset, other.length));
-    (first < end).then(|| (own.address + (first - own.offset), end - first))
+    (first < end).then(|| (own.address.saturating_add(first - own.offset), end - first))
+}
+
+/// Parts that do not overlap, with all ranks that have each.
+fn apart(all: &[(u64, u64, &str)]) -> Vec<Part> {
+    let ranges = all.iter();
+    let ranges: Vec<(u64, u64, &str)> = ranges
+        .map(|&(start, length, rank)| (start, start.saturating_add(length), rank))
+        .collect();
+    let edges = ranges.iter().flat_map(|&(start, end, _)| [start, end]);
+    let edges: BTreeSet<u64> = edges.collect();
+    let edges: Vec<u64> = edges.into_iter().collect();
+    let mut parts: Vec<Part> = Vec::new();
+    for (&start, &end) in edges.iter().zip(edges.iter().skip(1)) {
+        let mut rank = String::new();
+        let covering = ranges
+            .iter()
+            .filter(|range| range.0 <= start && end <= range.1);
+        covering.for_each(|(.., label)| add_label(&mut rank, label));
+        match parts.last_mut() {
+            _ if rank.is_empty() => {}
+            Some(last) if last.rank == rank && last.start + last.length == start => {
+                last.length += end - start;
+            }
+            _ => parts.push(Part {
+                start,
+                length: end - start,
+                rank,
+            }),
+        }
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -188,6 +217,37 @@ mod tests {
             (mapped(8, 0, 0x100, 0x100), None),
         ] {
             assert_eq!(common(&own, &other), expected, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_several_ranks_are_told_apart() {
+        let parts = |all: &[(u64, u64, &str)]| -> Vec<(u64, u64, String)> {
+            let parts = apart(all).into_iter();
+            parts
+                .map(|part| (part.start, part.length, part.rank))
+                .collect()
+        };
+        let [one, two] = ["rank 1", "rank 2"];
+        for (all, expected) in [
+            (&[][..], &[][..]),
+            (
+                &[(10, 10, one), (10, 10, two)],
+                &[(10, 10, "rank 1, rank 2")],
+            ),
+            (&[(10, 10, one), (20, 10, one)], &[(10, 20, one)]),
+            (
+                &[(30, 10, two), (10, 10, one)],
+                &[(10, 10, one), (30, 10, two)],
+            ),
+            (
+                &[(10, 20, one), (20, 20, two)],
+                &[(10, 10, one), (20, 10, "rank 1, rank 2"), (30, 10, two)],
+            ),
+        ] {
+            let expected = expected.iter();
+            let expected = expected.map(|&(start, length, rank)| (start, length, rank.to_owned()));
+            assert_eq!(parts(all), expected.collect::<Vec<_>>(), "{all:?}");
         }
     }
 

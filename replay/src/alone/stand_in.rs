@@ -60,6 +60,7 @@ fn import(job: &mut Job<'_, '_>, shared: Shared) -> Played {
         SharedKind::Allocation => {
             let size = size_of(&origin)?;
             let allocation = allocation(&job.api, size, &origin).map_err(refused)?;
+            job.report.exchanges.stand_in_bytes += size;
             return object(job, positions, allocation);
         }
         SharedKind::Memory => {
@@ -111,6 +112,7 @@ pub(crate) fn multicast(job: &mut Job<'_, '_>, op: MulticastOp) -> Played {
             let mut frame = job.marshal(&[])?;
             frame.answer(0, live);
             job.report.exchanges.stand_ins += 1;
+            job.report.exchanges.stand_in_bytes += size;
             job.answer(frame, 0)
         }
         Err(code) => skip(format!(

@@ -108,8 +108,8 @@ impl Attempt {
                 Ok(self.next(guard))
             }
             Error::Misplaced(misplaced) => {
-                let lesson = Lesson::of(misplaced, &self.assignment.lessons);
-                let is_again = self.unexplained == Some(misplaced);
+                let lesson = Lesson::of(&misplaced, &self.assignment.lessons);
+                let is_again = self.unexplained.as_ref() == Some(&misplaced);
                 self.unexplained = lesson.is_none().then_some(misplaced);
                 if self.left == 0 || is_again {
                     if guard.placement.is_none() {
@@ -211,6 +211,7 @@ mod tests {
                     recorded: 0x7f10_0000_0000,
                     here,
                     since: call,
+                    ..Misplaced::default()
                 };
                 attempt = attempt.after(Error::Misplaced(misplaced), &guard).unwrap();
                 count += 1;
@@ -247,7 +248,8 @@ mod tests {
         let mut attempt = Attempt::first(PlacementStrategy::Natural, &any);
         attempt.assignment.lessons.push(Lesson {
             call: 3,
-            above: 4096,
+            above: Some(4096),
+            filled: Vec::new(),
         });
         KeptAttempt::write(&any, 7, &attempt).unwrap();
         for (placement, calls, is_kept) in [

@@ -23,12 +23,15 @@ const SHOWN: usize = 8;
 /// Longer changes are not compared.
 const LONGEST: usize = 1 << 20;
 
+/// Device and number of a recorded file.
+pub(crate) type FileNumber = (u64, u64);
+
 /// What is known besides the trace of the process.
 pub(crate) struct Surroundings<'a> {
     /// Reads a file that takes the place of a recorded one: device, number, offset, length.
     pub(crate) read_file: &'a dyn Fn(u64, u64, u64, usize) -> Option<Vec<u8>>,
-    /// Which other ranks have registered a recorded file, and what they do.
-    pub(crate) sharers: &'a dyn Fn(u64, u64) -> Vec<String>,
+    /// Which other ranks have registered any of these recorded files, and what they do.
+    pub(crate) sharers: &'a dyn Fn(&[FileNumber]) -> Vec<String>,
 }
 
 impl Surroundings<'_> {
@@ -36,7 +39,7 @@ impl Surroundings<'_> {
     pub(crate) fn none() -> Self {
         Self {
             read_file: &|_, _, _, _| None,
-            sharers: &|_, _| Vec::new(),
+            sharers: &|_| Vec::new(),
         }
     }
 }
@@ -211,7 +214,7 @@ pub(crate) fn explain(
     let are_moved = page.counters().moved.load(Ordering::Relaxed) != 0;
     let mut known = Known::default();
     let mut lines = Vec::new();
-    let mut files: Vec<(u64, u64)> = Vec::new();
+    let mut files: Vec<FileNumber> = Vec::new();
     let mut seen: Vec<(u64, u64)> = Vec::new();
     for call in trace.calls() {
         if call.index < at {
@@ -274,9 +277,7 @@ pub(crate) fn explain(
             let Some(first) = differs.filter(|_| lines.len() < NAMED) else {
                 continue;
             };
-            // The word that the byte is in.
-            let first = first - (note.address as usize + first) % 4;
-            let first = first.min(now.len());
+            let first = start_of_word(note.address, first);
             let end = now.len().min(first + SHOWN);
             let address = note.address + first as u64;
             note_file(&known, address, &mut files);
@@ -310,13 +311,17 @@ pub(crate) fn explain(
             });
         }
     }
-    for (device, inode) in files {
-        lines.extend((surroundings.sharers)(device, inode));
-    }
+    lines.extend((surroundings.sharers)(&files));
     lines
 }
 
-fn note_file(known: &Known, address: u64, files: &mut Vec<(u64, u64)>) {
+/// Where the word begins that a byte of a change is in. A change may begin within one.
+fn start_of_word(address: u64, byte: usize) -> usize {
+    let in_word = (address as usize).wrapping_add(byte) % 4;
+    byte.saturating_sub(in_word)
+}
+
+fn note_file(known: &Known, address: u64, files: &mut Vec<FileNumber>) {
     let part = known
         .find(address)
         .and_then(|(_, range)| range.part(address));
@@ -401,6 +406,24 @@ mod tests {
                 flags,
             };
             assert_eq!(wait.is_fulfilled(now), expected, "{flags} {value} {now}");
+        }
+    }
+
+    #[test]
+    fn words_begin_within_the_change() {
+        for (address, byte, expected) in [
+            (0x1000, 0, 0),
+            (0x1000, 7, 4),
+            (0x1001, 0, 0),
+            (0x1001, 2, 0),
+            (0x1001, 3, 3),
+            (u64::MAX, 1, 1),
+        ] {
+            assert_eq!(
+                start_of_word(address, byte),
+                expected,
+                "{address:#x} {byte}"
+            );
         }
     }
 

@@ -163,7 +163,7 @@ impl Misfits {
     pub(crate) fn add(&mut self, error: &Error) {
         self.count += 1;
         if let Error::Misplaced(misplaced) = error {
-            self.misplaced.push(*misplaced);
+            self.misplaced.push(misplaced.clone());
         }
     }
 

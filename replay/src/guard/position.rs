@@ -35,8 +35,10 @@ pub(crate) struct Counters {
     pub waits_for: AtomicU64,
     /// The call that waits for it.
     pub waits_in: AtomicU64,
-    /// Calls that enqueued work since the last wait for all work of a context.
-    pub enqueued: AtomicU64,
+    /// Calls that have enqueued work.
+    enqueued: AtomicU64,
+    /// How many of them, the first ones, are done, as waits for all work of a context have shown.
+    finished: AtomicU64,
     /// Host memory lies at other addresses than recorded.
     pub moved: AtomicU64,
     /// Where each thread is, when threads run at once: 0, or twice the number (index plus one) of
@@ -55,6 +57,7 @@ impl Default for Counters {
             waits_for: AtomicU64::new(0),
             waits_in: AtomicU64::new(0),
             enqueued: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             threads: [const { AtomicU64::new(0) }; THREADS],
         }
@@ -70,6 +73,24 @@ impl Counters {
     /// The replay waits for other ranks.
     pub(crate) fn looks_at_others(&self) {
         self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a call if it enqueues work; how many did before.
+    pub(crate) fn count_work(&self, enqueues: bool) -> u64 {
+        self.enqueued
+            .fetch_add(u64::from(enqueues), Ordering::Release)
+    }
+
+    /// A wait for all work is over, before which that many calls had enqueued some. Several threads
+    /// may wait at once.
+    pub(crate) fn finish_work(&self, before: u64) {
+        self.finished.fetch_max(before, Ordering::Release);
+    }
+
+    /// Whether work may be in flight.
+    pub(crate) fn has_work(&self) -> bool {
+        let finished = self.finished.load(Ordering::Acquire);
+        self.enqueued.load(Ordering::Acquire) > finished
     }
 
     fn put(&self, thread: usize, value: u64) {
@@ -263,6 +284,25 @@ mod tests {
         page.counters().call.store(17, Ordering::Relaxed);
         page.counters().done.store(16, Ordering::Relaxed);
         assert_eq!(other.read(), (17, 16));
+    }
+
+    #[test]
+    fn work_is_in_flight_until_a_wait_that_began_behind_it() {
+        let counters = Counters::default();
+        assert!(!counters.has_work());
+        counters.count_work(true);
+        // Two threads wait at once, and work comes meanwhile.
+        let waits = [counters.count_work(false), counters.count_work(false)];
+        for before in waits {
+            counters.finish_work(before);
+            assert!(!counters.has_work());
+        }
+        let before = counters.count_work(false);
+        counters.count_work(true);
+        counters.finish_work(before);
+        assert!(counters.has_work());
+        counters.finish_work(counters.count_work(false));
+        assert!(!counters.has_work());
     }
 
     #[test]

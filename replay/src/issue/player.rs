@@ -228,8 +228,7 @@ impl<'t> Job<'_, 't> {
             && result == 0
             && self.function.waits == Waits::Context
         {
-            let enqueued = &self.issuer.position.enqueued;
-            enqueued.fetch_sub(known, Ordering::Release);
+            self.issuer.position.finish_work(known);
         }
         let is_compared = self.is_compared() && self.function.returns_result;
         let is_launch = self.traits.is_launch;
@@ -246,9 +245,8 @@ impl<'t> Job<'_, 't> {
 
     /// For other ranks: counts a call that enqueues work. How many such calls there were before.
     fn count_work(&self) -> u64 {
-        let enqueued = &self.issuer.position.enqueued;
         let enqueues = self.function.stream.is_some() && self.function.waits == Waits::No;
-        enqueued.fetch_add(u64::from(enqueues), Ordering::Release)
+        self.issuer.position.count_work(enqueues)
     }
 
     #[cold]
@@ -291,7 +289,7 @@ impl<'t> Player<'t> {
             links: HashMap::new(),
             ranges: Ranges::default(),
             placement: Placement::default(),
-            fillers: Fillers::new(options.lessons.clone()),
+            fillers: Fillers::new(options.lessons.clone(), &plan.registered),
             unavailable: Unavailable::new(plan),
             held_addresses: HeldAddresses::default(),
             exchanges: Exchanges::default(),

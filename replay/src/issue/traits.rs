@@ -32,6 +32,8 @@ pub(crate) struct Traits {
     pub is_asynchronous: bool,
     /// Gives out handles, which no thread can use before it has returned.
     pub gives: bool,
+    /// Gives out memory, at an address that the driver chooses.
+    pub places: bool,
     /// Ends objects or memory.
     pub destroys: bool,
     /// Names device memory by address.
@@ -69,6 +71,7 @@ fn traits_of(function: &'static Function) -> Traits {
         ),
         is_asynchronous: function.stream.is_some() && function.waits == Waits::No,
         gives: any(|role| matches!(role, Role::Make(..) | Role::Find(..) | Role::FindMany(..))),
+        places: any(|role| matches!(role, Role::Make(kind, _) if kind.is_address())),
         destroys: any(|role| matches!(role, Role::Destroy(_))),
         names_memory: any(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
         finds_global: any(|role| matches!(role, Role::Find(Kind::Global, _))),

@@ -168,7 +168,8 @@ pub(crate) fn recorded_devices(trace: &Trace, here: usize) -> Vec<Device> {
         .collect()
 }
 
-fn devices_here(api: &Api) -> Vec<Device> {
+/// The devices of this machine. Needs `cuInit`.
+pub(crate) fn devices_here(api: &Api) -> Vec<Device> {
     let part = |number: Result<i32, _>| u16::try_from(number.ok()?).ok();
     (0..api.device_count().unwrap_or(0))
         .map(|ordinal| Device {
@@ -192,7 +193,6 @@ pub(crate) fn match_devices(
     api: &Api,
     wanted: &[(u32, u32)],
     is_alone: bool,
-    of_ranks: Option<&[Device]>,
 ) -> Result<Devices, Error> {
     let used = match is_alone {
         true => &plan.needs.context_devices,
@@ -200,14 +200,7 @@ pub(crate) fn match_devices(
     };
     let here = devices_here(api);
     let recorded = recorded_devices(trace, here.len());
-    match of_ranks {
-        // Devices to which a rank only gives access are not refused here.
-        Some(all) => {
-            let used = &plan.needs.context_devices;
-            Devices::matched_among(all, recorded, here, used, wanted)
-        }
-        None => Devices::matched(recorded, here, used, wanted),
-    }
+    Devices::matched(recorded, here, used, wanted)
 }
 
 /// The differences between the recorded devices and those of this machine. Needs `cuInit`. A rank
@@ -255,6 +248,31 @@ pub(crate) fn of_devices(
     if devices.any(|there, here| there.capability.is_some() && there.capability != here.capability)
     {
         found.extend(code_for_others(trace, plan, devices));
+    }
+    found
+}
+
+/// Devices that cannot access each other's memory here, where the program enabled that.
+pub(crate) fn of_peers(plan: &Plan, devices: &Devices, api: &Api) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for access in &plan.needs.peer_access {
+        let here = |recorded| {
+            devices.pair(recorded)?;
+            devices.ordinal(recorded)
+        };
+        let (Some(device), Some(peer)) = (here(access.device), here(access.peer)) else {
+            continue;
+        };
+        if api.can_access_peer(device, peer) != Ok(false) {
+            continue;
+        }
+        let recorded = format!(
+            "device {} accesses the memory of device {} from call {} on",
+            access.device, access.peer, access.call
+        );
+        let here = format!("device {device} cannot access that of device {peer}");
+        let why = "cuDeviceCanAccessPeer says so; choose devices that can with --devices";
+        found.push(reason("peer access", recorded, here, why));
     }
     found
 }

@@ -54,8 +54,19 @@ impl Devices {
         used: &BTreeSet<i32>,
         wanted: &[(u32, u32)],
     ) -> Result<Self, Error> {
+        Self::matched_beside((recorded, here), used, wanted, &BTreeSet::new())
+    }
+
+    /// As [`Self::matched`], where others take some devices of this machine.
+    pub(crate) fn matched_beside(
+        (recorded, here): (Vec<Device>, Vec<Device>),
+        used: &BTreeSet<i32>,
+        wanted: &[(u32, u32)],
+        others: &BTreeSet<u32>,
+    ) -> Result<Self, Error> {
         let mut map: Vec<Option<usize>> = vec![None; recorded.len()];
-        let mut taken = vec![false; here.len()];
+        let is_taken = |at| u32::try_from(at).is_ok_and(|at| others.contains(&at));
+        let mut taken: Vec<bool> = (0..here.len()).map(is_taken).collect();
         for &(from, to) in wanted {
             let places = (map.get_mut(from as usize), taken.get_mut(to as usize));
             let problem = match places {
@@ -105,52 +116,6 @@ impl Devices {
         })
     }
 
-    /// As [`Self::matched`], for one of several ranks: those on different devices stay on different
-    /// ones. `all` are the devices with contexts of any rank, each once, the same for every rank.
-    ///
-    /// # Errors
-    ///
-    /// As there, and if this machine has too few devices. A device in `wanted` is not counted.
-    pub(crate) fn matched_among(
-        all: &[Device],
-        recorded: Vec<Device>,
-        here: Vec<Device>,
-        used: &BTreeSet<i32>,
-        wanted: &[(u32, u32)],
-    ) -> Result<Self, Error> {
-        let every = (0..all.len()).filter_map(|ordinal| i32::try_from(ordinal).ok());
-        let places = Self::matched(all.to_vec(), here.clone(), &every.collect(), &[])?.map;
-        let mut chosen = wanted.to_vec();
-        for (device, ordinal) in recorded.iter().zip(0_u32..) {
-            let same = |other: &Device| other.uuid.is_some() && other.uuid == device.uuid;
-            let at = all.iter().position(same);
-            if at.is_none() || wanted.iter().any(|pair| pair.0 == ordinal) {
-                continue;
-            }
-            match at.and_then(|at| *places.get(at)?) {
-                Some(place) => {
-                    let place = u32::try_from(place).ok();
-                    let free = place.filter(|place| wanted.iter().all(|pair| pair.1 != *place));
-                    chosen.extend(free.map(|place| (ordinal, place)));
-                }
-                None if i32::try_from(ordinal).is_ok_and(|known| used.contains(&known)) => {
-                    return Err(Error::Devices {
-                        problem: format!(
-                            "the ranks work on {} devices and this machine has {}: none is left \
-                             for device {ordinal} of this rank",
-                            all.len(),
-                            here.len()
-                        ),
-                        recorded: list(&recorded),
-                        here: list(&here),
-                    });
-                }
-                None => {}
-            }
-        }
-        Self::matched(recorded, here, used, &chosen)
-    }
-
     /// What stands for a recorded ordinal; `None` for a device of the recorded machine that has no
     /// counterpart. A number that was no device there is none here either.
     pub(crate) fn ordinal(&self, recorded: i32) -> Option<i32> {
@@ -174,6 +139,11 @@ impl Devices {
     /// What is known of a recorded device.
     pub(crate) fn recorded(&self, ordinal: i32) -> Option<&Device> {
         self.recorded.get(usize::try_from(ordinal).ok()?)
+    }
+
+    /// The devices of this machine.
+    pub(crate) fn here(&self) -> &[Device] {
+        &self.here
     }
 
     /// How many devices the recorded machine had, and this one has.
@@ -211,7 +181,7 @@ impl Devices {
 }
 
 /// `0: NVIDIA H200, compute capability 9.0; 1: ...`, or `none`.
-fn list(devices: &[Device]) -> String {
+pub(crate) fn list(devices: &[Device]) -> String {
     if devices.is_empty() {
         return "none".to_owned();
     }
@@ -241,36 +211,6 @@ mod tests {
                 }
             })
             .collect()
-    }
-
-    #[test]
-    fn ranks_on_different_devices_stay_on_different_ones() {
-        // Each process saw only its own device, as its first.
-        let all = devices("a:x:90 b:x:90");
-        let used = BTreeSet::from([0]);
-        let matched = |own: &str, here: &str, wanted: &[(u32, u32)]| {
-            let (own, here) = (devices(own), devices(here));
-            let matched = Devices::matched_among(&all, own, here, &used, wanted);
-            matched.map(|devices| devices.map)
-        };
-        for (own, here, wanted, expected) in [
-            ("a:x:90", "c:x:90 d:x:90", &[][..], Some(0)),
-            ("b:x:90", "c:x:90 d:x:90", &[], Some(1)),
-            ("b:x:90", "b:x:90 a:x:90", &[], Some(0)),
-            ("b:x:90", "c:x:90", &[(0, 0)], Some(0)),
-            ("b:x:90", "c:x:90 d:x:90", &[(0, 0)], Some(0)),
-        ] {
-            assert_eq!(
-                matched(own, here, wanted).unwrap(),
-                [expected],
-                "{own} {here}"
-            );
-        }
-        let error = matched("b:x:90", "c:x:90", &[]).unwrap_err().to_string();
-        assert!(
-            error.contains("the ranks work on 2 devices and this machine has 1"),
-            "{error}"
-        );
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::issue::handles::{Belongs, other_site};
 use crate::issue::player::Player;
 use crate::machine::check::{
-    is_other_driver, is_other_kind, match_devices, of_devices, of_driver, reason, too_little_memory,
+    devices_here, is_other_driver, is_other_kind, match_devices, of_devices, of_driver, of_peers,
+    reason, recorded_devices, too_little_memory,
 };
 use crate::place::placement::Placement;
 use crate::place::strategy::PlacementStrategy;
@@ -75,9 +76,9 @@ impl Player<'_> {
 
     /// Gives this process the gaps that the recorded one had before a call.
     fn follow_address_space(&mut self, call: Option<u64>) {
-        let recorded = call.and_then(|call| self.plan.address_spaces.get(&call));
-        if let Some(recorded) = recorded.filter(|_| self.is_natural()) {
-            self.fillers.follow(recorded.clone());
+        let known = call.and_then(|call| self.plan.address_spaces.get_key_value(&call));
+        if let Some((&call, recorded)) = known.filter(|_| self.is_natural()) {
+            self.fillers.follow(call, recorded.clone());
         }
     }
 
@@ -96,12 +97,33 @@ impl Player<'_> {
     pub(crate) fn fit(&mut self) -> Result<(), Error> {
         let is_alone = self.options.alone.is_some();
         let wanted = &self.options.devices;
-        let of_ranks = self.options.peers.as_ref().map(|peers| peers.devices());
-        self.machine.devices =
-            match_devices(self.trace, self.plan, &self.api, wanted, is_alone, of_ranks)?;
+        let peers = self.options.peers.clone();
+        let of_ranks = peers.as_ref().map(|peers| peers.devices());
+        self.machine.devices = match of_ranks {
+            Some((rank, all)) => {
+                let here = devices_here(&self.api);
+                let recorded = recorded_devices(self.trace, here.len());
+                // Devices to which a rank only gives access are not refused here.
+                let used = &self.plan.needs.context_devices;
+                all.matched(rank, (recorded, here), used, wanted)?
+            }
+            None => match_devices(self.trace, self.plan, &self.api, wanted, is_alone)?,
+        };
         self.machine.is_other_driver = is_other_driver(self.trace, &self.api);
         let found = of_devices(self.trace, self.plan, &self.machine.devices, is_alone);
         self.report.machine.extend(found);
+        let found = of_peers(self.plan, &self.machine.devices, &self.api);
+        self.report.machine.extend(found);
+        if let Some((rank, all)) = of_ranks {
+            let can_access = |device: u32, peer: u32| {
+                self.api.can_access_peer(device as i32, peer as i32) != Ok(false)
+            };
+            let found = all.misfits(self.machine.devices.here(), &can_access)?;
+            // Any rank refuses with all reasons; as warnings each has its own.
+            let is_told = |&(user, _): &(usize, _)| !self.options.force || user == rank;
+            let found = found.into_iter().filter(is_told);
+            self.report.machine.extend(found.map(|(_, reason)| reason));
+        }
         if let Some(map) = self.machine.devices.text() {
             self.report.note(format!("devices (recorded=here): {map}"));
         }

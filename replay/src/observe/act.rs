@@ -233,7 +233,8 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     observer.waits_for_memory |= matches!(
         job.function.family,
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch)
-    ) && job.call.succeeded();
+    ) && job.call.succeeded()
+        && skipped.is_none();
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
     }
@@ -258,6 +259,7 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
         return;
     }
     if let Some(why) = skipped {
+        pending.observed.exchanges_with = job.exchanges.left_out_with(job.call.index);
         let why = format!("the replay does not issue it: {why}");
         return refuse(observer, pending, why);
     }

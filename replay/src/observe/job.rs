@@ -102,6 +102,9 @@ pub struct ObservedCall {
     pub replaced_words: u64,
     /// Why the call could not be observed.
     pub refused: Option<String>,
+    /// With which other ranks it exchanges data, so that it was left out: `rank 1`.
+    #[serde(default)]
+    pub exchanges_with: Option<String>,
     /// It is captured into a graph, and does nothing by itself.
     pub is_captured: bool,
 }

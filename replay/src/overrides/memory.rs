@@ -225,6 +225,10 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
                     live
                 }
             };
+            if let Some(end) = end.filter(|_| live != start) {
+                let call = job.call.index;
+                job.player.fillers.is_taken(call, (first, end), live);
+            }
             let issued = Frame {
                 args: vec![live, length, job.call.argument(2)],
                 ..Frame::default()

@@ -5,12 +5,21 @@
 //! recorded addresses: of allocations, and of module globals, code, managed memory, pools and graph
 //! memory, which no request can place (measured on driver 580).
 
+use cutape_format::layout::ARENA;
+use cutape_registry::Kind;
+
 use crate::place::lesson::{Lesson, Misplaced};
 use crate::place::mapping::{self, map_exactly};
-use crate::place::slots::{SLOT, gaps, union};
+use crate::place::slots::{SLOT, gaps, slots_around, union};
+use crate::plan::HostRegion;
 
 /// Below this lie the executable and its heap; the kernel places mappings from the top down.
 const LOWEST: u64 = 0x6000_0000_0000;
+/// Shorter ranges are not in messages.
+const SHORTEST: u64 = 1 << 20;
+/// The unit of physical memory of devices. What is shorter is not in the way of the driver's
+/// reservations for it (assumed).
+const BLOCK: u64 = 2 << 20;
 
 /// Mappings without memory behind them, in place of the recorded process's.
 #[derive(Debug, Default)]
@@ -23,6 +32,12 @@ pub(crate) struct Fillers {
     learned: Vec<(u64, u64)>,
     lessons: Vec<Lesson>,
     recorded: Vec<(u64, u64)>,
+    /// Index of the call that `recorded` was mapped before, if any was followed.
+    followed: Option<u64>,
+    /// Arenas that the recorded process had then, and this one had not.
+    missing: Vec<(u64, u64)>,
+    /// Index of the call before which they may first have been mapped.
+    missing_since: u64,
     /// Index of the call after the last one whose memory lies at its recorded address.
     since: u64,
     /// The first memory that lies elsewhere.
@@ -30,33 +45,109 @@ pub(crate) struct Fillers {
 }
 
 impl Fillers {
-    pub(crate) fn new(lessons: Vec<Lesson>) -> Self {
+    /// `registered` is memory of the program that comes to be mapped later: until then, nothing of
+    /// this process may take its place. For long ranges that is so only if an attempt taught it: the
+    /// driver may reserve more than it keeps, and what is in the way changes where that lies.
+    pub(crate) fn new(mut lessons: Vec<Lesson>, registered: &[HostRegion]) -> Self {
+        let registered = registered.iter().map(|region| (region.start, region.end));
+        let short = registered.filter(|(start, end)| end - start < BLOCK);
+        let taught = lessons.extract_if(.., |lesson| lesson.call == 0);
+        let learned = short
+            .chain(taught.flat_map(|lesson| lesson.filled))
+            .collect();
         Self {
             lessons,
+            learned,
             ..Self::default()
         }
     }
 
     /// Fills what is free here and is mapped in the recorded process, or lies above all that it
-    /// maps; opens what it no longer maps.
-    pub(crate) fn follow(&mut self, recorded: Vec<(u64, u64)>) {
+    /// maps; opens what it no longer maps. `recorded` was mapped before a call.
+    pub(crate) fn follow(&mut self, call: u64, recorded: Vec<(u64, u64)>) {
         self.recorded = recorded;
+        let before = self.ranges.clone();
         self.fill();
+        self.look_for_arenas(call);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.tell_changes(call, &before);
+        }
+    }
+
+    /// Finds the arenas of the recorded process in whose place this one has something else.
+    fn look_for_arenas(&mut self, call: u64) {
+        let here = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let is_here = |start| here.lines().any(|line| is_arena(line, start));
+        let filled = |arena: &(u64, u64)| subtract(&[*arena], &self.ranges).is_empty();
+        let missing: Vec<_> = arenas_in(&self.recorded)
+            .filter(|arena| !filled(arena) && !is_here(arena.0))
+            .collect();
+        let is_new = missing.iter().any(|arena| !self.missing.contains(arena));
+        if let Some(followed) = self.followed.filter(|_| is_new) {
+            self.missing_since = followed.max(self.since).min(call);
+        }
+        self.missing = missing;
+        self.followed = Some(call);
+    }
+
+    /// What a recorded map has changed, for messages.
+    fn tell_changes(&self, call: u64, before: &[(u64, u64)]) {
+        let (mapped, _) = mapped_ranges().unwrap_or_default();
+        let known = union([&self.recorded[..], &self.ranges, &[(0, LOWEST)]].concat());
+        let text = |ranges: Vec<(u64, u64)>| {
+            let long = ranges.iter().filter(|(start, end)| end - start >= SHORTEST);
+            let long = long.map(|(start, end)| format!("{start:#x} to {end:#x}"));
+            let long: Vec<_> = long.collect();
+            match long.is_empty() {
+                true => "nothing".to_owned(),
+                false => long.join(", "),
+            }
+        };
+        tracing::debug!(
+            "mapped before call {call} in the recording: added {}; removed {}; only here: {}",
+            text(subtract(&self.ranges, before)),
+            text(subtract(before, &self.ranges)),
+            text(subtract(&mapped, &known)),
+        );
     }
 
     /// Before a call: applies what an earlier attempt taught about it. `later` is where the driver
     /// put memory in the recording.
     pub(crate) fn before(&mut self, call: u64, later: &[(u64, u64)]) {
-        let Some(at) = self.lessons.iter().rposition(|lesson| lesson.call == call) else {
+        if !self.lessons.iter().any(|lesson| lesson.call == call) {
             return;
-        };
-        let above = self.lessons.swap_remove(at).above;
-        self.lessons.retain(|lesson| lesson.call != call);
-        let Some((_, highest)) = mapped_ranges() else {
-            return;
-        };
-        self.learned.extend(subtract(&[(above, highest)], later));
+        }
+        // The last one that names an address knows more than those before.
+        let mut above = None;
+        for lesson in self.lessons.extract_if(.., |lesson| lesson.call == call) {
+            above = lesson.above.or(above);
+            self.learned.extend(lesson.filled);
+        }
+        let highest = mapped_ranges().map(|(_, highest)| highest);
+        if let Some((above, highest)) = above.zip(highest) {
+            self.learned.extend(subtract(&[(above, highest)], later));
+        }
         self.fill();
+    }
+
+    /// Before a call whose memory the driver placed at this address in the recording: what was
+    /// mapped there when the recorded map was read was gone by then. Memory of devices lies in
+    /// slots of the driver's own; memory of the host may lie beside the program's.
+    pub(crate) fn open(&mut self, kind: Kind, recorded: u64, length: u64) {
+        let place = match kind {
+            Kind::HostMemory => recorded
+                .checked_add(length)
+                .and_then(|end| end.checked_next_multiple_of(BLOCK))
+                .map(|end| (recorded / BLOCK * BLOCK, end)),
+            _ => slots_around(recorded, length),
+        };
+        let Some(place) = place else { return };
+        let overlaps = |range: &(u64, u64)| range.0 < place.1 && place.0 < range.1;
+        if self.ranges.iter().any(overlaps) {
+            self.recorded = subtract(&self.recorded, &[place]);
+            self.learned = subtract(&union(std::mem::take(&mut self.learned)), &[place]);
+            self.fill();
+        }
     }
 
     /// The driver placed memory of a call.
@@ -77,6 +168,22 @@ impl Fillers {
             recorded,
             here,
             since,
+            missing: self.missing.clone(),
+            missing_since: self.missing_since,
+        });
+    }
+
+    /// Something else is where memory of the program has to be; it lies `here`.
+    pub(crate) fn is_taken(&mut self, call: u64, (start, end): (u64, u64), here: u64) {
+        tracing::debug!("call {call}: {start:#x} to {end:#x} is taken: {here:#x} instead");
+        let since = self.since;
+        self.misplaced.get_or_insert_with(|| Misplaced {
+            call,
+            recorded: start,
+            here,
+            since,
+            missing: vec![(start, end)],
+            missing_since: 0,
         });
     }
 
@@ -152,6 +259,31 @@ fn subtract(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     ranges.iter().flat_map(parts).collect()
 }
 
+/// Those of recorded ranges that are the arenas of threads: a driver's block can look like one only
+/// if it touches no other range.
+fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
+    let ends_at = |at: usize| {
+        at.checked_sub(1)
+            .and_then(|at| recorded.get(at))
+            .map(|range| range.1)
+    };
+    let starts_at = |at: usize| recorded.get(at).map(|range| range.0);
+    let arenas = recorded
+        .iter()
+        .enumerate()
+        .filter(move |&(at, &(start, end))| {
+            let touches = ends_at(at) == Some(start) || starts_at(at + 1) == Some(end);
+            start % ARENA == 0 && end - start == ARENA && touches
+        });
+    arenas.map(|(_, &range)| range)
+}
+
+/// Whether a line of a process's map is the used part of a thread's arena.
+fn is_arena(line: &str, start: u64) -> bool {
+    line.strip_prefix(&format!("{start:x}-"))
+        .is_some_and(|rest| rest.contains(" rw-p 00000000 00:00 0") && !rest.contains(['/', '[']))
+}
+
 /// The ranges that this process has mapped below its stack, sorted, and where the highest ends: the
 /// kernel places nothing above its first mapping, which is the loader's.
 fn mapped_ranges() -> Option<(Vec<(u64, u64)>, u64)> {
@@ -178,16 +310,20 @@ fn unmap(start: u64, end: u64) {
 mod tests {
     use super::*;
 
+    const PAGE: u64 = 0x1000;
+
+    /// Whether nothing is mapped in a page.
+    fn is_free(start: u64) -> bool {
+        let free = map_exactly(start, start + PAGE, libc::PROT_NONE);
+        if free {
+            unmap(start, start + PAGE);
+        }
+        free
+    }
+
     #[test]
     fn fillers_follow_the_recorded_map() {
-        let (at, page) = (0x6123_4000_0000_u64, 0x1000);
-        let is_free = |start| {
-            let free = map_exactly(start, start + page, libc::PROT_NONE);
-            if free {
-                unmap(start, start + page);
-            }
-            free
-        };
+        let (at, page) = (0x6123_4000_0000_u64, PAGE);
         // The last range is above all that this process maps: nothing else is filled.
         let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
         let pages = |numbers: &[u64]| {
@@ -195,31 +331,122 @@ mod tests {
             numbers.iter().map(page).chain([end]).collect::<Vec<_>>()
         };
         let mut fillers = Fillers::default();
-        fillers.follow(pages(&[0, 3]));
+        fillers.follow(0, pages(&[0, 3]));
         assert!(!is_free(at) && is_free(at + page) && !is_free(at + 3 * page));
-        fillers.follow(pages(&[1, 6]));
+        fillers.follow(0, pages(&[1, 6]));
         assert!(is_free(at) && !is_free(at + page) && is_free(at + 3 * page));
         assert!(fillers.provide(at + page, at + 3 * page));
         assert!(fillers.provide(at + page, at + 2 * page), "provided");
         assert!(map_exactly(at + 8 * page, at + 9 * page, libc::PROT_NONE));
         assert!(!fillers.provide(at + 8 * page, at + 9 * page), "taken");
-        fillers.follow(pages(&[0, 1, 2]));
+        fillers.follow(0, pages(&[0, 1, 2]));
         assert!(!is_free(at), "beside what was provided");
-        fillers.follow(pages(&[]));
+        fillers.follow(0, pages(&[]));
         assert!(is_free(at) && is_free(at + 6 * page));
         unmap(at + page, at + 3 * page);
         unmap(at + 8 * page, at + 9 * page);
     }
 
     #[test]
+    fn what_the_driver_placed_is_open() {
+        let (slot, page) = (0x6125_4000_0000_u64, PAGE);
+        let mut fillers = Fillers::default();
+        let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
+        fillers.follow(
+            0,
+            vec![(slot, slot + SLOT), (slot + SLOT, slot + 2 * SLOT), end],
+        );
+        fillers.open(Kind::Memory, slot + 3 * SLOT, page);
+        assert!(!is_free(slot) && !is_free(slot + SLOT));
+        fillers.open(Kind::HostMemory, slot + page, page);
+        assert!(is_free(slot) && !is_free(slot + BLOCK) && !is_free(slot + SLOT));
+        fillers.open(Kind::Memory, slot + page, page);
+        assert!(is_free(slot + BLOCK) && !is_free(slot + SLOT));
+        fillers.follow(1, vec![end]);
+    }
+
+    #[test]
+    fn memory_that_the_program_registers_later_is_kept_free_for_it() {
+        let (start, page) = (0x6124_4000_0000_u64, 0x1000);
+        let region = HostRegion {
+            start,
+            end: start + page,
+        };
+        let mut fillers = Fillers::new(Vec::new(), &[region]);
+        let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
+        fillers.follow(0, vec![end]);
+        assert!(!map_exactly(start, start + page, libc::PROT_NONE));
+        assert!(fillers.provide(start, start + page));
+        unmap(start, start + page);
+        let long = (start, start + BLOCK);
+        let region = HostRegion {
+            start,
+            end: start + BLOCK,
+        };
+        let mut fillers = Fillers::new(Vec::new(), &[region]);
+        fillers.follow(0, vec![end]);
+        assert!(map_exactly(start, start + page, libc::PROT_NONE), "free");
+        assert!(!fillers.provide(long.0, long.1));
+        fillers.is_taken(9, long, 0x6000_0000_0000);
+        unmap(start, start + page);
+        let lesson = Lesson::of(&fillers.misplaced.unwrap(), &[]).unwrap();
+        let mut fillers = Fillers::new(vec![lesson], &[region]);
+        fillers.follow(0, vec![end]);
+        assert!(!map_exactly(start, start + page, libc::PROT_NONE));
+        assert!(fillers.provide(long.0, long.1));
+        unmap(long.0, long.1);
+    }
+
+    #[test]
+    fn arenas_are_ranges_of_their_own_that_touch_others() {
+        let (at, arena) = (0x7f12_0000_0000_u64, ARENA);
+        for (ranges, expected) in [
+            (&[(at, at + arena)][..], &[][..]),
+            (&[(at - 1, at), (at, at + arena)], &[at]),
+            (&[(at, at + arena), (at + arena, at + arena + 1)], &[at]),
+            (
+                &[
+                    (at - 2, at - 1),
+                    (at, at + arena),
+                    (at + arena + 1, at + arena + 2),
+                ],
+                &[],
+            ),
+            (&[(at - 1, at), (at, at + arena / 2)], &[]),
+            (
+                &[(at + 4095, at + 4096), (at + 4096, at + 4096 + arena)],
+                &[],
+            ),
+        ] {
+            let found: Vec<_> = arenas_in(ranges).map(|range| range.0).collect();
+            assert_eq!(found, expected, "{ranges:x?}");
+        }
+        let used = "7f1200000000-7f1200021000 rw-p 00000000 00:00 0 ";
+        assert!(is_arena(used, at));
+        for line in [
+            "7f1200000000-7f1200021000 ---p 00000000 00:00 0 ",
+            "7f1200000000-7f1200021000 rw-p 00000000 00:05 9 /dev/zero",
+            "7f1204000000-7f1204021000 rw-p 00000000 00:00 0 ",
+        ] {
+            assert!(!is_arena(line, at), "{line}");
+        }
+    }
+
+    #[test]
     fn a_lesson_is_applied_before_its_call() {
-        let lesson = |call, above| Lesson { call, above };
+        let lesson = |call, above| Lesson {
+            call,
+            above: Some(above),
+            filled: vec![(4096, 8192)],
+        };
         let highest = mapped_ranges().unwrap().1;
-        let mut fillers = Fillers::new(vec![lesson(7, highest), lesson(7, highest - 4096)]);
+        let lessons = vec![lesson(7, highest), lesson(7, highest - 4096)];
+        let mut fillers = Fillers::new(lessons, &[]);
         fillers.before(6, &[]);
         assert_eq!(fillers.learned, []);
         fillers.before(7, &[]);
-        assert_eq!(fillers.learned, [(highest - 4096, highest)]);
+        let filled = (4096, 8192);
+        assert_eq!(fillers.learned, [filled, filled, (highest - 4096, highest)]);
         assert_eq!(fillers.lessons, []);
     }
 }

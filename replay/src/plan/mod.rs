@@ -28,6 +28,10 @@ pub struct Plan {
     pub device_slots: Vec<(u64, u64)>,
     /// Page ranges outside the device slots that ever held pinned or registered host memory.
     pub host_regions: Vec<HostRegion>,
+    /// Those of them that the program registers: memory of its own, so the driver places nothing
+    /// there.
+    #[serde(skip)]
+    pub registered: Vec<HostRegion>,
     /// Device allocations that succeeded.
     pub allocations: u64,
     /// What it needs of a machine.
@@ -50,8 +54,9 @@ pub struct Plan {
     /// makes a context, by the call's index.
     #[serde(skip)]
     pub address_spaces: BTreeMap<u64, Vec<(u64, u64)>>,
-    /// Indexes of calls whose address ranges were noted while another thread made a context: they
-    /// have a part of what the driver mapped for it, and a replay makes it after these calls.
+    /// Indexes of calls whose address ranges were noted while another thread made a context, or
+    /// began a call that may make the driver map memory: they may have a part of what it mapped,
+    /// and a replay makes it after these calls.
     #[serde(skip)]
     pub mixed_address_spaces: HashSet<u64>,
     /// By number: the digests of device memory that the recorder has read.
@@ -129,6 +134,25 @@ pub(crate) fn is_pinned_allocation(function: &Function) -> bool {
         && function.class == Class::Override
 }
 
+/// Nanoseconds that noting the address ranges takes at most (assumed).
+const NOTING: u64 = 10_000_000;
+
+/// A call before which address ranges were noted. Times are ticks.
+struct NotedRanges {
+    call: u64,
+    thread: u32,
+    since: u64,
+    returned: u64,
+}
+
+impl NotedRanges {
+    /// Whether the recorder may still have been reading them.
+    fn lasts(&self, trace: &Trace, now: u64) -> bool {
+        let since = trace.nanoseconds(self.since);
+        self.returned > now && trace.nanoseconds(now) <= since.saturating_add(NOTING)
+    }
+}
+
 /// Reads a trace once.
 pub fn plan(trace: &Trace) -> Plan {
     let mut plan = Plan {
@@ -138,20 +162,30 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut functions: HashMap<u16, Option<&'static Function>> = HashMap::new();
     let mut slots = Vec::new();
     let mut pinned = Vec::new();
+    let mut registered = Vec::new();
     let mut observer = Observer::new(trace);
     let mut outputs = OutputCollector::new(trace);
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
     // Threads that make a context, and when they have done it.
     let mut making: Vec<(u32, u64)> = Vec::new();
+    let mut noted: Vec<NotedRanges> = Vec::new();
     for call in trace.calls() {
         plan.calls += 1;
         if call.has_notes() {
             note_digests(&call, &mut plan);
             outputs.observe(&call);
-            making.retain(|&(_, returned)| returned > call.ticks);
-            let is_mixed = making.iter().any(|&(thread, _)| thread != call.thread);
-            if is_mixed && address_space(&call).is_some() {
-                plan.mixed_address_spaces.insert(call.index);
+            if address_space(&call).is_some() {
+                making.retain(|&(_, returned)| returned > call.ticks);
+                if making.iter().any(|&(thread, _)| thread != call.thread) {
+                    plan.mixed_address_spaces.insert(call.index);
+                }
+                noted.retain(|noted| noted.lasts(trace, call.ticks));
+                noted.push(NotedRanges {
+                    call: call.index,
+                    thread: call.thread,
+                    since: call.ticks,
+                    returned: call.leave.map_or(u64::MAX, |leave| leave.ticks),
+                });
             }
         }
         let Some(function) = *functions
@@ -164,6 +198,9 @@ pub fn plan(trace: &Trace) -> Plan {
                 .or_default() += 1;
             continue;
         };
+        if let Family::Sharing(op) = function.family {
+            observer.observe_sharing(&call, op);
+        }
         if let Some(forever) = not_reissued(function) {
             let entry = unreplayable
                 .entry(function.name)
@@ -183,6 +220,13 @@ pub fn plan(trace: &Trace) -> Plan {
                 .or_default() += 1;
         }
         observer.observe(&call, function);
+        if makes_context(function) || function.family.may_reserve_addresses() {
+            let others = noted
+                .iter()
+                .filter(|noted| noted.thread != call.thread && noted.lasts(trace, call.ticks));
+            let mixed = others.map(|noted| noted.call);
+            plan.mixed_address_spaces.extend(mixed);
+        }
         if makes_context(function) {
             let returned = call.leave.map(|leave| leave.ticks);
             making.extend(returned.map(|returned| (call.thread, returned)));
@@ -242,6 +286,7 @@ pub fn plan(trace: &Trace) -> Plan {
                     if function.family == Family::HostMemory(HostMemoryOp::Register) =>
                 {
                     pinned.push((call.argument(position), length));
+                    registered.push((call.argument(position), length));
                 }
                 _ => {}
             }
@@ -251,6 +296,7 @@ pub fn plan(trace: &Trace) -> Plan {
     plan.exchange_outputs = outputs.finish();
     plan.device_slots = union(slots);
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
+    plan.registered = host_regions(&registered, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();
     plan
 }
@@ -383,12 +429,20 @@ mod tests {
         builder.call(call(2, "cuCtxGetDevice_v2"));
         ranges(&mut builder, 2);
         builder.leave(2, 0, &[]);
+        // An allocation begins in another thread, or in the same one.
+        builder.call(call(2, "cuCtxGetDevice_v2"));
+        ranges(&mut builder, 2);
+        builder.call(call(1, "cuMemAlloc_v2"));
+        builder.leave(1, 0, &[]).leave(2, 0, &[]);
+        builder.call(call(1, "cuMemAlloc_v2"));
+        ranges(&mut builder, 1);
+        builder.leave(1, 0, &[]);
         let file = format!("cutape-mixed-{}.cutape", std::process::id());
         let path = std::env::temp_dir().join(file);
         builder.write(&path).unwrap();
         let found = plan(&Trace::open(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(found.mixed_address_spaces, HashSet::from([1]));
+        assert_eq!(found.mixed_address_spaces, HashSet::from([1, 3]));
         assert_eq!(found.address_spaces.len(), 1);
     }
 

@@ -6,7 +6,7 @@ use cutape_format::layout::{BlobRef, field};
 use cutape_format::{Bytes, Call, Trace};
 use cutape_registry::{
     ContextOp, FUNCTIONS, Family, Field, Function, Kind, LinkOp, Meaning, MemoryOp, PrimaryOp,
-    Role, Struct, VirtualMemoryOp, structure,
+    Role, Shared, SharedKind, SharingOp, Struct, VirtualMemoryOp, structure,
 };
 use serde::Serialize;
 
@@ -31,6 +31,11 @@ pub struct Needs {
     pub images: Vec<ImageUse>,
     /// The loads whose code is not in the trace or in the files that it names.
     pub missing_images: Vec<MissingImage>,
+    /// Pairs of devices between which the program enabled peer access.
+    pub peer_access: Vec<PeerAccess>,
+    /// By call that exports or imports memory: the device that has it, or that is to use it, if it
+    /// is known. Memory of pools is not among it.
+    pub sharing_devices: BTreeMap<u64, i32>,
     /// Whether a call before the first successful `cuInit` answered that the driver is not
     /// initialised.
     pub starts_uninitialised: bool,
@@ -43,6 +48,17 @@ pub struct ImageUse {
     pub call: u64,
     /// The device of the calling thread's context, by recorded ordinal, if it is known.
     pub device: Option<i32>,
+}
+
+/// A device that may access the memory of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PeerAccess {
+    /// The device, by recorded ordinal.
+    pub device: i32,
+    /// The one with the memory.
+    pub peer: i32,
+    /// The first call that enabled it.
+    pub call: u64,
 }
 
 /// A load whose code is not to be had.
@@ -235,6 +251,32 @@ impl<'t> Observer<'t> {
         }
     }
 
+    /// Takes in a call that exports or imports, whether it is re-issued or not.
+    pub(crate) fn observe_sharing(&mut self, call: &Call<'t>, op: SharingOp) {
+        if !call.succeeded() {
+            return;
+        }
+        let kind_of = |shared: Shared| match shared.kind {
+            SharedKind::Memory => Some(Kind::Memory),
+            SharedKind::Allocation => Some(Kind::Allocation),
+            SharedKind::Event | SharedKind::Pool | SharedKind::PoolMemory => None,
+        };
+        let device = match op {
+            SharingOp::Export(shared) => {
+                let object = call.argument(usize::from(shared.object));
+                let known = kind_of(shared).and_then(|kind| self.live.get(&(kind, object)));
+                known.and_then(|known| device_of(&self.contexts, known.owner))
+            }
+            SharingOp::Import(shared) => kind_of(shared)
+                .and_then(|_| self.current(call.thread))
+                .and_then(|context| self.contexts.get(&context).copied()),
+            SharingOp::Close => None,
+        };
+        self.needs
+            .sharing_devices
+            .extend(device.map(|device| (call.index, device)));
+    }
+
     fn current(&self, thread: u32) -> Option<u64> {
         self.stacks.get(&thread)?.last().copied()
     }
@@ -275,6 +317,21 @@ impl<'t> Observer<'t> {
                         let context = *context;
                         self.ended(context);
                     }
+                }
+            }
+            Family::Context(ContextOp::EnablePeer) => {
+                let device = |context: &u64| self.contexts.get(context).copied();
+                let known = &mut self.needs.peer_access;
+                if let (Some(user), Some(peer)) = (stack.last().and_then(device), device(&given))
+                    && !known
+                        .iter()
+                        .any(|known| (known.device, known.peer) == (user, peer))
+                {
+                    known.push(PeerAccess {
+                        device: user,
+                        peer,
+                        call: call.index,
+                    });
                 }
             }
             Family::Context(ContextOp::Device) if function.params.len() == 1 => {
@@ -479,17 +536,22 @@ impl<'t> Observer<'t> {
             .collect();
         let mut allocated: HashMap<i32, i64> = HashMap::new();
         for (owner, change) in self.changes {
-            let device = match owner {
-                Owner::Device(device) => Some(device),
-                Owner::Context(context) => self.contexts.get(&context).copied(),
+            let Some(device) = device_of(&self.contexts, owner) else {
+                continue;
             };
-            let Some(device) = device else { continue };
             let sum = allocated.entry(device).or_default();
             *sum = sum.saturating_add(change);
             let most = needs.device_bytes.entry(device).or_default();
             *most = (*most).max(u64::try_from(*sum).unwrap_or(0));
         }
         needs
+    }
+}
+
+fn device_of(contexts: &HashMap<u64, i32>, owner: Owner) -> Option<i32> {
+    match owner {
+        Owner::Device(device) => Some(device),
+        Owner::Context(context) => contexts.get(&context).copied(),
     }
 }
 

@@ -47,6 +47,7 @@ impl<'a> Broker<'a> {
 
     /// Serves until all ranks have ended, or until it is to stop.
     pub(crate) fn serve(mut self, stop: &AtomicBool) {
+        message::make_room_for_descriptors();
         while self.sockets.iter().any(Option::is_some) && !stop.load(Ordering::Relaxed) {
             let open: Vec<usize> = (0..self.sockets.len())
                 .filter(|&rank| matches!(self.sockets.get(rank), Some(Some(_))))
@@ -165,6 +166,36 @@ mod tests {
 
     fn answer(socket: &OwnedFd) -> Message {
         message::receive(socket.as_fd()).unwrap().unwrap().0
+    }
+
+    #[test]
+    fn there_is_room_for_the_descriptors_of_many_exports() {
+        const EXPORTS: u64 = 700;
+        // SAFETY: it writes and reads the limits of this process.
+        unsafe {
+            let mut limit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+            limit.rlim_cur = EXPORTS;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+        let (parent, rank) = message::pair().unwrap();
+        let (labels, functions) = (["rank 0".to_owned()], BTreeMap::new());
+        let file = crate::memory_file::create(c"test").unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| Broker::new(vec![parent], &labels, &functions).serve(&stop));
+            for call in 0..EXPORTS {
+                let offer = Message::Offer {
+                    call,
+                    bytes: Vec::new(),
+                };
+                message::send(rank.as_fd(), &offer, Some(file.as_raw_fd())).unwrap();
+            }
+            let last = want(&rank, 0, EXPORTS - 1).unwrap();
+            let (answer, descriptor) = message::receive(last.as_fd()).unwrap().unwrap();
+            assert!(matches!(answer, Message::Given { .. }) && descriptor.is_some());
+            drop(rank);
+        });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Replays several ranks: a guarded child for each, started together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,18 +9,18 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cutape_format::{ClockStart, Trace};
-use cutape_model::{Evidence, MappedFile};
+use cutape_model::{Evidence, ExchangeSite, MappedFile, Sharing};
 
 use crate::error::Error;
 use crate::guard::attempt::{Attempt, Guard};
-use crate::guard::awaited::{self, Surroundings};
+use crate::guard::awaited::{self, FileNumber, Surroundings};
 use crate::guard::crash_report::crash_report;
 use crate::guard::position::{ENDED, Page};
 use crate::guard::{
     Company, End, Message, Misfits, Watchers, environment, failed, one_child, tell_of_wait,
 };
 use crate::machine::check::recorded_devices;
-use crate::machine::devices::Device;
+use crate::machine::ranks::{DeviceExchange, RankDevice, RankDevices};
 use crate::memory_file;
 use crate::place::strategy::PlacementStrategy;
 use crate::plan::Plan;
@@ -40,6 +40,9 @@ pub struct Rank<'a> {
     pub trace: &'a Trace,
     /// What a replay of it needs.
     pub plan: &'a Plan,
+    /// Devices by ordinal, recorded and here, as in the options of its child; the others are
+    /// matched by what they are.
+    pub devices: Vec<(u32, u32)>,
     /// Makes the command of its child, which calls [`crate::run_as_child`] with that trace.
     pub command: &'a (dyn Fn() -> Command + Sync),
 }
@@ -152,14 +155,14 @@ impl<'a> Group<'a> {
             exchanges,
             sharing,
             have_counter,
+            clocks,
         } = SharedObjects::of(&traces);
-        let clocks: Vec<_> = traces.iter().map(|trace| ClockStart::of(trace)).collect();
         let machines = machines(&clocks);
         let times: Vec<Times> = match have_counter {
             true => ranks.iter().map(|rank| Times::of(rank.trace)).collect(),
             false => Vec::new(),
         };
-        let devices = devices_of(ranks);
+        let devices = devices_of(ranks, &sharing);
         let labels: Vec<String> = ranks.iter().map(|rank| rank.label.clone()).collect();
         let mut assignments: Vec<Assignment> = (0..ranks.len())
             .map(|rank| Assignment {
@@ -307,7 +310,7 @@ impl<'a> Group<'a> {
                     let file = files.get(&(machine, device, inode))?;
                     memory_file::read(file, offset, length)
                 };
-                let sharers = |device, inode| self.sharers(number, (device, inode), pages);
+                let sharers = |of: &[FileNumber]| self.sharers(number, of, pages);
                 let surroundings = Surroundings {
                     read_file: &read,
                     sharers: &sharers,
@@ -320,17 +323,18 @@ impl<'a> Group<'a> {
         Ok((end, awaited))
     }
 
-    /// The other ranks of the machine that have registered a file, and what they do.
-    fn sharers(&self, own: usize, file: (u64, u64), pages: &[Page]) -> Vec<String> {
+    /// The other ranks of the machine that have registered any of these files, and what they do.
+    fn sharers(&self, own: usize, files: &[FileNumber], pages: &[Page]) -> Vec<String> {
         let label = |rank: usize| self.labels.get(rank).map_or("a rank", String::as_str);
         let others =
             self.mapped.iter().enumerate().filter(|(rank, _)| {
                 *rank != own && self.machines.get(*rank) == self.machines.get(own)
             });
         let described = others.filter_map(|(rank, mapped)| {
-            let part = mapped
-                .iter()
-                .find(|part| (part.mapping.device, part.mapping.inode) == file)?;
+            let file = |part: &MappedFile| (part.mapping.device, part.mapping.inode);
+            let first = mapped.iter().find(|part| files.contains(&file(part)))?;
+            let own: BTreeSet<_> = mapped.iter().map(file).collect();
+            let count = files.iter().filter(|file| own.contains(file)).count();
             let page = pages.get(rank)?;
             let (at, done) = page.read();
             let has_ended = page.counters().complete.load(Ordering::Acquire) & ENDED != 0;
@@ -346,11 +350,15 @@ impl<'a> Group<'a> {
                 ),
                 None => format!("is in {}", self.name(rank, at)),
             };
-            let name = part.name.escape_debug();
+            let name = first.name.escape_debug();
+            let others = match count {
+                1 => String::new(),
+                count => format!(" and {} more of these files", count - 1),
+            };
             Some(format!(
-                "{}, whose call {} registers {name}, may write there: it {does}",
+                "{}, whose call {} registers {name}{others}, may write there: it {does}",
                 label(rank),
-                part.call
+                first.call
             ))
         });
         described.collect()
@@ -367,16 +375,41 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The recorded devices on which ranks have contexts, each once.
-fn devices_of(ranks: &[Rank<'_>]) -> Vec<Device> {
-    let mut all: Vec<Device> = Vec::new();
-    for rank in ranks {
+/// The devices on which ranks have contexts, and between which they exchange memory.
+fn devices_of(ranks: &[Rank<'_>], sharing: &Sharing) -> RankDevices {
+    let mut all = RankDevices::default();
+    for (number, rank) in ranks.iter().enumerate() {
         let recorded = recorded_devices(rank.trace, 0);
         for (device, ordinal) in recorded.into_iter().zip(0..) {
+            let mut wanted = rank.devices.iter();
+            let wanted = wanted.find(|pair| i32::try_from(pair.0) == Ok(ordinal));
             let is_used = rank.plan.needs.context_devices.contains(&ordinal);
-            let is_known = all.iter().any(|known| known.uuid == device.uuid);
-            if is_used && !is_known && device.uuid.is_some() {
-                all.push(device);
+            if is_used && device.uuid.is_some() {
+                all.used.push(RankDevice {
+                    rank: number,
+                    label: rank.label.clone(),
+                    ordinal,
+                    device,
+                    wanted: wanted.map(|pair| pair.1),
+                });
+            }
+        }
+    }
+    let device_of = |site: ExchangeSite| {
+        let devices = &ranks.get(site.process)?.plan.needs.sharing_devices;
+        Some((site.process, *devices.get(&site.call)?))
+    };
+    for link in &sharing.links {
+        if let (Some(user), Some(owner)) = (device_of(link.to), device_of(link.from)) {
+            let exchange = DeviceExchange {
+                user,
+                call: link.to.call,
+                owner,
+            };
+            // The first one of a pair says enough.
+            let is_known = |known: &DeviceExchange| (known.user, known.owner) == (user, owner);
+            if !all.exchanges.iter().any(is_known) {
+                all.exchanges.push(exchange);
             }
         }
     }

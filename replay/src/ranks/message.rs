@@ -42,6 +42,19 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
+/// Lets this process open as many descriptors as the system allows: one is kept for each export,
+/// and what finds no room is lost on its way.
+pub(crate) fn make_room_for_descriptors() {
+    // SAFETY: a rlimit consists of numbers, for which zeros are valid; the calls read and write it.
+    unsafe {
+        let mut limit: libc::rlimit = MaybeUninit::zeroed().assume_init();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
 /// Room for the control data of one descriptor.
 const CONTROL: usize = 64;
 

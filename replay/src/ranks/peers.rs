@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::position::{ENDED, Page, Position, RankWait};
-use crate::machine::devices::Device;
+use crate::machine::ranks::RankDevices;
 use crate::ranks::message::{self, Message};
 use crate::ranks::order::Before;
 use crate::ranks::shared_files::SharedFile;
@@ -43,8 +43,8 @@ pub(crate) struct Assignment {
     pub(crate) before: Vec<Before>,
     /// Files in place of those that the recorded processes had mapped.
     pub(crate) files: Vec<SharedFile>,
-    /// Recorded devices with contexts of any rank, each once: the same for all ranks.
-    pub(crate) devices: Vec<Device>,
+    /// The devices of all ranks.
+    pub(crate) devices: RankDevices,
 }
 
 /// The export that an import belongs to.
@@ -101,6 +101,21 @@ struct CircleWatch {
 struct Announced<'a> {
     page: Option<&'a Page>,
     word: u64,
+    call: u64,
+}
+
+impl Announced<'_> {
+    /// Says so again if another thread, which has waited meanwhile, has taken the word back.
+    fn renew(&self) {
+        if let Some(page) = self.page {
+            let counters = page.counters();
+            let (new, order) = (self.word, (Ordering::Release, Ordering::Relaxed));
+            let word = &counters.waits_for;
+            if word.compare_exchange(0, new, order.0, order.1).is_ok() {
+                counters.waits_in.store(self.call, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 impl Drop for Announced<'_> {
@@ -111,6 +126,12 @@ impl Drop for Announced<'_> {
             let _ = word.compare_exchange(self.word, 0, Ordering::Release, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether the driver has a call of any thread of the rank, when threads run at once.
+fn has_driver_call(page: &Page) -> bool {
+    let calls = page.counters().current_calls();
+    calls.iter().any(|(_, _, is_in_driver)| *is_in_driver)
 }
 
 impl Peers {
@@ -211,7 +232,7 @@ impl Peers {
                 std::hint::spin_loop();
                 continue;
             }
-            announced.get_or_insert_with(|| {
+            let announced = announced.get_or_insert_with(|| {
                 let wait = RankWait {
                     rank,
                     call: before.end.saturating_sub(1),
@@ -219,6 +240,7 @@ impl Peers {
                 };
                 self.announce(wait, call)
             });
+            announced.renew();
             if let Some(why) = self.look_for_circle(&mut circle, position) {
                 return Err(NotAwaited::Circle(why));
             }
@@ -233,7 +255,7 @@ impl Peers {
             page.counters().waits_in.store(call, Ordering::Relaxed);
             page.counters().waits_for.store(word, Ordering::Release);
         }
-        Announced { page, word }
+        Announced { page, word, call }
     }
 
     /// While this rank waits: keeps its watchdog quiet unless ranks wait for each other. If this
@@ -243,11 +265,13 @@ impl Peers {
         let circle = standstill::circle_of(own, |rank| {
             let page = self.pages.get(rank)?;
             // Of several threads, one may wait while another works.
-            let is_busy = page.counters().current_calls().iter().any(|call| call.2);
-            page.rank_wait().filter(|_| !is_busy)
+            page.rank_wait().filter(|_| !has_driver_call(page))
         });
         if circle.is_empty() {
-            position.looks_at_others();
+            // A call of another thread that does not return is for the watchdog to end.
+            if !self.pages.get(own).is_some_and(has_driver_call) {
+                position.looks_at_others();
+            }
             watch.seen = None;
             return None;
         }
@@ -268,9 +292,9 @@ impl Peers {
         }
     }
 
-    /// Recorded devices with contexts of any rank.
-    pub(crate) fn devices(&self) -> &[Device] {
-        &self.assignment.devices
+    /// The own position, and the devices of all ranks.
+    pub(crate) fn devices(&self) -> (usize, &RankDevices) {
+        (self.assignment.rank, &self.assignment.devices)
     }
 
     /// Changes whenever another rank does something.
@@ -295,7 +319,7 @@ impl Peers {
             .into_iter()
             .flatten()
             .filter_map(|&rank| self.pages.get(rank));
-        pages.any(|page| page.counters().enqueued.load(Ordering::Acquire) != 0)
+        pages.any(|page| page.counters().has_work())
     }
 
     /// A call is done; others may wait for it.
@@ -353,7 +377,7 @@ impl Peers {
         };
         message::send(self.socket.as_fd(), &want, Some(theirs.as_raw_fd())).map_err(failed)?;
         drop(theirs);
-        let _announced = self.announce(
+        let announced = self.announce(
             RankWait {
                 rank: source.rank,
                 call: source.call,
@@ -363,6 +387,7 @@ impl Peers {
         );
         let mut circle = CircleWatch::default();
         while message::wait(&[own.as_fd()], LOOK_EVERY_MS) != [true] {
+            announced.renew();
             if let Some(why) = self.look_for_circle(&mut circle, position) {
                 return Err(format!("ranks wait for each other: {why}"));
             }
@@ -396,5 +421,112 @@ impl Peers {
     fn label(&self, rank: usize) -> String {
         let label = self.assignment.labels.get(rank);
         label.map_or_else(|| format!("rank {rank}"), Clone::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Another mapping of a page.
+    fn copy(page: &Page) -> Page {
+        // SAFETY: the page keeps its descriptor open meanwhile.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(page.descriptor()) };
+        Page::map(borrowed.try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    /// Rank 0 of two, whose call 5 comes after the first 8 calls of rank 1; and the pages of both.
+    fn first_of_two() -> (Peers, [Page; 2]) {
+        let pages = [Page::create().unwrap(), Page::create().unwrap()];
+        let before = Before {
+            call: 5,
+            rank: 1,
+            end: 8,
+        };
+        let peers = Peers {
+            socket: message::pair().unwrap().0,
+            assignment: Assignment {
+                before: vec![before],
+                ..Assignment::default()
+            },
+            pages: pages.iter().map(copy).collect(),
+            waited: AtomicUsize::new(0),
+            done: Mutex::default(),
+            ended: Mutex::default(),
+            files: Vec::new(),
+        };
+        (peers, pages)
+    }
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// What call 5 did not wait for, if it goes on after `act`.
+    fn waited(peers: &Peers, [own, other]: &[Page; 2], act: impl FnOnce()) -> Option<String> {
+        let position = Position::Shared(copy(own));
+        std::thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel();
+            scope.spawn(move || {
+                let missed = peers.wait_for_turn(5, &position);
+                let words = missed.into_iter().map(|why| match why {
+                    NotAwaited::Ended { .. } => "ended".to_owned(),
+                    NotAwaited::Circle(text) => text,
+                });
+                done.send(words.collect::<String>()).unwrap();
+            });
+            while own.rank_wait().is_none() {
+                std::thread::yield_now();
+            }
+            act();
+            let missed = is_done.recv_timeout(LONG).ok();
+            // Lets the thread go on that still waits.
+            other.counters().complete.store(8, Ordering::Release);
+            missed
+        })
+    }
+
+    fn wait_for(rank: usize, call: u64) -> RankWait {
+        RankWait {
+            rank,
+            call,
+            is_import: false,
+        }
+    }
+
+    #[test]
+    fn a_circle_is_found_although_another_thread_has_waited_meanwhile() {
+        let (peers, pages) = first_of_two();
+        let missed = waited(&peers, &pages, || {
+            let word = wait_for(0, 5).encode();
+            pages[1].counters().waits_for.store(word, Ordering::Release);
+            drop(peers.announce(wait_for(1, 2), 6));
+        });
+        let missed = missed.expect("it goes on");
+        assert!(missed.starts_with("rank 0 in call 5"), "{missed}");
+    }
+
+    #[test]
+    fn a_call_that_hangs_is_not_hidden_by_a_thread_that_waits() {
+        let (peers, pages) = first_of_two();
+        let own = pages[0].counters();
+        let looks = || own.looks.load(Ordering::Relaxed);
+        let while_looking = || {
+            let before = looks();
+            std::thread::sleep(Duration::from_millis(50));
+            looks() - before
+        };
+        let mut seen = [0; 3];
+        let missed = waited(&peers, &pages, || {
+            seen[0] = while_looking();
+            own.enters(3, 4);
+            // One look may have begun before.
+            std::thread::sleep(Duration::from_millis(20));
+            seen[1] = while_looking();
+            own.leaves(3);
+            seen[2] = while_looking();
+            pages[1].counters().complete.store(8, Ordering::Release);
+        });
+        assert!(seen[0] > 0 && seen[1] == 0 && seen[2] > 0, "{seen:?}");
+        assert_eq!(missed.as_deref(), Some(""));
     }
 }

@@ -57,16 +57,19 @@ pub(crate) struct OneExchange<'a> {
 }
 
 impl ExchangeCounts {
+    /// What a call changed is missing.
+    pub(crate) fn miss(&mut self, call: u64, why: &str) {
+        self.first_missing.get_or_insert_with(|| MissingOutput {
+            call,
+            why: why.to_owned(),
+        });
+    }
+
     pub(crate) fn leave_out(&mut self, one: OneExchange<'_>) {
         let is_put = one.put == Some(Ok(()));
         let is_changing = one.put.is_some();
-        if let Some(Err(why)) = one.put
-            && self.first_missing.is_none()
-        {
-            self.first_missing = Some(MissingOutput {
-                call: one.call,
-                why,
-            });
+        if let Some(Err(why)) = one.put {
+            self.miss(one.call, &why);
         }
         let known = self.left_out.iter_mut().find(|known| {
             known.function == one.function && known.kernel == one.kernel && known.with == one.with

@@ -10,6 +10,7 @@
 
 mod driver;
 mod outputs;
+mod put_back;
 mod repeatable;
 mod replacement;
 mod snapshot;
@@ -39,6 +40,7 @@ pub use replacement::Replacement;
 pub use work::{Clock, Work};
 
 use outputs::{bytes_of, compare_regions};
+use put_back::PutBack;
 use repeatable::{ends_something, why_once};
 use snapshot::{Region, Snapshot};
 use steps::{Recorder, Step, calls_of};
@@ -81,6 +83,10 @@ pub struct Outcome {
     pub subjects: Vec<Measured>,
     /// Selected calls that were not repeated, by reason and name.
     pub not_repeated: Vec<Skipped>,
+    /// Selected calls that the replay did not issue, and why: with [`Job::each`] all launches, else
+    /// the first call. The replay's report has all by reason.
+    #[serde(default)]
+    pub not_issued: Vec<(u64, String)>,
     /// Calls that were deferred because they end what the measured ones use.
     pub deferred: Vec<Skipped>,
     /// Calls between the selected ones, which were issued once.
@@ -94,6 +100,22 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The error if none of the selected calls can be repeated.
+    pub(crate) fn nothing_repeated(&self) -> String {
+        let once = self.not_repeated.iter().map(|skipped| {
+            let why = format!(" {}: {}", skipped.function, skipped.reason);
+            (skipped.first, why)
+        });
+        let issued = self.not_issued.iter();
+        let never = issued.map(|(call, why)| (*call, format!(": {why}")));
+        let first = once.chain(never).min_by_key(|first| first.0);
+        let first = first.map(|(call, why)| format!(", the first is call {call}{why}"));
+        format!(
+            "none of the chosen calls can be repeated{}",
+            first.unwrap_or_default()
+        )
+    }
+
     fn note(&mut self, text: impl Into<String>) {
         *self.notes.entry(text.into()).or_default() += 1;
     }
@@ -112,6 +134,12 @@ pub struct Measured {
     pub restored_bytes: u64,
     /// Of these, bytes restored from host memory because the device has no room for a copy.
     pub spilled_bytes: u64,
+    /// Bytes that exchanges had changed which are left out: they are put back in each iteration.
+    pub put_bytes: u64,
+    /// The copies that do so; their time is in the measurement.
+    pub put_copies: u64,
+    /// They read host memory because the device has no room.
+    pub puts_from_host: bool,
 }
 
 /// Memory in which a replacement's results differ.
@@ -243,23 +271,14 @@ impl Rerun {
             return Ok(());
         }
         let Some(first) = calls_of(&self.steps).next().map(|issued| issued.index) else {
-            let first = self.outcome.not_repeated.first().map(|skipped| {
-                format!(
-                    ", the first is call {} {}: {}",
-                    skipped.first, skipped.function, skipped.reason
-                )
-            });
-            return Err(cannot(format!(
-                "none of the chosen calls can be repeated{}",
-                first.unwrap_or_default()
-            )));
+            return Err(cannot(self.outcome.nothing_repeated()));
         };
         let subject = Subject {
             call: first,
             replaced: false,
         };
         self.wait(player, first)?;
-        let steps = std::mem::take(&mut self.steps);
+        let mut steps = std::mem::take(&mut self.steps);
         let mut snapshot = self.snapshot.take();
         let saved = snapshot.as_ref().map_or(0, Snapshot::bytes);
         if let Some(snapshot) = &mut snapshot {
@@ -267,7 +286,10 @@ impl Rerun {
             let changed: Vec<usize> = changes.iter().map(|change| change.0).collect();
             snapshot.keep_only(&player.api, &changed);
         }
-        self.measure(player, subject, &steps, snapshot.as_ref(), saved)?;
+        let put = PutBack::prepare(&player.api, &mut steps);
+        let mut put = put.map_err(returned("copying what exchanges changed"))?;
+        self.measure(player, subject, &steps, snapshot.as_ref(), saved, &put)?;
+        put.release(&player.api);
         if let Some(mut snapshot) = snapshot {
             snapshot.release(&player.api);
         }
@@ -354,14 +376,21 @@ impl Rerun {
                 call,
                 replaced: false,
             };
-            self.measure(player, subject, steps, snapshot, saved)?;
+            self.measure(player, subject, steps, snapshot, saved, &PutBack::default())?;
         }
         if let Some(replaced) = &replaced {
             let subject = Subject {
                 call,
                 replaced: true,
             };
-            self.measure(player, subject, &replaced.steps, snapshot, saved)?;
+            self.measure(
+                player,
+                subject,
+                &replaced.steps,
+                snapshot,
+                saved,
+                &PutBack::default(),
+            )?;
         }
         if snapshot.is_some() {
             // The rest of the trace needs the state after one launch.
@@ -453,6 +482,7 @@ impl Rerun {
         steps: &[Step],
         snapshot: Option<&Snapshot>,
         saved: u64,
+        put: &PutBack,
     ) -> Result<(), Error> {
         let api = &player.api;
         let mut work = Work::new(api, steps, snapshot, &self.position).map_err(cannot)?;
@@ -471,6 +501,9 @@ impl Rerun {
             saved_bytes: saved,
             restored_bytes: restored,
             spilled_bytes: snapshot.map_or(0, Snapshot::spilled),
+            put_bytes: put.bytes,
+            put_copies: put.copies,
+            puts_from_host: put.is_from_host(),
         };
         if self.outcome.subjects.last() != Some(&entry) {
             self.outcome.subjects.push(entry);
@@ -494,17 +527,25 @@ impl Rerun {
             )));
         }
         let issued = calls_of(&recorder.steps).next().is_some();
-        let why = match (player.current.is_captured, issued) {
-            (true, _) => "it is captured into a graph",
-            (false, false) => "the replay does not issue it",
-            (false, true) => {
-                self.steps.extend(recorder.steps);
-                self.buffers.extend(recorder.buffers);
-                return Ok(());
-            }
-        };
+        let is_captured = player.current.is_captured;
         // A graph uses its parameters as long as it exists.
         self.buffers.extend(recorder.buffers);
+        let why = match recorder.skipped {
+            _ if is_captured => "it is captured into a graph",
+            Some(why) => {
+                // What was put back of an exchange.
+                self.steps.extend(recorder.steps);
+                if self.job.each || self.outcome.not_issued.is_empty() {
+                    self.outcome.not_issued.push((call.index, why));
+                }
+                return Ok(());
+            }
+            None if issued => {
+                self.steps.extend(recorder.steps);
+                return Ok(());
+            }
+            None => "the replay answers it itself",
+        };
         tally(&mut self.outcome.not_repeated, name, why, call.index);
         Ok(())
     }

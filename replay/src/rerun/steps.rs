@@ -1,10 +1,11 @@
 //! Calls to repeat: arguments with live handles and addresses, and the memory that they point to.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use cutape_format::Call;
-use cutape_registry::Function;
+use cutape_registry::{FUNCTIONS, Function, id};
 
 use crate::api::{Api, Code, NOT_READY, result_name};
 use crate::buffer::Buffer;
@@ -31,6 +32,8 @@ pub(super) enum Step {
     Store { address: u64, bytes: Vec<u8> },
     /// Calls the driver.
     Call(Issued),
+    /// Copies bytes that an exchange had changed, which is left out: a call of the replay itself.
+    Put { issued: Issued, bytes: Arc<[u8]> },
 }
 
 /// Collects the steps of one call of the trace. The player has one while it plays a call to repeat.
@@ -40,6 +43,8 @@ pub(crate) struct Recorder {
     pub(super) buffers: Vec<Buffer>,
     /// The first result other than success.
     pub(super) failed: Option<Code>,
+    /// Why the call was not issued.
+    pub(super) skipped: Option<String>,
 }
 
 impl Recorder {
@@ -69,16 +74,55 @@ impl Recorder {
         self.steps.push(Step::Store { address, bytes });
     }
 
+    /// Adds bytes of an exchange that were put back, on a stream of the current context.
+    pub(crate) fn put(
+        &mut self,
+        call: &Call,
+        (address, bytes): (u64, &[u8]),
+        (stream, per_thread): (u64, bool),
+        context: u64,
+    ) {
+        let id = match per_thread {
+            true => id::cuMemcpyHtoDAsync_v2_ptsz,
+            false => id::cuMemcpyHtoDAsync_v2,
+        };
+        let Some(function) = FUNCTIONS.get(usize::from(id)) else {
+            return;
+        };
+        let bytes: Arc<[u8]> = bytes.into();
+        let args = [address, bytes.as_ptr() as u64, bytes.len() as u64, stream];
+        let issued = Issued {
+            index: call.index,
+            function,
+            args: args.to_vec(),
+            context,
+        };
+        self.steps.push(Step::Put { issued, bytes });
+    }
+
+    /// The call is not issued.
+    pub(crate) fn skip(&mut self, why: &str) {
+        self.skipped = Some(why.to_owned());
+    }
+
     /// Keeps memory that arguments point to.
     pub(crate) fn keep(&mut self, buffers: impl IntoIterator<Item = Buffer>) {
         self.buffers.extend(buffers);
     }
 }
 
-/// The calls among the steps.
+/// The calls of the trace among the steps.
 pub(super) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     steps.iter().filter_map(|step| match step {
         Step::Call(issued) => Some(issued),
+        Step::Store { .. } | Step::Put { .. } => None,
+    })
+}
+
+/// All that the steps issue to the driver.
+pub(super) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
+    steps.iter().filter_map(|step| match step {
+        Step::Call(issued) | Step::Put { issued, .. } => Some(issued),
         Step::Store { .. } => None,
     })
 }
@@ -102,7 +146,7 @@ pub(super) fn issue(
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), *address as *mut u8, bytes.len())
                 };
             }
-            Step::Call(issued) => {
+            Step::Call(issued) | Step::Put { issued, .. } => {
                 if issued.context != *current && issued.context != 0 {
                     api.set_current(issued.context)
                         .map_err(|code| failed(issued, code))?;

@@ -10,7 +10,7 @@ use crate::api::{Api, Code, result_name};
 use crate::guard::position::Position;
 use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
-use crate::rerun::steps::{Step, calls_of, issue};
+use crate::rerun::steps::{Step, issue, issued_by};
 
 /// Bytes of scratch memory that are written before each iteration on the device's clock: enough to
 /// keep the device busy until the host has enqueued the first event and call, and to leave the
@@ -54,14 +54,14 @@ impl<'a> Work<'a> {
         position: &'a Position,
     ) -> Result<Self, String> {
         let before = api.current_context().map_err(refused("cuCtxGetCurrent"))?;
-        let first = calls_of(steps).next();
+        let first = issued_by(steps).next();
         let first = first.ok_or("there is no call to measure")?;
         let context = match first.context {
             0 => before,
             context => context,
         };
         let stream = stream_of(first);
-        let places: BTreeSet<(u64, u64)> = calls_of(steps)
+        let places: BTreeSet<(u64, u64)> = issued_by(steps)
             .map(|issued| (issued.context, stream_of(issued)))
             .filter(|&place| place != (context, stream) && place.0 != 0)
             .collect();

@@ -16,6 +16,7 @@ function summaryView(app) {
     summary.ranges.length > 0 ? rangeTables(app) : null,
     element("h2", {}, "Copies"),
     copyTable(summary).node,
+    summary.exchanges ? exchangeTable(app) : null,
     element("h2", {}, "Threads"),
     threadTable(summary).node,
     summary.failed.length > 0 ? callList("Failed calls", summary.failed) : null,
@@ -317,6 +318,59 @@ function copyTable({ copies }) {
       { title: "Bytes", right: true, value: (row) => row.amount, cell: (row) => row.text },
     ],
   });
+}
+
+/** What `record --outputs-of-exchanges` has kept. */
+function exchangeTable({ facts: { summary, kernels } }) {
+  const { exchanges } = summary;
+  const names = new Map(kernels.map(({ name, shown }) => [name, shown]));
+  const gaps = Object.entries(exchanges.left_out).map(
+    ([reason, number]) => `${count(number)} ${reason}`,
+  );
+  const unread = exchanges.compared - exchanges.complete;
+  if (unread > 0) {
+    gaps.push(`${count(unread)} not complete when the recording ended`);
+  }
+  if (exchanges.left_out_bytes > 0) {
+    gaps.push(`not kept: ${bytes(exchanges.left_out_bytes)}`);
+  }
+  const text = [
+    `${counted(exchanges.calls, "call")} exchanged data with other processes: `,
+    `${bytes(exchanges.compared_bytes)} of own memory compared, `,
+    `${bytes(exchanges.changed_bytes)} changed and kept`,
+    ...gaps.map((gap) => `; ${gap}`),
+    ".",
+  ];
+  const shownName = ({ kernel, function: name }) =>
+    kernel === null ? name : (names.get(kernel) ?? kernel);
+  const amount = (title, key) => ({
+    title,
+    right: true,
+    value: (row) => row[key],
+    cell: (row) => bytes(row[key]),
+  });
+  const table = new SortedTable({
+    caption: "Exchanges by kernel",
+    rows: exchanges.by_kernel,
+    none: "No call exchanged data with other processes.",
+    columns: [
+      {
+        title: "Kernel or function",
+        class: "name",
+        value: shownName,
+        cell: (row) => element("span", { title: row.kernel ?? row.function }, shownName(row)),
+      },
+      { title: "Calls", right: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
+      amount("Compared", "compared_bytes"),
+      amount("Changed", "changed_bytes"),
+      amount("Not kept", "left_out_bytes"),
+    ],
+  });
+  return [
+    element("h2", {}, "Exchanges with other processes"),
+    element("p", { class: "about" }, text.join("")),
+    table.node,
+  ];
 }
 
 function threadTable({ threads }) {

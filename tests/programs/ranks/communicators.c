@@ -4,7 +4,8 @@
  * and the rank. In "correct" the pairs launch theirs before or after the other one; in "order" rank
  * 2 exchanges two collectives; in "shape" it launches one with another grid; in "missing" rank 3
  * exits before its third one, and a signal ends the others; in "stopped" a signal ends all of them,
- * one a step behind. */
+ * one a step behind; in "crashed" rank 0 crashes behind its third one, and rank 3, which sees that,
+ * exits before it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -77,7 +78,7 @@ static int run(int rank)
 
     void *all[] = {&tables[0]}, *pair[] = {&tables[1]};
     for (int step = 0; step < STEPS; step++) {
-        if (is_mode("missing") && rank == 3 && step == 1)
+        if ((is_mode("missing") || is_mode("crashed")) && rank == 3 && step == 1)
             return 1;
         CUfunction first = reduce, second = gather;
         if (is_mode("order") && rank == 2 && step == 2) {
@@ -95,7 +96,9 @@ static int run(int rank)
         /* Between two ranks, one may send more than the other receives at once. */
         for (int i = 0; i < rank % 2 + 1; i++)
             launch(send, 1, 32, stream, pair);
-        if (is_mode("missing") && step == 1)
+        if (is_mode("crashed") && rank == 0 && step == 1)
+            abort();
+        if ((is_mode("missing") || is_mode("crashed")) && step == 1)
             raise(SIGTERM);
         if (is_mode("stopped") && step == (rank == 1 ? 0 : 1)) {
             /* A shell starts what runs in the background with this signal ignored. */

@@ -125,10 +125,18 @@ static int run(int rank)
     CHECK_RESULT(CUDA_ERROR_INVALID_VALUE,
                  cuLaunchKernel(direct, 1, 1, 1, 4096, 1, 1, 0, stream, parameters, NULL));
     CUgraph graph = NULL;
+    CUstream beside = NULL;
+    CUdeviceptr extra = 0;
+    CHECK(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     launch(direct, 1, 1, stream, parameters);
+    /* At each allocation, the recorder page-locks its memory if it could not do so before. */
+    CHECK(cuMemAllocAsync(&extra, BYTES, beside));
     CHECK(cuStreamEndCapture(stream, &graph));
     CHECK(cuGraphDestroy(graph));
+    CHECK(cuMemFreeAsync(extra, beside));
+    CHECK(cuStreamSynchronize(beside));
+    CHECK(cuStreamDestroy(beside));
 
     /* 9: more than the recorder has room for, if it has 1 MiB; 10: nothing waits for the last. */
     launch_and_read(direct, stream, large, imported);

@@ -7,16 +7,16 @@ use cutape_format::Trace;
 use crate::failure::Failure;
 
 /// A trace of the folder.
-pub(super) struct Found {
-    pub(super) path: PathBuf,
-    pub(super) rank: Option<u64>,
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) rank: Option<u64>,
     /// What messages call it, e.g. `rank 3`.
-    pub(super) label: String,
-    pub(super) trace: Trace,
+    pub(crate) label: String,
+    pub(crate) trace: Trace,
 }
 
 /// The traces with calls, by rank.
-pub(super) fn traces(folder: &Path) -> Result<Vec<Found>, Failure> {
+pub(crate) fn traces(folder: &Path) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     for path in crate::input::traces_of(folder)? {
         let trace = crate::input::open(&path)?;

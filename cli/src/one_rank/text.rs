@@ -11,7 +11,8 @@ use crate::quantity::count;
 /// How many kernels the text shows.
 const SHOWN: usize = 20;
 
-pub(super) fn write(out: &mut String, exchanges: &ExchangeCounts) {
+/// What was left out and what was put back.
+pub(crate) fn write(out: &mut String, exchanges: &ExchangeCounts) {
     if exchanges.stand_ins > 0 {
         let _ = writeln!(
             out,
