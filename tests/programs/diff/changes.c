@@ -9,7 +9,7 @@
  *   REORDERED          two threads take turns in the other order at a stream that they share
  *   RESTARTED          the threads start in the other order, and do the same in the same order
  *   COMMENTED          comments and line numbers in the PTX text
- *   PADDED             a kernel takes a struct whose padding differs from run to run
+ *   PADDED             a kernel takes a struct whose padding is the variable PADDING, 0 to 255
  *   PADDED_CHANGED     as PADDED, and a member of the struct differs, too
  * An argument is how often the launches are repeated. */
 #include "program.h"
@@ -55,9 +55,9 @@ static const char fill_text[] = PTX_HEAD FILE_LINE
 
 #if defined PADDED || defined PADDED_CHANGED
 #define HAS_PADDING
-#include <time.h>
 
-/* The parameter of by_struct; its padding is taken from the clock. */
+/* The parameter of by_struct. Each byte of its padding is the number in PADDING, so two runs with
+ * other numbers share none. */
 struct arguments {
     CUdeviceptr out;
     uint32_t a;
@@ -71,12 +71,12 @@ struct arguments {
 static void launch_padded(CUdeviceptr out)
 {
     CUmodule module = load_ptx(PTX_BY_STRUCT);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint32_t varying = (uint32_t)now.tv_nsec * 2654435761u;
+    const char *text = getenv("PADDING");
+    EXPECT(text != NULL);
+    uint8_t padding = (uint8_t)atoi(text);
     struct arguments arguments = {.out = out, .a = 70000, .b = 60000, .c = 200, .d = 123,
-                                  .e = 2.5f, .first_padding = (uint8_t)(varying >> 24),
-                                  .second_padding = varying};
+                                  .e = 2.5f, .first_padding = padding,
+                                  .second_padding = padding * 0x01010101u};
 #ifdef PADDED_CHANGED
     arguments.b = 7;
 #endif
