@@ -298,8 +298,13 @@ fn what_the_driver_refuses_is_left_out(folder: &Path) {
     for (setting, changed) in [
         ("cuMemcpyDtoHAsync@2=999", &[0][..]),
         ("cuMemcpyDtoHAsync@3=999", &[0]),
-        // Without marks, nothing more can be kept.
+        // Without marks, nothing more can be kept in the context.
         ("cuStreamWriteValue32@2=999", &[1, 2, 3, 4, 5, 7, 9, 10]),
+        // Where no copy was enqueued, no mark is needed: the second is that of exchange 2.
+        (
+            "cuMemcpyDtoHAsync@2=999,cuStreamWriteValue32@2=999",
+            &[0, 2, 3, 4, 5, 7, 9, 10],
+        ),
         ("cuMemHostRegister@*=2", &[0, 1, 2, 3, 4, 5, 7, 9, 10]),
         (&late, &[0, 1, 2, 3, 4, 5, 7]),
     ] {

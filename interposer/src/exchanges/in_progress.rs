@@ -35,8 +35,8 @@ pub(super) struct Table {
     pub(super) begun: HashMap<u32, Begun>,
     pub(super) pending: Vec<Pending>,
     pub(super) last_mark: u32,
-    /// The driver has refused to write a mark.
-    pub(super) has_no_marks: bool,
+    /// Contexts in which the driver has refused to write a mark.
+    pub(super) without_marks: Vec<u64>,
     /// The context that has page-locked the memory for copies.
     pub(super) registered: Option<u64>,
     /// Primary contexts by device.
@@ -131,8 +131,9 @@ pub(super) fn begin(thread: &Thread, frame: &Frame, named: Named) {
     }
     // The longest are left out first.
     ranges.sort_unstable_by_key(|range| range.1);
+    let context = current_context();
     while let Some(&(_, longest)) = ranges.last() {
-        match TABLE.lock().take(&ranges) {
+        match TABLE.lock().take(&ranges, context) {
             Ok((slot, copies)) => {
                 begun.slot = Some(slot);
                 begun.copies = copies;
@@ -146,13 +147,20 @@ pub(super) fn begin(thread: &Thread, frame: &Frame, named: Named) {
         ranges.pop();
     }
     begun.copy(|copies| copies.before);
-    TABLE.lock().begun.insert(thread.ordinal.get(), begun);
+    let mut table = TABLE.lock();
+    if begun.copies.is_empty()
+        && let Some(slot) = begun.slot.take()
+    {
+        // Nothing was enqueued that would need a mark.
+        table.ring.give_back(slot.place);
+    }
+    table.begun.insert(thread.ordinal.get(), begun);
 }
 
 impl Table {
-    /// Places for the copies of ranges, and the mark.
-    fn take(&mut self, ranges: &[(u64, u64)]) -> Result<(Slot, Vec<Copies>), u8> {
-        if self.registered.is_none() || self.has_no_marks {
+    /// Places for the copies of ranges in a context, and the mark.
+    fn take(&mut self, ranges: &[(u64, u64)], context: u64) -> Result<(Slot, Vec<Copies>), u8> {
+        if self.registered.is_none() || self.without_marks.contains(&context) {
             return Err(exchange_skip::REFUSED);
         }
         let mut length = ALIGNMENT;
@@ -206,11 +214,12 @@ pub(super) fn finish_exchange(thread: &Thread, frame: &Frame) {
     }
     if let Some(slot) = begun.slot {
         // A place that gets no mark is never given back: devices may still write there.
+        let context = current_context();
         if host_copies::mark(slot.place, slot.mark, begun.stream) {
             let pending = Pending {
                 slot,
                 copies: begun.copies.clone(),
-                context: current_context(),
+                context,
                 thread: thread.ordinal.get(),
                 number: thread.calls.get().wrapping_sub(1),
                 is_void: !succeeded,
@@ -219,7 +228,7 @@ pub(super) fn finish_exchange(thread: &Thread, frame: &Frame) {
             table.pending.push(pending);
             PENDING.store(table.pending.len(), Ordering::Release);
         } else {
-            TABLE.lock().has_no_marks = true;
+            TABLE.lock().without_marks.push(context);
             let lengths = begun.copies.drain(..).map(|copies| copies.length);
             begun.left_out += lengths.sum::<u64>();
             begun.reason = exchange_skip::REFUSED;

@@ -292,6 +292,7 @@ fn context_ended(context: u64) {
         table.registered = None;
     }
     table.primary.retain(|_, primary| *primary != context);
+    table.without_marks.retain(|&without| without != context);
     // Nothing writes there any more.
     let Table { pending, ring, .. } = &mut *table;
     pending.retain(|pending| {
