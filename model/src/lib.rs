@@ -49,8 +49,8 @@ pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
 pub use sharing::{
-    Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, Identity, Link, MappedFile,
-    RefusedImport, Sharing,
+    Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, HostChanges, Identity, Link,
+    MappedFile, RefusedImport, Sharing,
 };
 pub use site::Site;
 pub use state::{

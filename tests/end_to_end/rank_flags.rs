@@ -8,6 +8,7 @@ use serde_json::Value;
 
 cutape_tests::suite![
     flags_in_shared_memory_are_written_by_whoever_wrote_them,
+    changes_of_shared_memory_are_counted,
     a_wait_that_lasts_names_the_flag_and_the_rank,
     ranks_on_different_devices_need_as_many,
 ];
@@ -72,6 +73,26 @@ fn flags_in_shared_memory_are_written_by_whoever_wrote_them(folder: &Path) {
             assert!(flag["call"].as_u64() >= earlier.as_u64(), "{flags:?}");
         }
     }
+}
+
+fn changes_of_shared_memory_are_counted(folder: &Path) {
+    recorded(folder, "cpu", &["--host-memory", "all"]);
+    let text = run(&mut parts().cutape(&[&"info", &folder]));
+    text.assert(0);
+    let json = run(&mut parts().cutape(&[&"info", &"--format", &"json", &folder]));
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let parts = &json["shared"]["files"][0]["registered"];
+    // Data and flag of the second step at least: the first look may find those of the first.
+    let changes = parts[0]["changes"].as_u64().unwrap();
+    let bytes = parts[0]["changed_bytes"].as_u64().unwrap();
+    assert!((2..=4).contains(&changes), "{parts:#}");
+    let row = format!(
+        "call 5  {changes} by rank 0 ({},{:03} bytes)  262,144\n",
+        bytes / 1000,
+        bytes % 1000
+    );
+    assert!(text.stdout.contains(&row), "{row}{}", text.stdout);
+    assert_eq!(parts[1]["changes"], 0, "{parts:#}");
 }
 
 fn a_wait_that_lasts_names_the_flag_and_the_rank(folder: &Path) {

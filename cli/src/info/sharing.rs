@@ -73,14 +73,43 @@ pub(crate) struct RegisteredPart {
     pub(crate) place: Place,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
+    /// Changes of it that this process's calls found, by kernels or by threads of any process, and
+    /// their bytes.
+    pub(crate) changes: u64,
+    pub(crate) changed_bytes: u64,
 }
 
 impl Place {
-    fn text(&self) -> String {
+    fn process(&self) -> String {
         match self.rank {
-            Some(rank) => format!("rank {rank} call {}", self.call),
-            None => format!("{} call {}", printable(&self.trace), self.call),
+            Some(rank) => format!("rank {rank}"),
+            None => printable(&self.trace).into_owned(),
         }
+    }
+
+    fn text(&self) -> String {
+        format!("{} call {}", self.process(), self.call)
+    }
+}
+
+impl SharedFile {
+    /// `3 by rank 0 (24 bytes), 2 by rank 1 (16 bytes)`.
+    fn changes(&self) -> String {
+        let mut found: Vec<(String, u64, u64)> = Vec::new();
+        for part in self.registered.iter().filter(|part| part.changes > 0) {
+            let by = part.place.process();
+            match found.iter_mut().find(|known| known.0 == by) {
+                Some((_, changes, bytes)) => {
+                    *changes += part.changes;
+                    *bytes += part.changed_bytes;
+                }
+                None => found.push((by, part.changes, part.changed_bytes)),
+            }
+        }
+        let texts = found.into_iter().map(|(by, changes, bytes)| {
+            format!("{} by {by} ({})", grouped(changes), count(bytes, "byte"))
+        });
+        texts.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -146,6 +175,8 @@ impl SharedObjects {
                     },
                     offset: mapping.offset,
                     bytes: mapping.length,
+                    changes: mapped.changes.count,
+                    changed_bytes: mapped.changes.bytes,
                 });
             }
         }
@@ -206,15 +237,12 @@ impl SharedObjects {
                 vec![
                     printable(&file.name).into_owned(),
                     by.join(", "),
+                    file.changes(),
                     grouped(bytes.unwrap_or(0)),
                 ]
             });
-            for line in table(
-                &["file", "registered by", "bytes"],
-                rows.collect(),
-                2,
-                columns,
-            ) {
+            let header = ["file", "registered by", "changes found", "bytes"];
+            for line in table(&header, rows.collect(), 3, columns) {
                 writeln!(out, " {line}")?;
             }
             more(self.files.len(), out)?;

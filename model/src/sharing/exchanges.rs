@@ -1,10 +1,13 @@
 //! The exports and imports of one trace.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cutape_format::layout::{DescriptorNote, SharedMappingNote, field};
 use cutape_format::{Call, Note};
-use cutape_registry::{Family, MemoryOp, Shared, SharedKind, SharingOp, VirtualMemoryOp, Width};
+use cutape_registry::{
+    Family, HostMemoryOp, MemoryOp, Shared, SharedKind, SharingOp, VirtualMemoryOp, Width,
+};
 
 use crate::effects::Effects;
 use crate::trace_state::function_of;
@@ -60,6 +63,18 @@ pub struct MappedFile {
     pub mapping: SharedMappingNote,
     /// The name of the file.
     pub name: String,
+    /// What changed there while it was registered.
+    pub changes: HostChanges,
+}
+
+/// Changes of host memory that calls found. Who made them, a kernel or a thread of any process, the
+/// trace does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostChanges {
+    /// How many; what the memory held when the recorder looked first is none.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// What one process exchanges with others.
@@ -85,11 +100,23 @@ pub struct ExchangeBuilder {
     properties: BTreeMap<u64, Vec<u8>>,
     /// Position in `imports` of allocations that are not mapped yet, by handle.
     unmapped: BTreeMap<u64, usize>,
+    /// Registered host memory that other processes can map, by address.
+    registered: BTreeMap<u64, Registered>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    end: u64,
+    /// Positions in `mapped`.
+    parts: Range<usize>,
+    /// The call that looked at it first.
+    first: Option<u64>,
 }
 
 impl ExchangeBuilder {
     /// Takes the next call.
     pub fn observe(&mut self, call: &Call<'_>) {
+        self.add_changes(call);
         let Some(function) = function_of(call.signature) else {
             return;
         };
@@ -145,18 +172,61 @@ impl ExchangeBuilder {
                     import.size = Some(argument(size));
                 }
             }
-            Family::HostMemory(cutape_registry::HostMemoryOp::Register) => {
+            Family::HostMemory(HostMemoryOp::Register) => {
                 let mapped = call.notes().filter_map(|note| match note {
                     Note::SharedMapping(mapping, name) => Some(MappedFile {
                         call: call.index,
                         mapping,
                         name,
+                        changes: HostChanges::default(),
                     }),
                     _ => None,
                 });
+                let before = self.found.mapped.len();
                 self.found.mapped.extend(mapped);
+                let parts = before..self.found.mapped.len();
+                if !parts.is_empty() {
+                    let registered = Registered {
+                        end: call.argument(0).saturating_add(call.argument(1)),
+                        parts,
+                        first: None,
+                    };
+                    self.registered.insert(call.argument(0), registered);
+                }
+            }
+            Family::HostMemory(HostMemoryOp::Unregister) => {
+                self.registered.remove(&call.argument(0));
             }
             _ => {}
+        }
+    }
+
+    /// Counts changes of shared host memory that the call found.
+    fn add_changes(&mut self, call: &Call<'_>) {
+        if self.registered.is_empty() {
+            return;
+        }
+        for note in call.notes() {
+            let Note::HostChanged(note, snapshot) = note else {
+                continue;
+            };
+            let start = note.address;
+            let end = start.saturating_add(snapshot.bytes.length().unwrap_or(0));
+            let before = self.registered.range_mut(..=start).next_back();
+            let Some((_, registered)) = before.filter(|(_, known)| start < known.end) else {
+                continue;
+            };
+            if *registered.first.get_or_insert(call.index) == call.index {
+                continue;
+            }
+            let parts = self.found.mapped.get_mut(registered.parts.clone());
+            for part in parts.unwrap_or_default() {
+                let mapping = &part.mapping;
+                let until = mapping.address.saturating_add(mapping.length).min(end);
+                let bytes = until.saturating_sub(mapping.address.max(start));
+                part.changes.count += u64::from(bytes > 0);
+                part.changes.bytes += bytes;
+            }
         }
     }
 

@@ -7,5 +7,5 @@
 mod exchanges;
 mod matching;
 
-pub use exchanges::{Exchange, ExchangeBuilder, Exchanges, Identity, MappedFile};
+pub use exchanges::{Exchange, ExchangeBuilder, Exchanges, HostChanges, Identity, MappedFile};
 pub use matching::{Evidence, Link, RefusedImport, Sharing, Site as ExchangeSite};

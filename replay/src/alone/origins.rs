@@ -184,6 +184,7 @@ fn apart(all: &[(u64, u64, &str)]) -> Vec<Part> {
 mod tests {
     use super::*;
     use cutape_format::layout::SharedMappingNote;
+    use cutape_model::HostChanges;
 
     #[test]
     fn labels_are_listed_once() {
@@ -206,6 +207,7 @@ mod tests {
                 offset,
             },
             name: String::new(),
+            changes: HostChanges::default(),
         };
         let own = mapped(7, 0x1000, 0x100, 0x100);
         for (other, expected) in [

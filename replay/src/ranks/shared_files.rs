@@ -88,7 +88,7 @@ pub(crate) fn files_for(
 mod tests {
     use super::*;
     use cutape_format::layout::SharedMappingNote;
-    use cutape_model::MappedFile;
+    use cutape_model::{HostChanges, MappedFile};
 
     #[test]
     fn parts_of_a_file_are_one_file_on_each_machine() {
@@ -102,6 +102,7 @@ mod tests {
                 offset,
             },
             name: "/dev/shm/x".to_owned(),
+            changes: HostChanges::default(),
         };
         let of = |mapped: Vec<MappedFile>| Exchanges {
             mapped,
