@@ -10,7 +10,7 @@ from pathlib import Path
 from real import PROGRAMS, command
 from run import Ended
 
-COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "replays", "agree", "divergences", "skipped", "elsewhere", "alone", "by rank", "compared", "exchanges", "kept", "measured", "put back", "extracted"]
+COLUMNS = ["same", "ranks", "shared", "unmatched", "assumed", "findings", "replays", "agree", "divergences", "skipped", "elsewhere", "alone", "by rank", "compared", "exchanges", "kept", "measured", "put back", "extracted"]
 REPLAYS = int(os.environ.get("REPLAYS", "10"))
 DRIVER = ["--driver", os.environ["DRIVER"]] if os.environ.get("DRIVER") else []
 # NCCL would use multicast over NVLink, which not every virtual machine has.
@@ -18,21 +18,30 @@ os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "4")
 
 
+# Lets NCCL exchange through files in /dev/shm.
+THROUGH_FILES = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0"}
+
+
 class Program:
-    """The command, or why it cannot be run here."""
+    """The command, or why it cannot be run here, and its environment."""
 
-    def __init__(self, name, run, why=""):
+    def __init__(self, name, run, why="", variables=None):
         self.name, self.run, self.why = name, run, why
+        self.environment = os.environ | (variables or {})
+
+    def ended(self, *recorder):
+        """Runs it, by itself or with what records it."""
+        return Ended([*recorder, *self.run], env=self.environment)
 
 
-def launched(name, results):
+def launched(name, results, suffix="", variables=None):
     """A script of PyTorch as torchrun starts it, on two devices."""
     source = PROGRAMS / "multi" / f"{name}.py"
     run, why = command(source, results)
     if run is not None:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         run = [run[0], *launcher, source]
-    return Program(name, run, why)
+    return Program(name + suffix, run, why, variables)
 
 
 def programs(results):
@@ -40,6 +49,8 @@ def programs(results):
     yield Program("sharing_two_devices", [results / "sharing", "3", "spread"])
     for name in ("torch_ranks", "torch_nccl", "torch_ddp", "torch_pipeline"):
         yield launched(name, results)
+    for name in ("torch_nccl", "torch_ddp", "torch_pipeline"):
+        yield launched(name, results, "_files", THROUGH_FILES)
 
 
 def traces_of(folder):
@@ -78,15 +89,21 @@ def problems_of(ended):
     return ended.status == 0, ranks, problems
 
 
+def findings_over_ranks(cutape, folder):
+    """What `check` finds between the processes of a correct program: nothing is right."""
+    report = json.loads(Ended([cutape, "check", "--format", "json", folder]).out)
+    return [finding for finding in report["findings"] if finding["rule"].startswith("ranks-")]
+
+
 def total(ranks, number):
     return sum(number(rank["report"]) for rank in ranks)
 
 
 def measure(program, cutape, results):
     folder = new_folder(results, f"{program.name}.traces")
-    Ended(program.run)  # what is compiled and cached at first use
-    bare = Ended(program.run)
-    recorded = Ended([cutape, "record", *DRIVER, "-o", folder / "run.cutape", "--", *program.run])
+    program.ended()  # what is compiled and cached at first use
+    bare = program.ended()
+    recorded = program.ended(cutape, "record", *DRIVER, "-o", folder / "run.cutape", "--")
     same = lines(bare) == lines(recorded) and bare.status == recorded.status == 0
     cells = {"same": "yes" if same else "NO"}
     problems = [] if same else [f"bare {bare.status} {bare.message()[-200:]}, recorded {recorded.status} {recorded.message()[-300:]}"]
@@ -95,6 +112,9 @@ def measure(program, cutape, results):
     cells["ranks"] = len([trace for trace in info["traces"] if trace["calls"]["total"]])
     cells["shared"], cells["unmatched"] = len(shared["objects"]), len(shared["unmatched"])
     cells["assumed"] = sum(known["known_by"] == "order" for known in shared["objects"])
+    findings = findings_over_ranks(cutape, folder)
+    cells["findings"] = len(findings)
+    problems += [f"check: {finding['rule']}: {finding['message']}" for finding in findings[:3]]
     agree, first = 0, None
     for number in range(REPLAYS):
         ended = Ended([cutape, "replay", *DRIVER, "--keep-going", "--format", "json", folder])
@@ -131,7 +151,7 @@ def measure_by_rank(program, cutape, results, ranks):
     """Each rank of a recording with the outputs of exchanges, alone on one device: divergences and
     compared bytes by rank, exchanges that were left out, those whose changes were put back."""
     folder = new_folder(results, f"{program.name}.outputs")
-    recorded = Ended([cutape, "record", "--outputs-of-exchanges", *DRIVER, "-o", folder / "run.cutape", "--", *program.run])
+    recorded = program.ended(cutape, "record", "--outputs-of-exchanges", *DRIVER, "-o", folder / "run.cutape", "--")
     if recorded.status != 0:
         return {}, [f"recorded with outputs: {recorded.status} {recorded.message()[-300:]}"]
     cells, problems = {name: [] for name in ("by rank", "compared", "exchanges", "kept")}, []
