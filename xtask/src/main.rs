@@ -107,6 +107,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
+        ["--help" | "-h"] | [_, "--help" | "-h"] if arguments[0] != "python" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        // A folder of that name is not meant.
+        ["package", folder, ..] if folder.starts_with('-') => Err(Failure::new(USAGE)),
         ["import"] => import_task(),
         ["codegen"] => codegen::run(&root(), false),
         ["codegen", "--check"] => codegen::run(&root(), true),
