@@ -1,6 +1,6 @@
 //! Which shared memory the launches of a process reach.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
@@ -32,6 +32,8 @@ pub(super) enum Identity {
 pub(super) struct ProcessMemory {
     areas: Known,
     addresses: Addresses<Place>,
+    /// Bytes of registered host memory of which parts are shared, by its address.
+    registered: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,7 @@ impl Default for ProcessMemory {
         Self {
             areas: Known::default(),
             addresses: Addresses::new(ADDRESSES),
+            registered: BTreeMap::new(),
         }
     }
 }
@@ -115,14 +118,19 @@ impl ProcessMemory {
                 for note in call.notes() {
                     if let Note::SharedMapping(part, _) = note {
                         let file = Identity::File(part.device, part.inode);
+                        self.registered.insert(call.argument(0), call.argument(1));
                         self.insert(part.address, part.length, file);
                     }
                 }
             }
             Family::HostMemory(HostMemoryOp::Unregister) => {
-                let area = self.areas.0.remove(call.argument(0));
-                area.iter()
-                    .for_each(|area| self.addresses.forget(area.place()));
+                let start = call.argument(0);
+                if let Some(length) = self.registered.remove(&start) {
+                    let areas = self.areas.0.remove_overlapping(start, length);
+                    areas
+                        .iter()
+                        .for_each(|area| self.addresses.forget(area.place()));
+                }
             }
             Family::Copy(CopyOp::Linear(copy) | CopyOp::Unified(copy)) => {
                 let (target, source) = (argument(copy.target), argument(copy.source));

@@ -12,7 +12,9 @@
 //! `params=1,2` kernel parameters, `layout=8,8` their sizes; `libopts=1:1` library options; `p%1,2`
 //! 32-bit words behind a pointer, `launch_attrs=4:2,1,1;8:5` launch attributes with the words of
 //! their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length of the
-//! buffer in it. `file=40` says which file the descriptor of the call names. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
+//! buffer in it. `file=40` says which file the descriptor of the call names, `mapped=40:0x8000:4096`
+//! of which file the registered memory is a mapping there, and of how many bytes; several with
+//! commas. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
 //! entered. `loop 20 call; call` repeats calls, with the round, from 1, for each `$`. A line `meta
 //! KEY VALUE` is metadata.
 
@@ -25,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cutape_analyzer::{Analyzer, Finding};
-use cutape_format::layout::{DescriptorNote, field, note_kind, snapshot_flag};
+use cutape_format::layout::{DescriptorNote, SharedMappingNote, field, note_kind, snapshot_flag};
 use cutape_format::{NewCall, NewSnapshot, Signatures, Trace, TraceBuilder, ValueType};
 use images::image;
 
@@ -107,6 +109,7 @@ struct Line {
     after: Vec<Piece>,
     layout: Option<(u64, Vec<(u32, u32)>)>,
     file: Option<u64>,
+    mapped: Vec<SharedMappingNote>,
 }
 
 fn pairs(list: &str) -> (Vec<u8>, Vec<u8>, u64) {
@@ -128,6 +131,21 @@ fn split(token: &str) -> (&str, &str) {
     token.split_at(end)
 }
 
+/// `40:0x8000:4096`: file, address, bytes.
+fn mapping(text: &str) -> SharedMappingNote {
+    let numbers: Vec<u64> = text.split(':').map(number).collect();
+    let [inode, address, length] = numbers[..] else {
+        panic!("cannot read mapping {text}");
+    };
+    SharedMappingNote {
+        address,
+        length,
+        device: 1,
+        inode,
+        offset: 0,
+    }
+}
+
 fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
     let signature = signatures
         .by_name(function)
@@ -138,6 +156,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         after: Vec::new(),
         layout: None,
         file: None,
+        mapped: Vec::new(),
     };
     let at = |names: &[&str]| {
         let found = names.iter().find_map(|name| signature.parameter(name));
@@ -154,6 +173,14 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         };
         if name == "file" {
             line.file = rest.strip_prefix('=').map(number);
+            continue;
+        }
+        if name == "mapped" {
+            line.mapped = rest
+                .trim_start_matches('=')
+                .split(',')
+                .map(mapping)
+                .collect();
             continue;
         }
         if matches!(
@@ -510,6 +537,9 @@ pub(crate) fn trace(script: &str) -> Trace {
                 mark: 0,
             };
             builder.note(thread, note_kind::DESCRIPTOR, note, &[]);
+        }
+        for mapping in line.mapped {
+            builder.note(thread, note_kind::SHARED_MAPPING, mapping, b"/dev/shm/x");
         }
         if only_enter {
             open.insert(thread, (result.expect("a result"), line.after));

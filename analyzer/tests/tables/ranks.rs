@@ -88,6 +88,34 @@ pub(crate) const RANKS: &[Row] = &[
         ],
     ),
     (
+        // Registered memory that both have mapped, in its second part.
+        "ranks-collective-order",
+        COLLECTIVES,
+        "p0 cuMemHostRegister_v2 p=0x80000 bytesize=0x2000 mapped=60:0x80000:4096,61:0x81000:4096
+         p1 cuMemHostRegister_v2 p=0x90000 bytesize=0x1000 mapped=61:0x90000:4096
+         p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x81000
+         p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x81000
+         p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x90000
+         p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x90000",
+        &[
+            // It is registered no longer, no part of it.
+            "p0 cuMemHostRegister_v2 p=0x80000 bytesize=0x2000 mapped=60:0x80000:4096,61:0x81000:4096
+             p1 cuMemHostRegister_v2 p=0x90000 bytesize=0x1000 mapped=61:0x90000:4096
+             p0 cuMemHostUnregister p=0x80000
+             p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x81000
+             p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x81000
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x90000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x90000",
+            // Other files.
+            "p0 cuMemHostRegister_v2 p=0x80000 bytesize=0x1000 mapped=60:0x80000:4096
+             p1 cuMemHostRegister_v2 p=0x90000 bytesize=0x1000 mapped=61:0x90000:4096
+             p0 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x80000
+             p0 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x80000
+             p1 cuLaunchKernel f=0x210 gridDimX=2 blockDimX=32 params=0x90000
+             p1 cuLaunchKernel f=0x200 gridDimX=2 blockDimX=32 params=0x90000",
+        ],
+    ),
+    (
         "ranks-collective-shape",
         COLLECTIVES,
         "p0 cuLaunchKernel f=0x200 gridDimX=4 blockDimX=32 params=0x70000

@@ -49,6 +49,8 @@ pub(super) struct KnownMemory {
     areas: Areas<Memory>,
     addresses: Addresses<Place>,
     handles: HashMap<u64, Handle>,
+    /// Bytes of registered host memory of which parts are shared, by its address.
+    registered: HashMap<u64, u64>,
     /// Numbers of physical memory that was exported or imported.
     shared: HashSet<u64>,
     last_physical: u64,
@@ -62,6 +64,7 @@ impl Default for KnownMemory {
             areas: Areas::default(),
             addresses: Addresses::new(MOST_ADDRESSES),
             handles: HashMap::new(),
+            registered: HashMap::new(),
             shared: HashSet::new(),
             last_physical: 0,
             longest: LONG.max(host_copies::length() / 4),
@@ -77,6 +80,21 @@ impl KnownMemory {
         for gone in self.areas.insert(start, length, memory) {
             self.addresses.forget(gone.place());
         }
+    }
+
+    /// Other processes can map a part of host memory that is being registered.
+    pub(super) fn registered(&mut self, start: u64, length: u64, part: (u64, u64), what: Memory) {
+        self.registered.insert(start, length);
+        self.insert(part.0, part.1, what);
+    }
+
+    /// The bytes that end with the registration of an address.
+    pub(super) fn registration(&self, start: u64) -> u64 {
+        self.registered.get(&start).copied().unwrap_or(1)
+    }
+
+    pub(super) fn unregistered(&mut self, start: u64) {
+        self.registered.remove(&start);
     }
 
     /// Takes out the memory that lies in a range.
@@ -429,6 +447,30 @@ mod tests {
         let words = [0x1000, 0x5000, 0x9000];
         known.made_accessible(0x9000, SIZE);
         assert_eq!(known.exchange_of_launch(&words), kept(&[(0x9000, SIZE)]));
+    }
+
+    #[test]
+    fn all_parts_of_a_registration_end_with_it() {
+        let mut known = KnownMemory::default();
+        let shared = Memory {
+            is_shared: true,
+            is_host: true,
+            is_accessible: true,
+            ..Memory::default()
+        };
+        for part in [0x10000, 0x12000] {
+            known.registered(0x10000, 0x3000, (part, 0x1000), shared);
+        }
+        known.registered(0x13000, 0x1000, (0x13000, 0x1000), shared);
+        let is_shared = |known: &KnownMemory| {
+            [0x10000, 0x11000, 0x12000, 0x13000]
+                .map(|word| known.exchange_of_launch(&[word]).is_some())
+        };
+        assert_eq!(is_shared(&known), [true, false, true, true]);
+        assert_eq!(known.remove(0x10000, known.registration(0x10000)).len(), 2);
+        known.unregistered(0x10000);
+        assert_eq!(is_shared(&known), [false, false, false, true]);
+        assert_eq!(known.registration(0x10000), 1);
     }
 
     #[test]

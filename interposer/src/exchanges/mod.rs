@@ -93,7 +93,10 @@ pub(crate) fn pre_call(
         }
         ExchangeStep::FreesInOrder => end_memory(own, frame.word(0), 1, false),
         ExchangeStep::Unmaps => end_memory(own, frame.word(0), frame.word(1), true),
-        ExchangeStep::UnregistersHost => end_memory(own, frame.word(0), 1, false),
+        ExchangeStep::UnregistersHost => {
+            let length = TABLE.lock().memory.registration(frame.word(0));
+            end_memory(own, frame.word(0), length, false);
+        }
         ExchangeStep::DestroysContext => end_context(thread, frame.word(0)),
         ExchangeStep::ReleasesPrimary => finish(thread),
         _ => {}
@@ -122,6 +125,9 @@ pub(crate) fn post_call(thread: &Thread, frame: &Frame, step: ExchangeStep) {
             let ended = table.ending.remove(&own).unwrap_or_default();
             for area in ended.into_iter().filter(|_| !succeeded) {
                 table.memory.insert(area.start, area.length, area.what);
+            }
+            if succeeded && step == ExchangeStep::UnregistersHost {
+                table.memory.unregistered(frame.word(0));
             }
         }
         _ if succeeded => succeeded_call(frame, step),
@@ -237,13 +243,13 @@ fn imported(frame: &Frame, shared: Shared) {
     }
 }
 
-/// Host memory was registered that other processes can map.
-pub(crate) fn shares_host(start: u64, length: u64) {
-    let memory = Memory {
+/// Host memory was registered, of which other processes can map a part: start and length.
+pub(crate) fn shares_host(start: u64, length: u64, part: (u64, u64)) {
+    let what = Memory {
         is_host: true,
         ..SHARED
     };
-    TABLE.lock().memory.insert(start, length, memory);
+    TABLE.lock().memory.registered(start, length, part, what);
 }
 
 /// Start and length of the memory that an address lies in.

@@ -132,7 +132,7 @@ pub(super) fn registered(thread: &Thread, frame: &Frame) {
     let mut count = 0;
     shared_parts(list, scratch.bytes(), range, &mut |note, name| {
         if exchanges::is_on() {
-            exchanges::shares_host(note.address, note.length);
+            exchanges::shares_host(start, length, (note.address, note.length));
         }
         count += 1;
         if count <= MOST_NOTES {
