@@ -398,11 +398,10 @@ fn host_memory_whose_place_is_taken_comes_back_in_a_fresh_process_or_elsewhere()
         "{:?}",
         report.translated
     );
-    assert_eq!(
-        (report.attempts, report.randomised),
-        (1, true),
-        "the first layout is the same each time"
-    );
+    // The first layout is the same each time. A randomised one has something else in the place of
+    // the recorded memory in one of 1,000 processes, and then another one is tried.
+    assert!(report.randomised);
+    assert!((1..=2).contains(&report.attempts), "{}", report.attempts);
 
     let once = Guard {
         attempts: 1,
