@@ -13,6 +13,8 @@ use crate::place::strategy::PlacementStrategy;
 
 /// How many children are tried with the driver placing memory.
 const NATURAL_ATTEMPTS: u32 = 4;
+/// So many more may find the place of program memory taken, each of other memory.
+const MORE_FOR_PROGRAM_MEMORY: usize = 8;
 
 /// How to guard a replay.
 #[derive(Clone, Debug)]
@@ -110,6 +112,13 @@ impl Attempt {
             Error::Misplaced(misplaced) => {
                 let lesson = Lesson::of(&misplaced, &self.assignment.lessons);
                 let is_again = self.unexplained.as_ref() == Some(&misplaced);
+                // It names places, of which a trace has few.
+                if lesson.is_some()
+                    && misplaced.is_of_program()
+                    && self.assignment.lessons.len() < MORE_FOR_PROGRAM_MEMORY
+                {
+                    self.left = self.left.saturating_add(1);
+                }
                 self.unexplained = lesson.is_none().then_some(misplaced);
                 if self.left == 0 || is_again {
                     if guard.placement.is_none() {

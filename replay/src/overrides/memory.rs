@@ -14,7 +14,7 @@ use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::skip;
 use crate::place::address::{Found, Range, Way};
-use crate::place::mapping;
+use crate::place::allocator;
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
 
@@ -211,7 +211,7 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
                 }
                 None if !shared.is_empty() => {
                     let length = (start % PAGE + length).next_multiple_of(PAGE);
-                    let Some(pages) = mapping::map_anywhere(length) else {
+                    let Some(pages) = allocator::map_pages(length) else {
                         return skip("registers more host memory than replay provides");
                     };
                     job.map_shared(&shared, start, pages);

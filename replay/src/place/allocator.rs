@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::place::mapping::map_exactly;
+use crate::place::mapping::{map_anywhere, map_exactly};
 
 /// The C library maps allocations from this size on (mallopt(3), `M_MMAP_THRESHOLD`).
 const LARGE: usize = 128 << 10;
@@ -23,6 +23,15 @@ pub struct Allocator;
 /// From now on, large allocations lie apart.
 pub(crate) fn keep_apart() {
     let _ = NEXT.compare_exchange(0, START, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Maps fresh pages: apart, once large allocations lie there. They stay as long as the process.
+pub(crate) fn map_pages(length: u64) -> Option<u64> {
+    let layout = Layout::from_size_align(length as usize, PAGE).ok()?;
+    match map_apart(layout) {
+        Some(address) => Some(address as u64),
+        None => map_anywhere(length),
+    }
 }
 
 /// The pages of a large allocation that lies apart.

@@ -19,9 +19,17 @@ pub struct Misplaced {
     /// and what it registers.
     #[serde(default)]
     pub missing: Vec<(u64, u64)>,
-    /// Index of the call before which it may first have been mapped; 0: from the start.
+    /// Index of the call before which its place may first have been taken; 0: from the start.
     #[serde(default)]
     pub missing_since: u64,
+}
+
+impl Misplaced {
+    /// True for memory of the program, false for what the driver placed.
+    pub(crate) fn is_of_program(&self) -> bool {
+        let start = |range: &(u64, u64)| range.0;
+        self.missing.first().map(start) == Some(self.recorded)
+    }
 }
 
 /// What one attempt taught: what the address space has to be like before a call.
@@ -48,13 +56,25 @@ impl Lesson {
             ref missing,
             missing_since,
         } = misplaced;
-        let is_known = |range| known.iter().any(|lesson| lesson.filled.contains(range));
-        if !missing.iter().all(is_known) {
-            return Some(Self {
-                call: missing_since,
+        let is_known = |range, until| {
+            let known = known.iter().filter(|lesson| lesson.call <= until);
+            let mut filled = known.flat_map(|lesson| &lesson.filled);
+            filled.any(|known| covers(known, range))
+        };
+        let fill = |call, until| {
+            let is_known = missing.iter().all(|range| is_known(range, until));
+            (!is_known).then(|| Self {
+                call,
                 above: None,
                 filled: missing.clone(),
-            });
+            })
+        };
+        if let Some(lesson) = fill(missing_since, u64::MAX) {
+            return Some(lesson);
+        }
+        if misplaced.is_of_program() {
+            // The place may have been taken before the last memory that lay as in the recording.
+            return fill(0, 0);
         }
         let block = recorded / SLOT * SLOT;
         // Other memory may have been placed there later in the recording.
@@ -84,6 +104,10 @@ impl Lesson {
             _ => None,
         }
     }
+}
+
+fn covers(range: &(u64, u64), other: &(u64, u64)) -> bool {
+    range.0 <= other.0 && other.1 <= range.1
 }
 
 #[cfg(test)]
@@ -133,5 +157,29 @@ mod tests {
         assert_eq!(filled, expected);
         let after = Lesson::of(&with_arena, &[filled]);
         assert_eq!(after, Some(lesson(7, above, &taken[..1])), "taught already");
+    }
+
+    #[test]
+    fn the_place_of_program_memory_is_filled_ever_earlier() {
+        let (range, other) = (
+            (0x7f12_0000_1000, 0x7f12_0090_0000),
+            (0x7f11_0000_0000, 0x7f11_0040_0000),
+        );
+        let misplaced = |since| Misplaced {
+            call: 90,
+            recorded: range.0,
+            here: 0x3000_0000_0000,
+            since,
+            missing: vec![range, other],
+            missing_since: since,
+        };
+        let mut known = Vec::new();
+        for (since, expected) in [(80, Some(80)), (80, Some(0)), (80, None), (85, None)] {
+            let lesson = Lesson::of(&misplaced(since), &known);
+            let call = lesson.as_ref().map(|lesson| lesson.call);
+            assert_eq!(call, expected, "{known:?}");
+            known.extend(lesson);
+        }
+        assert!(known.iter().all(|lesson| lesson.filled == [range, other]));
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Fillers {
     provided: Vec<(u64, u64)>,
     /// Wanted besides what was mapped in the recorded process.
     learned: Vec<(u64, u64)>,
+    /// Long memory of the program that comes to be mapped later, and is not kept free for it.
+    later: Vec<(u64, u64)>,
     lessons: Vec<Lesson>,
     recorded: Vec<(u64, u64)>,
     /// Index of the call that `recorded` was mapped before, if any was followed.
@@ -38,6 +40,9 @@ pub(crate) struct Fillers {
     missing: Vec<(u64, u64)>,
     /// Index of the call before which they may first have been mapped.
     missing_since: u64,
+    /// What the recorded process had then, and this one had not, and may be an arena or a block of
+    /// the driver's; with the index of the call before which it may first have been mapped.
+    doubtful: Vec<((u64, u64), u64)>,
     /// Index of the call after the last one whose memory lies at its recorded address.
     since: u64,
     /// The first memory that lies elsewhere.
@@ -46,18 +51,18 @@ pub(crate) struct Fillers {
 
 impl Fillers {
     /// `registered` is memory of the program that comes to be mapped later: until then, nothing of
-    /// this process may take its place. For long ranges that is so only if an attempt taught it: the
-    /// driver may reserve more than it keeps, and what is in the way changes where that lies.
+    /// this process may take its place. For long ranges that is so only from where an attempt taught
+    /// it: the driver may reserve more than it keeps, and what is in the way changes where that lies.
     pub(crate) fn new(mut lessons: Vec<Lesson>, registered: &[HostRegion]) -> Self {
         let registered = registered.iter().map(|region| (region.start, region.end));
-        let short = registered.filter(|(start, end)| end - start < BLOCK);
+        let (later, mut learned): (Vec<_>, Vec<_>) =
+            registered.partition(|(start, end)| end - start >= BLOCK);
         let taught = lessons.extract_if(.., |lesson| lesson.call == 0);
-        let learned = short
-            .chain(taught.flat_map(|lesson| lesson.filled))
-            .collect();
+        learned.extend(taught.flat_map(|lesson| lesson.filled));
         Self {
             lessons,
             learned,
+            later,
             ..Self::default()
         }
     }
@@ -79,14 +84,27 @@ impl Fillers {
         let here = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let is_here = |start| here.lines().any(|line| is_arena(line, start));
         let filled = |arena: &(u64, u64)| subtract(&[*arena], &self.ranges).is_empty();
-        let missing: Vec<_> = arenas_in(&self.recorded)
-            .filter(|arena| !filled(arena) && !is_here(arena.0))
-            .collect();
+        let absent =
+            arenas_in(&self.recorded).filter(|(arena, _)| !filled(arena) && !is_here(arena.0));
+        let (certain, doubtful): (Vec<_>, Vec<_>) = absent.partition(|(_, touches)| *touches);
+        let ranges = |found: Vec<((u64, u64), bool)>| found.into_iter().map(|(range, _)| range);
+        let missing: Vec<_> = ranges(certain).collect();
+        let since = self
+            .followed
+            .map(|followed| followed.max(self.since).min(call));
         let is_new = missing.iter().any(|arena| !self.missing.contains(arena));
-        if let Some(followed) = self.followed.filter(|_| is_new) {
-            self.missing_since = followed.max(self.since).min(call);
+        if let Some(since) = since.filter(|_| is_new) {
+            self.missing_since = since;
         }
         self.missing = missing;
+        let known = std::mem::take(&mut self.doubtful);
+        let since_of = |range| {
+            let known = known.iter().find(|known| known.0 == range);
+            known.map_or(since.unwrap_or(0), |known| known.1)
+        };
+        self.doubtful = ranges(doubtful)
+            .map(|range| (range, since_of(range)))
+            .collect();
         self.followed = Some(call);
     }
 
@@ -150,40 +168,65 @@ impl Fillers {
         }
     }
 
-    /// The driver placed memory of a call.
-    pub(crate) fn placed(&mut self, call: u64, recorded: u64, here: u64) {
+    /// The driver placed memory of a call. `driver` is where it ever had some in the recording.
+    pub(crate) fn placed(
+        &mut self,
+        call: u64,
+        (recorded, here): (u64, u64),
+        driver: &[(u64, u64)],
+    ) {
         if recorded == here {
             self.since = call.saturating_add(1);
             return;
         }
-        let since = self.since;
-        if self.misplaced.is_none() {
-            tracing::debug!(
-                "call {call}: {here:#x} instead of {recorded:#x}; there: {}",
-                self.occupants_of(recorded)
-            );
+        if self.misplaced.is_some() {
+            return;
         }
-        self.misplaced.get_or_insert(Misplaced {
+        tracing::debug!(
+            "call {call}: {here:#x} instead of {recorded:#x}; there: {}",
+            self.occupants_of(recorded)
+        );
+        let (mut missing, mut missing_since) = (self.missing.clone(), self.missing_since);
+        let slot = (here / SLOT * SLOT, here / SLOT * SLOT + SLOT);
+        let is_in_way = |arena: &(u64, u64)| {
+            arena.0 < slot.1 && slot.0 < arena.1 && subtract(&[*arena], driver) == [*arena]
+        };
+        // The driver would not have placed memory there in the recording.
+        let in_way = self.doubtful.iter().find(|(arena, _)| is_in_way(arena));
+        if let (true, Some(&(arena, since))) = (missing.is_empty(), in_way) {
+            (missing, missing_since) = (vec![arena], since);
+        }
+        self.misplaced = Some(Misplaced {
             call,
             recorded,
             here,
-            since,
-            missing: self.missing.clone(),
-            missing_since: self.missing_since,
+            since: self.since,
+            missing,
+            missing_since,
         });
     }
 
     /// Something else is where memory of the program has to be; it lies `here`.
     pub(crate) fn is_taken(&mut self, call: u64, (start, end): (u64, u64), here: u64) {
-        tracing::debug!("call {call}: {start:#x} to {end:#x} is taken: {here:#x} instead");
-        let since = self.since;
-        self.misplaced.get_or_insert_with(|| Misplaced {
+        if self.misplaced.is_some() {
+            return;
+        }
+        tracing::debug!(
+            "call {call}: {start:#x} to {end:#x} is taken: {here:#x} instead; there: {}",
+            self.occupants_of(start)
+        );
+        let (mapped, _) = mapped_ranges().unwrap_or_default();
+        let others = subtract(&subtract(&mapped, &self.ranges), &self.provided);
+        let is_taken = |range: &(u64, u64)| subtract(&[*range], &others) != [*range];
+        let mut missing = vec![(start, end)];
+        missing.extend(self.later.iter().filter(|range| is_taken(range)));
+        self.misplaced = Some(Misplaced {
             call,
             recorded: start,
             here,
-            since,
-            missing: vec![(start, end)],
-            missing_since: 0,
+            since: self.since,
+            missing,
+            missing_since: self.since,
         });
     }
 
@@ -259,9 +302,9 @@ fn subtract(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     ranges.iter().flat_map(parts).collect()
 }
 
-/// Those of recorded ranges that are the arenas of threads: a driver's block can look like one only
-/// if it touches no other range.
-fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
+/// Those of recorded ranges that look like the arenas of threads, and whether each touches another
+/// range: a block of the driver's can look like one only if it does not.
+fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = ((u64, u64), bool)> {
     let ends_at = |at: usize| {
         at.checked_sub(1)
             .and_then(|at| recorded.get(at))
@@ -271,11 +314,11 @@ fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
     let arenas = recorded
         .iter()
         .enumerate()
-        .filter(move |&(at, &(start, end))| {
-            let touches = ends_at(at) == Some(start) || starts_at(at + 1) == Some(end);
-            start % ARENA == 0 && end - start == ARENA && touches
-        });
-    arenas.map(|(_, &range)| range)
+        .filter(|(_, (start, end))| start % ARENA == 0 && end - start == ARENA);
+    arenas.map(move |(at, &(start, end))| {
+        let touches = ends_at(at) == Some(start) || starts_at(at + 1) == Some(end);
+        ((start, end), touches)
+    })
 }
 
 /// Whether a line of a process's map is the used part of a thread's arena.
@@ -387,30 +430,31 @@ mod tests {
         fillers.follow(0, vec![end]);
         assert!(map_exactly(start, start + page, libc::PROT_NONE), "free");
         assert!(!fillers.provide(long.0, long.1));
-        fillers.is_taken(9, long, 0x6000_0000_0000);
+        fillers.placed(4, (start, start), &[]);
+        fillers.is_taken(9, (start, start + page), 0x6000_0000_0000);
         unmap(start, start + page);
         let lesson = Lesson::of(&fillers.misplaced.unwrap(), &[]).unwrap();
+        assert_eq!((lesson.call, lesson.filled[1]), (5, long));
         let mut fillers = Fillers::new(vec![lesson], &[region]);
         fillers.follow(0, vec![end]);
-        assert!(!map_exactly(start, start + page, libc::PROT_NONE));
+        assert!(is_free(start), "until that call");
+        fillers.before(5, &[]);
+        assert!(!is_free(start) && !is_free(long.1 - page));
         assert!(fillers.provide(long.0, long.1));
         unmap(long.0, long.1);
     }
 
     #[test]
-    fn arenas_are_ranges_of_their_own_that_touch_others() {
+    fn arenas_are_ranges_of_their_own() {
         let (at, arena) = (0x7f12_0000_0000_u64, ARENA);
+        let whole = (at, at + arena);
         for (ranges, expected) in [
-            (&[(at, at + arena)][..], &[][..]),
-            (&[(at - 1, at), (at, at + arena)], &[at]),
-            (&[(at, at + arena), (at + arena, at + arena + 1)], &[at]),
+            (&[whole][..], &[(whole, false)][..]),
+            (&[(at - 1, at), whole], &[(whole, true)]),
+            (&[whole, (at + arena, at + arena + 1)], &[(whole, true)]),
             (
-                &[
-                    (at - 2, at - 1),
-                    (at, at + arena),
-                    (at + arena + 1, at + arena + 2),
-                ],
-                &[],
+                &[(at - 2, at - 1), whole, (at + arena + 1, at + arena + 2)],
+                &[(whole, false)],
             ),
             (&[(at - 1, at), (at, at + arena / 2)], &[]),
             (
@@ -418,7 +462,7 @@ mod tests {
                 &[],
             ),
         ] {
-            let found: Vec<_> = arenas_in(ranges).map(|range| range.0).collect();
+            let found: Vec<_> = arenas_in(ranges).collect();
             assert_eq!(found, expected, "{ranges:x?}");
         }
         let used = "7f1200000000-7f1200021000 rw-p 00000000 00:00 0 ";
@@ -430,6 +474,29 @@ mod tests {
         ] {
             assert!(!is_arena(line, at), "{line}");
         }
+    }
+
+    #[test]
+    fn what_may_be_an_arena_is_one_where_the_driver_puts_other_memory() {
+        let arena = (0x6126_4000_0000_u64, 0x6126_4000_0000 + ARENA);
+        let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
+        let recorded = arena.0 - 2 * ARENA;
+        let missing = |driver: &[(u64, u64)]| {
+            // Something of this process is there.
+            assert!(map_exactly(arena.0, arena.0 + PAGE, libc::PROT_READ));
+            let mut fillers = Fillers::default();
+            fillers.follow(2, vec![end]);
+            fillers.placed(3, (recorded, recorded), driver);
+            fillers.follow(5, vec![arena, end]);
+            fillers.follow(6, vec![arena, end]);
+            fillers.placed(7, (recorded, arena.0 + SLOT), driver);
+            fillers.follow(8, vec![end]);
+            unmap(arena.0, arena.0 + PAGE);
+            let misplaced = fillers.misplaced.unwrap();
+            (misplaced.missing, misplaced.missing_since)
+        };
+        assert_eq!(missing(&[]), (vec![arena], 4));
+        assert_eq!(missing(&[(arena.0, arena.0 + SLOT)]), (vec![], 0));
     }
 
     #[test]
