@@ -16,7 +16,7 @@
 
 #define UNUSED __attribute__((unused))
 
-/* Device 0 and the context that `begin` made current. */
+/* The device and the context that `begin` made current. */
 static CUdevice device UNUSED;
 static CUcontext context UNUSED;
 
@@ -101,6 +101,18 @@ static inline void begin(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+}
+
+/* The same on another device; numbers beyond the last one start again at the first. */
+static inline void begin_on(int number)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK(cuInit(0));
+    int devices = 0;
+    CHECK(cuDeviceGetCount(&devices));
+    CHECK(cuDeviceGet(&device, number % devices));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
 }

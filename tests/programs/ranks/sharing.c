@@ -55,15 +55,7 @@ static int run(int rank)
 {
     int before = (rank + RANKS - 1) % RANKS;
     int out = sockets[rank][0], in = sockets[before][1];
-    begin();
-    int devices = 0;
-    CHECK(cuDeviceGetCount(&devices));
-    if (spread && rank % devices != 0) {
-        end();
-        CHECK(cuDeviceGet(&device, rank % devices));
-        CHECK(cuDevicePrimaryCtxRetain(&context, device));
-        CHECK(cuCtxSetCurrent(context));
-    }
+    begin_on(spread ? rank : 0);
     CUmodule module = load_ptx(kernels);
     CUfunction add = function_of(module, "add");
     CUdeviceptr sum = 0;
