@@ -191,7 +191,7 @@ impl Fillers {
         let is_in_way = |arena: &(u64, u64)| {
             arena.0 < slot.1 && slot.0 < arena.1 && subtract(&[*arena], driver) == [*arena]
         };
-        // The driver would not have placed memory there in the recording.
+        // The driver, which places memory there now, did not have it then (assumed).
         let in_way = self.doubtful.iter().find(|(arena, _)| is_in_way(arena));
         if let (true, Some(&(arena, since))) = (missing.is_empty(), in_way) {
             (missing, missing_since) = (vec![arena], since);
