@@ -3,6 +3,7 @@
 pub(crate) mod absent;
 pub(crate) mod address;
 pub(crate) mod allocator;
+pub(crate) mod arenas;
 pub(crate) mod graph_memory;
 pub(crate) mod held_addresses;
 pub(crate) mod host_memory;

@@ -5,9 +5,9 @@
 //! recorded addresses: of allocations, and of module globals, code, managed memory, pools and graph
 //! memory, which no request can place (measured on driver 580).
 
-use cutape_format::layout::ARENA;
 use cutape_registry::Kind;
 
+use crate::place::arenas::{arenas_in, is_arena};
 use crate::place::lesson::{Lesson, Misplaced};
 use crate::place::mapping::{self, map_exactly};
 use crate::place::slots::{SLOT, gaps, slots_around, union};
@@ -302,31 +302,6 @@ fn subtract(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     ranges.iter().flat_map(parts).collect()
 }
 
-/// Those of recorded ranges that look like the arenas of threads, and whether each touches another
-/// range: a block of the driver's can look like one only if it does not.
-fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = ((u64, u64), bool)> {
-    let ends_at = |at: usize| {
-        at.checked_sub(1)
-            .and_then(|at| recorded.get(at))
-            .map(|range| range.1)
-    };
-    let starts_at = |at: usize| recorded.get(at).map(|range| range.0);
-    let arenas = recorded
-        .iter()
-        .enumerate()
-        .filter(|(_, (start, end))| start % ARENA == 0 && end - start == ARENA);
-    arenas.map(move |(at, &(start, end))| {
-        let touches = ends_at(at) == Some(start) || starts_at(at + 1) == Some(end);
-        ((start, end), touches)
-    })
-}
-
-/// Whether a line of a process's map is the used part of a thread's arena.
-fn is_arena(line: &str, start: u64) -> bool {
-    line.strip_prefix(&format!("{start:x}-"))
-        .is_some_and(|rest| rest.contains(" rw-p 00000000 00:00 0") && !rest.contains(['/', '[']))
-}
-
 /// The ranges that this process has mapped below its stack, sorted, and where the highest ends: the
 /// kernel places nothing above its first mapping, which is the loader's.
 fn mapped_ranges() -> Option<(Vec<(u64, u64)>, u64)> {
@@ -351,6 +326,8 @@ fn unmap(start: u64, end: u64) {
 
 #[cfg(test)]
 mod tests {
+    use cutape_format::layout::ARENA;
+
     use super::*;
 
     const PAGE: u64 = 0x1000;
@@ -442,38 +419,6 @@ mod tests {
         assert!(!is_free(start) && !is_free(long.1 - page));
         assert!(fillers.provide(long.0, long.1));
         unmap(long.0, long.1);
-    }
-
-    #[test]
-    fn arenas_are_ranges_of_their_own() {
-        let (at, arena) = (0x7f12_0000_0000_u64, ARENA);
-        let whole = (at, at + arena);
-        for (ranges, expected) in [
-            (&[whole][..], &[(whole, false)][..]),
-            (&[(at - 1, at), whole], &[(whole, true)]),
-            (&[whole, (at + arena, at + arena + 1)], &[(whole, true)]),
-            (
-                &[(at - 2, at - 1), whole, (at + arena + 1, at + arena + 2)],
-                &[(whole, false)],
-            ),
-            (&[(at - 1, at), (at, at + arena / 2)], &[]),
-            (
-                &[(at + 4095, at + 4096), (at + 4096, at + 4096 + arena)],
-                &[],
-            ),
-        ] {
-            let found: Vec<_> = arenas_in(ranges).collect();
-            assert_eq!(found, expected, "{ranges:x?}");
-        }
-        let used = "7f1200000000-7f1200021000 rw-p 00000000 00:00 0 ";
-        assert!(is_arena(used, at));
-        for line in [
-            "7f1200000000-7f1200021000 ---p 00000000 00:00 0 ",
-            "7f1200000000-7f1200021000 rw-p 00000000 00:05 9 /dev/zero",
-            "7f1204000000-7f1204021000 rw-p 00000000 00:00 0 ",
-        ] {
-            assert!(!is_arena(line, at), "{line}");
-        }
     }
 
     #[test]
