@@ -105,18 +105,6 @@ static inline void begin(void)
     CHECK(cuCtxSetCurrent(context));
 }
 
-/* The same on another device; numbers beyond the last one start again at the first. */
-static inline void begin_on(int number)
-{
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    CHECK(cuInit(0));
-    int devices = 0;
-    CHECK(cuDeviceGetCount(&devices));
-    CHECK(cuDeviceGet(&device, number % devices));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK(cuCtxSetCurrent(context));
-}
-
 /* Releases the primary context. */
 static inline void end(void)
 {

@@ -19,6 +19,18 @@ static pthread_barrier_t *all_ranks;
 /* Over these each rank sends descriptors to the next one. */
 static int sockets[RANKS][2];
 
+/* As `begin`, on another device; numbers beyond the last one start again at the first. */
+static inline void begin_on(int number)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK(cuInit(0));
+    int devices = 0;
+    CHECK(cuDeviceGetCount(&devices));
+    CHECK(cuDeviceGet(&device, number % devices));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+}
+
 static inline void *map_shared(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
