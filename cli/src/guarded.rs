@@ -39,7 +39,7 @@ pub(crate) struct GuardedOptions {
     placement: Option<Strategy>,
     /// Keep in FILE how memory was placed, and begin with that the next time.
     ///
-    /// For traces that need several attempts.
+    /// For traces that need several attempts, also for the ranks of a folder.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     keep_placement: Option<PathBuf>,
     /// The same as --placement none.
@@ -136,9 +136,7 @@ impl GuardedOptions {
     /// The option that several ranks cannot have, if there is one.
     pub(crate) fn only_for_one(&self) -> Option<&'static str> {
         let is_granules = matches!(self.placement, Some(Strategy::Granules));
-        let kept = self.keep_placement.is_some();
-        (is_granules.then_some("--placement granules"))
-            .or_else(|| kept.then_some("--keep-placement"))
+        is_granules.then_some("--placement granules")
     }
 
     /// The options that a child needs, to be given to it again. The guard assigns the placement.

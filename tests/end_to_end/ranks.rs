@@ -1,6 +1,7 @@
 //! `info FOLDER` compares the ranks of a parallel program, `export FOLDER` exports them as one,
 //! `replay FOLDER` replays them together.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use cutape_tests::{compile, compiled, files, parts, record, root, run};
@@ -16,6 +17,7 @@ cutape_tests::suite![
     what_ranks_share_is_listed,
     ranks_are_replayed_together,
     a_rank_that_dies_or_hangs_is_named_by_the_others,
+    how_the_memory_of_ranks_was_placed_is_kept,
     what_is_for_one_trace_is_refused_for_ranks,
 ];
 
@@ -405,6 +407,43 @@ fn a_rank_that_dies_or_hangs_is_named_by_the_others(folder: &Path) {
             skipped(3)
         );
     }
+}
+
+fn how_the_memory_of_ranks_was_placed_is_kept(folder: &Path) {
+    record_sharing(folder);
+    let kept = folder.join("kept.json");
+    let replay = |traces: &Path| {
+        let options: [&dyn AsRef<OsStr>; 5] =
+            [&"replay", &"--driver", &"null", &"--keep-placement", &kept];
+        run(parts().cutape(&options).arg(traces))
+    };
+    let read = || -> Value {
+        let text = std::fs::read_to_string(&kept).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    replay(folder).assert(0);
+    let first = read();
+    let traces = (0..4).map(|rank| folder.join(format!("run.rank{rank}.cutape")));
+    let calls = traces.map(|trace| {
+        let info = run(&mut parts().cutape(&[&"info", &"--format", &"json", &trace]));
+        let info: Value = serde_json::from_str(&info.stdout).unwrap();
+        info["calls"]["total"].clone()
+    });
+    let known = first.as_array().unwrap().iter();
+    let known: Vec<_> = known.map(|rank| rank["calls"].clone()).collect();
+    assert_eq!(known, calls.collect::<Vec<_>>(), "{first}");
+    replay(folder).assert(0);
+    assert_eq!(read(), first);
+    // What is kept of ranks is not for a trace alone, and the other way round.
+    replay(&folder.join("run.rank0.cutape")).assert(0);
+    assert_eq!(read()["calls"], first[0]["calls"]);
+    replay(folder).assert(0);
+    assert_eq!(read(), first);
+    std::fs::write(&kept, "[{}]").unwrap();
+    let refused = replay(folder);
+    refused.assert_code(2);
+    let why = "kept.json: the kept placement cannot be read: ";
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
 }
 
 fn what_is_for_one_trace_is_refused_for_ranks(folder: &Path) {

@@ -96,6 +96,7 @@ impl Pending {
         copies.any(|copies| copies.address < end && start < copies.address + copies.length)
     }
 }
+
 /// Enqueues the copies that come before an exchange.
 pub(super) fn begin(thread: &Thread, frame: &Frame, named: Named) {
     // Which makes room.
@@ -292,12 +293,14 @@ fn write(thread: &Thread, pending: &Pending) {
         put(copies.address, &[]);
     }
 }
+
 pub(super) fn wait_while(is_awaited: impl Fn() -> bool) {
     let start = Instant::now();
     while PENDING.load(Ordering::Acquire) != 0 && is_awaited() && start.elapsed() < LONGEST_WAIT {
         std::thread::sleep(POLL);
     }
 }
+
 /// Waits a little for pending exchanges, and writes what is complete.
 pub(super) fn finish(thread: &Thread) {
     wait_while(|| !TABLE.lock().pending.iter().all(Pending::is_complete));

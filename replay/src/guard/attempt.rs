@@ -1,8 +1,6 @@
 //! Which child is tried next: how it places memory, and what was kept of an earlier replay.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +25,7 @@ pub struct Guard {
     /// How memory comes to lie at its recorded address. `None`: the driver places it if the trace
     /// says how the process's address space was; where that does not suffice, by granules.
     pub placement: Option<PlacementStrategy>,
-    /// Keeps how memory was placed, for the next replay of the trace to begin with.
+    /// Keeps how memory was placed, for the next replay of the trace or ranks to begin with.
     pub keep_placement: Option<PathBuf>,
     /// Gets a line when half of `watchdog` has passed in a call: what it may wait for.
     pub tell: fn(&str),
@@ -88,6 +86,17 @@ impl Attempt {
         .next(guard)
     }
 
+    /// The attempt that an earlier replay ended with; others may follow it as ever.
+    pub(crate) fn again(assignment: Assignment, randomise: bool, guard: &Guard) -> Self {
+        let first = Self::first(assignment.strategy, guard);
+        Self {
+            assignment,
+            randomise,
+            ..first
+        }
+        .with_last(guard)
+    }
+
     fn next(mut self, guard: &Guard) -> Self {
         self.left = self.left.saturating_sub(1);
         self.with_last(guard)
@@ -134,69 +143,6 @@ impl Attempt {
     }
 }
 
-/// The attempt that a replay ended with, in the file of [`Guard::keep_placement`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct KeptAttempt {
-    /// How many calls the trace has: lessons are about calls of that trace.
-    calls: u64,
-    assignment: Assignment,
-    randomise: bool,
-}
-
-impl KeptAttempt {
-    /// What an earlier replay has kept; `None` if there is no file yet, or if it is about another
-    /// trace or strategy.
-    pub(crate) fn read(guard: &Guard, calls: u64) -> Result<Option<Self>, Error> {
-        let Some(path) = &guard.keep_placement else {
-            return Ok(None);
-        };
-        let failed = |why: &dyn ToString| failed(path, "cannot be read", why);
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(&error)),
-        };
-        let kept: Self = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        let is_chosen = guard
-            .placement
-            .is_none_or(|strategy| strategy == kept.assignment.strategy);
-        Ok((kept.calls == calls && is_chosen).then_some(kept))
-    }
-
-    /// Keeps the attempt that fitted.
-    pub(crate) fn write(guard: &Guard, calls: u64, attempt: &Attempt) -> Result<(), Error> {
-        let Some(path) = &guard.keep_placement else {
-            return Ok(());
-        };
-        let kept = Self {
-            calls,
-            assignment: attempt.assignment.clone(),
-            randomise: attempt.randomise,
-        };
-        let failed = |why: &dyn ToString| failed(path, "cannot be written", why);
-        let text = serde_json::to_string_pretty(&kept).map_err(|error| failed(&error))?;
-        fs::write(path, text + "\n").map_err(|error| failed(&error))
-    }
-
-    /// The attempt again; others may follow it as ever.
-    pub(crate) fn attempt(&self, guard: &Guard) -> Attempt {
-        Attempt {
-            assignment: self.assignment.clone(),
-            randomise: self.randomise,
-            ..Attempt::first(self.assignment.strategy, guard)
-        }
-        .with_last(guard)
-    }
-}
-
-fn failed(path: &Path, what: &str, why: &dyn ToString) -> Error {
-    Error::KeptPlacement {
-        path: path.to_owned(),
-        what: what.to_owned().into(),
-        why: why.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,42 +186,5 @@ mod tests {
         ] {
             assert_eq!(natural(asked), expected, "{asked:?}");
         }
-    }
-
-    #[test]
-    fn an_attempt_is_kept_for_its_trace_and_strategy() {
-        let folder = std::env::temp_dir().join(format!("cutape-kept-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("placement.json");
-        let guard = |placement| Guard {
-            placement,
-            keep_placement: Some(path.clone()),
-            ..Guard::default()
-        };
-        let any = guard(None);
-        assert!(KeptAttempt::read(&any, 7).unwrap().is_none(), "no file");
-        let mut attempt = Attempt::first(PlacementStrategy::Natural, &any);
-        attempt.assignment.lessons.push(Lesson {
-            call: 3,
-            above: Some(4096),
-            filled: Vec::new(),
-        });
-        KeptAttempt::write(&any, 7, &attempt).unwrap();
-        for (placement, calls, is_kept) in [
-            (None, 7, true),
-            (Some(PlacementStrategy::Natural), 7, true),
-            (Some(PlacementStrategy::Granules), 7, false),
-            (None, 8, false),
-        ] {
-            let guard = guard(placement);
-            let kept = KeptAttempt::read(&guard, calls).unwrap();
-            let lessons = kept.map(|kept| kept.attempt(&guard).assignment.lessons);
-            let expected = is_kept.then(|| attempt.assignment.lessons.clone());
-            assert_eq!(lessons, expected, "{placement:?} {calls}");
-        }
-        fs::write(&path, "{").unwrap();
-        let error = KeptAttempt::read(&any, 7).unwrap_err().to_string();
-        assert!(error.contains("cannot be read"), "{error}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

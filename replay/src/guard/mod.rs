@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 pub(crate) mod awaited;
 pub(crate) mod crash_report;
+pub(crate) mod kept_attempts;
 pub(crate) mod position;
 pub(crate) mod randomisation;
 
@@ -21,9 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 pub use crate::guard::attempt::Guard;
-use crate::guard::attempt::{Assignment, Attempt, KeptAttempt};
+use crate::guard::attempt::{Assignment, Attempt};
 use crate::guard::awaited::Surroundings;
 use crate::guard::crash_report::crash_report;
+use crate::guard::kept_attempts::KeptAttempts;
 use crate::guard::position::{Page, Position};
 use crate::observe::job::{Observation, Observed};
 use crate::options::Options;
@@ -189,11 +191,9 @@ fn guarded(
         false => PlacementStrategy::Natural,
     };
     let strategy = guard.placement.unwrap_or(automatic);
-    let kept = KeptAttempt::read(guard, plan.calls)?;
-    let mut next = match &kept {
-        Some(kept) => kept.attempt(guard),
-        None => Attempt::first(strategy, guard),
-    };
+    let kept = KeptAttempts::read(guard)?;
+    let kept = kept.and_then(|kept| kept.attempt(None, plan.calls, guard));
+    let mut next = kept.unwrap_or_else(|| Attempt::first(strategy, guard));
     let mut misfits = Misfits::default();
     loop {
         let mut command = command();
@@ -215,7 +215,7 @@ fn guarded(
                 next = next.after(error, guard)?;
             }
             Some(message) => {
-                KeptAttempt::write(guard, plan.calls, &next)?;
+                KeptAttempts::of_trace(plan.calls, &next).write(guard)?;
                 return Ok((Ended::Reported(message), misfits));
             }
             None if hung || status.signal().is_some() => {

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::guard::attempt::{Attempt, Guard};
 use crate::guard::awaited::{self, FileNumber, Surroundings};
 use crate::guard::crash_report::crash_report;
+use crate::guard::kept_attempts::KeptAttempts;
 use crate::guard::position::{ENDED, Page};
 use crate::guard::{
     Company, End, Message, Misfits, Watchers, environment, failed, one_child, tell_of_wait,
@@ -65,7 +66,8 @@ pub fn run_ranks(
     let group = Group::of(ranks);
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut guards = Vec::new();
-    for rank in ranks {
+    let kept = KeptAttempts::read(guard)?;
+    for (number, rank) in ranks.iter().enumerate() {
         // What lies in granules cannot be exported: the driver has to place memory itself.
         let strategy = match (guard.placement, rank.plan.address_spaces.is_empty()) {
             (Some(PlacementStrategy::None), _) | (_, true) => PlacementStrategy::None,
@@ -75,14 +77,17 @@ pub fn run_ranks(
             placement: Some(strategy),
             ..guard.clone()
         };
-        attempts.push(Attempt::first(strategy, &guard));
+        let number = Some((number, ranks.len()));
+        let kept = kept.as_ref();
+        let kept = kept.and_then(|kept| kept.attempt(number, rank.plan.calls, &guard));
+        attempts.push(kept.unwrap_or_else(|| Attempt::first(strategy, &guard)));
         guards.push(guard);
     }
     let mut misfits: Vec<Misfits> = ranks.iter().map(|_| Misfits::default()).collect();
     loop {
         let ends = group.run(&guards, &attempts, progress)?;
         let mut reports = Vec::new();
-        let mut again = false;
+        let (mut again, mut is_complete) = (false, true);
         for (number, (end, page)) in ends.into_iter().enumerate() {
             let known = (ranks.get(number), guards.get(number));
             let (Some(rank), Some(guard)) = known else {
@@ -105,6 +110,7 @@ pub fn run_ranks(
                 }
                 Some(Message::Report(report)) => reports.push(*report),
                 None if hung || status.signal().is_some() => {
+                    is_complete = false;
                     let awaited = hung.then_some(awaited);
                     reports.push(crash_report(rank.trace, rank.plan, status, &page, awaited));
                 }
@@ -116,6 +122,10 @@ pub fn run_ranks(
             }
         }
         if !again {
+            if is_complete {
+                let calls = ranks.iter().map(|rank| rank.plan.calls);
+                KeptAttempts::of_ranks(calls.zip(&attempts)).write(guard)?;
+            }
             let reports = reports.into_iter().zip(misfits);
             return Ok(reports
                 .enumerate()
