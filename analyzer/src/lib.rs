@@ -14,6 +14,7 @@ pub mod decode;
 mod finding;
 pub mod glob;
 mod launch;
+mod layouts;
 pub mod output;
 mod performance;
 mod plan;

@@ -12,6 +12,8 @@ use serde_json::Value;
 const CASES: &[(&str, &[&str])] = &[
     ("memory-closed-late", &["ranks-memory-freed-while-open"]),
     ("memory-used-late", &["ranks-memory-freed-while-open"]),
+    ("memory-launched-late", &["ranks-memory-freed-while-open"]),
+    ("memory-in-struct-late", &["ranks-memory-freed-while-open"]),
     ("pool-memory-freed-late", &["ranks-memory-freed-while-open"]),
     ("event-used-late", &["ranks-event-use-after-destroy"]),
     ("memory-opened-late", &["ranks-import-after-end"]),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
     }
     suite.test("what_ranks_share_correctly", what_ranks_share_correctly);
     suite.test("findings_name_both_ranks", findings_name_both_ranks);
+    suite.test("only_a_known_use_is_an_error", only_a_known_use_is_an_error);
     suite.test("findings_can_be_left_out", findings_can_be_left_out);
     suite.test("a_damaged_trace", a_damaged_trace);
     // Each test waits for other processes most of the time.
@@ -159,6 +162,39 @@ fn what_ranks_share_correctly(folder: &Path) {
 }
 
 /// In every form of output: the two ranks, their calls, and their objects.
+fn only_a_known_use_is_an_error(folder: &Path) {
+    for (case, severity, what) in [
+        (
+            "memory-closed-late",
+            "warning",
+            "memory freed while rank 1 has it open",
+        ),
+        (
+            "memory-used-late",
+            "error",
+            "memory of rank 0 used by rank 1 after it was freed",
+        ),
+        (
+            "memory-launched-late",
+            "error",
+            "memory of rank 0 used by rank 1 after it was freed",
+        ),
+        // Whether a word of a struct is a pointer, or was ever set, is not known.
+        (
+            "memory-in-struct-late",
+            "warning",
+            "memory freed while rank 1 has it open",
+        ),
+    ] {
+        let folder = folder.join(case);
+        std::fs::create_dir(&folder).unwrap();
+        recorded(&folder, case, "violate");
+        let finding = &checked(&folder, &[]).0["findings"][0];
+        assert_eq!(finding["severity"], severity, "{finding}");
+        assert_eq!(finding["title"], what, "{finding}");
+    }
+}
+
 fn findings_name_both_ranks(folder: &Path) {
     recorded(folder, "event-used-late", "violate");
     let (json, _) = checked(folder, &[]);

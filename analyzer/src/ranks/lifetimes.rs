@@ -2,7 +2,6 @@
 //! that are used after their end.
 
 use cutape_format::Call;
-use cutape_format::layout::field;
 use cutape_model::{Changes, Evidence, ExchangeSite, Exchanges, ObjectId, Sharing};
 use cutape_registry::{Family, Kind, MemoryOp, Role, Shared, SharedKind, SharingOp, rules};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,7 +10,7 @@ use super::finding::{bytes, finding, sentence};
 use super::handle::{Handle, handle_of};
 use super::memory::Identity;
 use super::ordered_ends::OrderedEnds;
-use super::process::{Process, Uses};
+use super::process::Process;
 use super::recording::RankTraces;
 use crate::context::TraceContext;
 use crate::finding::{CallSite, Finding, ObjectHistory, Severity};
@@ -161,7 +160,7 @@ impl Lifetimes {
             return;
         };
         if self.dangling.get(&number).is_some_and(|count| *count > 0) {
-            for id in used(process, uses, call) {
+            for id in process.used(uses, call) {
                 self.used(processes, (number, context, call), id, found);
             }
         }
@@ -635,28 +634,6 @@ fn freed(
         found.severity = Severity::Warning;
     }
     Some(found)
-}
-
-/// The objects that a call uses, as far as its arguments and the parameters of its kernel say.
-fn used(process: &Process, uses: &Uses, call: &Call<'_>) -> Vec<ObjectId> {
-    let state = &process.trace.state;
-    let mut found = Vec::new();
-    for position in &uses.events {
-        found.extend(state.objects.live(Kind::Event, call.argument(*position)));
-    }
-    for position in &uses.addresses {
-        found.extend(state.memory_at(call.argument(*position)));
-    }
-    if uses.launches {
-        let pieces = call.snapshots();
-        let pieces = pieces.filter(|piece| piece.field == field::KERNEL_PARAMETERS);
-        for bytes in pieces.filter_map(|piece| piece.bytes.inline()) {
-            let words = bytes.as_chunks::<8>().0.iter();
-            let words = words.map(|word| u64::from_le_bytes(*word));
-            found.extend(words.filter_map(|word| state.memory_at(word)));
-        }
-    }
-    found
 }
 
 /// The kind of the object behind what is shared.

@@ -174,7 +174,7 @@ impl ProcessMemory {
         uses: &Uses,
         call: &Call<'_>,
     ) -> Option<((Place, u64), BTreeSet<Identity>)> {
-        if !uses.launches {
+        if !matches!(uses.function.family, Family::Launch(_)) {
             return None;
         }
         let mut pieces = call.snapshots();

@@ -1,6 +1,7 @@
 //! One of the processes, after the calls so far.
 
-use cutape_format::Call;
+use cutape_format::layout::field;
+use cutape_format::{Call, Note};
 use cutape_model::{ObjectId, Scope, TraceState, function_of};
 use cutape_registry::{Family, Function, Kind, Role};
 
@@ -9,6 +10,7 @@ use crate::call_site::{self, name_of};
 use crate::context::TraceContext;
 use crate::decode::Names;
 use crate::finding::{CallSite, ObjectHistory, RecordedProcess};
+use crate::layouts::{Layouts, pointers};
 
 /// A process.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub(super) struct Process {
     pub(super) end: ProcessEnd,
     /// By the number of the signature; `None` before the first call.
     functions: Vec<Option<Option<Uses>>>,
+    layouts: Layouts,
 }
 
 /// The parameters of a function that matter here.
@@ -35,7 +38,8 @@ pub(super) struct Uses {
     pub(super) events: Box<[usize]>,
     /// Positions of device addresses that it reads or writes.
     pub(super) addresses: Box<[usize]>,
-    pub(super) launches: bool,
+    /// Position of the function or kernel that it launches.
+    launched: Option<usize>,
 }
 
 impl Uses {
@@ -49,7 +53,13 @@ impl Uses {
             function,
             events: positions(|role| role == Role::Use(Kind::Event)),
             addresses: positions(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
-            launches: matches!(function.family, Family::Launch(_)),
+            launched: match function.family {
+                Family::Launch(_) => {
+                    let mut roles = function.params.iter().map(|param| param.role);
+                    roles.position(|role| role == Role::Use(Kind::Function))
+                }
+                _ => None,
+            },
         }
     }
 }
@@ -64,6 +74,7 @@ impl Process {
             last_call: None,
             end,
             functions: Vec::new(),
+            layouts: Layouts::default(),
         }
     }
 
@@ -83,6 +94,34 @@ impl Process {
         if let Some(known) = self.functions.get_mut(id) {
             known.get_or_insert_with(|| function_of(call.signature).map(Uses::of));
         }
+        for note in call.notes() {
+            if let Note::Layout(handle, layout) = note {
+                self.layouts.note(handle, layout);
+            }
+        }
+    }
+
+    /// The objects that a call uses, as far as its arguments and the pointers among the parameters
+    /// of its kernel say.
+    pub(super) fn used(&self, uses: &Uses, call: &Call<'_>) -> Vec<ObjectId> {
+        let state = &self.trace.state;
+        let mut found = Vec::new();
+        for position in &uses.events {
+            found.extend(state.objects.live(Kind::Event, call.argument(*position)));
+        }
+        for position in &uses.addresses {
+            found.extend(state.memory_at(call.argument(*position)));
+        }
+        let launched = uses.launched.map(|position| call.argument(position));
+        if let Some(layout) = launched.and_then(|handle| self.layouts.of(handle)) {
+            let pieces = call.snapshots();
+            let pieces = pieces.filter(|piece| piece.field == field::KERNEL_PARAMETERS);
+            for bytes in pieces.filter_map(|piece| piece.bytes.inline()) {
+                let pointers = pointers(layout, bytes);
+                found.extend(pointers.filter_map(|(_, address)| state.memory_at(address)));
+            }
+        }
+        found
     }
 
     /// The parameters of the function of a call that has begun.

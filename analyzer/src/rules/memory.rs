@@ -6,6 +6,7 @@ use cutape_registry::{Family, Kind, Length, MemoryType, Waits, rules};
 
 use super::{Check, Draft, Rule, When, at, code};
 use crate::finding::Severity;
+use crate::layouts::pointers;
 use crate::plan::{Plan, Step};
 
 /// For calls that wait for work, which report its errors.
@@ -194,10 +195,8 @@ pub(super) fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let (Some(layout), Some(bytes)) = (check.launch_layout(), check.launch_parameters()) else {
         return;
     };
-    for (number, &(offset, size)) in layout.iter().enumerate() {
-        let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
-        let address = word.map_or(0, |word| u64::from_le_bytes(*word));
-        if size != 8 || address == 0 {
+    for (number, address) in pointers(layout, bytes) {
+        if address == 0 {
             continue;
         }
         let Some(id) = ended_at(check, address) else {

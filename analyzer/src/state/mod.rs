@@ -30,6 +30,7 @@ use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
 use crate::context::TraceContext;
+use crate::layouts::Layouts;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Multicast, Options, Own, TensorMap};
 use execution::Execution;
@@ -53,8 +54,6 @@ const DEAD_CUBINS: usize = 256;
 pub(crate) const TENSOR_MAP_BYTES: usize = 128;
 /// How many tensor maps are remembered.
 const TENSOR_MAPS: usize = 4096;
-/// How many parameter layouts are remembered.
-const LAYOUTS: usize = 65536;
 
 /// A call that failed and left its output undefined.
 #[derive(Clone, Debug)]
@@ -107,7 +106,7 @@ pub(crate) struct State {
     pub(crate) cubins: Vec<Cubin>,
     pub(crate) arrays: FxHashMap<u64, ArrayUse>,
     pub(crate) names: FxHashMap<u64, DriverName>,
-    layouts: FxHashMap<u64, Vec<(u32, u32)>>,
+    layouts: Layouts,
     pub(crate) launches: Launches,
     /// Live link states whose option values the driver writes to.
     pub(crate) writing_links: Vec<ObjectId>,
@@ -150,7 +149,7 @@ impl Default for State {
             cubins: Vec::new(),
             arrays: FxHashMap::default(),
             names: FxHashMap::default(),
-            layouts: FxHashMap::default(),
+            layouts: Layouts::default(),
             launches: Launches::default(),
             writing_links: Vec::new(),
             preserving: Vec::new(),
@@ -198,7 +197,7 @@ impl State {
 
     /// A function's parameter layout: offset and size of each.
     pub(crate) fn layout(&self, handle: u64) -> Option<&[(u32, u32)]> {
-        self.layouts.get(&handle).map(Vec::as_slice)
+        self.layouts.of(handle)
     }
 
     /// What is known of the image of a module or library.

@@ -12,8 +12,8 @@ use super::data::{Data, ImageBytes, ImageData, LinkData, MemoryOrigin, Own, Reso
 use super::growth::fingerprint;
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
-    ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, LAYOUTS, NAMES, State,
-    TENSOR_MAPS, image_places, image_snapshot, numbers64, options_of,
+    ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, NAMES, State, TENSOR_MAPS,
+    image_places, image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
 use crate::plan::{Ordered, Plan, Step};
@@ -27,12 +27,7 @@ impl State {
         for note in call.notes() {
             match note {
                 Note::Thread(thread) => self.thread_mut(call.thread).number = thread.number,
-                Note::Layout(handle, layout) => {
-                    if self.layouts.len() >= LAYOUTS {
-                        self.layouts.clear();
-                    }
-                    self.layouts.insert(handle, layout);
-                }
+                Note::Layout(handle, layout) => self.layouts.note(handle, layout),
                 _ => {}
             }
         }

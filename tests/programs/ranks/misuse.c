@@ -30,8 +30,25 @@ static void read_words(CUdeviceptr memory)
     MISUSE(cuMemcpyDtoH(words, memory, sizeof words));
 }
 
+/* Passes memory to a kernel: as its pointer, or as a number in a struct beside the pointer. */
+static void launch_with(CUdeviceptr memory, int as_pointer)
+{
+    CUmodule module = load_ptx(as_pointer ? PTX_MARK : PTX_BY_STRUCT);
+    CUdeviceptr own = 0;
+    CHECK(cuMemAlloc(&own, BYTES));
+    uint64_t members[4] = {own, 0, memory, 0};
+    void *parameters[] = {as_pointer ? (void *)&memory : members};
+    MISUSE(cuLaunchKernel(function_of(module, as_pointer ? "mark" : "by_struct"), 1, 1, 1, 1, 1, 1,
+                          0, NULL, parameters, NULL));
+    MISUSE(cuCtxSynchronize());
+    MISUSE(cuMemFree(own));
+    MISUSE(cuModuleUnload(module));
+}
+
+enum use { NOT_USED, COPIED, LAUNCHED, IN_STRUCT };
+
 /* The importer closes memory, or uses it, only after the exporter has freed it. */
-static void memory(struct side *side, int uses)
+static void memory(struct side *side, enum use use)
 {
     CUdeviceptr address = 0;
     if (side->number == 0) {
@@ -52,20 +69,32 @@ static void memory(struct side *side, int uses)
         CHECK(cuMemFree(address));
     meet();
     if (side->number == 1 && side->violates) {
-        if (uses)
+        if (use == COPIED)
             read_words(address);
+        else if (use != NOT_USED)
+            launch_with(address, use == LAUNCHED);
         MISUSE(cuIpcCloseMemHandle(address));
     }
 }
 
 static void memory_closed_late(struct side *side)
 {
-    memory(side, 0);
+    memory(side, NOT_USED);
 }
 
 static void memory_used_late(struct side *side)
 {
-    memory(side, 1);
+    memory(side, COPIED);
+}
+
+static void memory_launched_late(struct side *side)
+{
+    memory(side, LAUNCHED);
+}
+
+static void memory_in_struct_late(struct side *side)
+{
+    memory(side, IN_STRUCT);
 }
 
 static CUmemoryPool create_pool(void)
@@ -350,6 +379,8 @@ static const struct {
 } cases[] = {
     {"memory-closed-late", memory_closed_late},
     {"memory-used-late", memory_used_late},
+    {"memory-launched-late", memory_launched_late},
+    {"memory-in-struct-late", memory_in_struct_late},
     {"pool-memory-freed-late", pool_memory_freed_late},
     {"event-used-late", event_used_late},
     {"memory-opened-late", memory_opened_late},

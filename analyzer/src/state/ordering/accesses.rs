@@ -6,6 +6,7 @@ use cutape_model::{Access, AccessEffect, AccessKind, CallArguments, ObjectId, Si
 use cutape_registry::{Extent, Kind, MemoryType, layout};
 
 use super::names::constant_pointers;
+use crate::layouts::pointers;
 use crate::plan::{Ordered, Plan};
 use crate::state::State;
 
@@ -125,14 +126,12 @@ impl State {
         let Some(handle) = plan.launched.map(|position| call.argument(position)) else {
             return;
         };
-        let Some(layout) = self.layouts.get(&handle) else {
+        let Some(layout) = self.layouts.of(handle) else {
             return;
         };
         let mut constants = None;
-        for (number, &(offset, size)) in layout.iter().enumerate() {
-            let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
-            let address = word.map_or(0, |word| u64::from_le_bytes(*word));
-            if size != 8 || address < FIRST_ADDRESS {
+        for (number, address) in pointers(layout, bytes) {
+            if address < FIRST_ADDRESS {
                 continue;
             }
             let Some(object) = self.model.place_at(address) else {
