@@ -511,6 +511,13 @@ impl<X> State<X> {
                 _ => {}
             }
         }
+        for &id in &ended {
+            let later = self.objects.give_handle_back(id);
+            if let Some((id, object)) = later.and_then(|id| Some((id, self.objects.get(id)?))) {
+                let (kind, handle, size) = (object.kind, object.handle, object.size);
+                self.occupy(kind, handle, size, id);
+            }
+        }
         self.has_changed |= !ended.is_empty();
         self.changes.ended.extend(ended);
     }

@@ -20,6 +20,10 @@ fn trace(name: &str, steps: &[Step]) -> Trace {
             })
             .leave(0, 0, if handle == 0 { &[] } else { &written });
     }
+    opened(name, &builder)
+}
+
+fn opened(name: &str, builder: &TraceBuilder) -> Trace {
     let file = format!("cutape-model-{name}-{}.cutape", std::process::id());
     let path = std::env::temp_dir().join(file);
     builder.write(&path).unwrap();
@@ -76,6 +80,52 @@ fn calls_change_objects() {
         let counts = [&changes.created, &changes.ended, &changes.superseded].map(Vec::len);
         assert_eq!(counts, [created, ended, superseded], "{name}");
     }
+}
+
+/// A user that does not settle knows, too, whose memory it is after calls that overlap.
+#[test]
+fn memory_belongs_to_the_call_that_returned_last() {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    let address = 0x1000_u64.to_le_bytes();
+    let written = [NewSnapshot::pointee(0, &address)];
+    let call = |thread, name, arguments| NewCall {
+        thread,
+        name,
+        arguments,
+        ..NewCall::default()
+    };
+    // Of thread 0, entered first and returned last; between them thread 1 has the same address.
+    builder.call(call(0, "cuMemAlloc_v2", &[1, 0x200]));
+    builder.call(call(1, "cuMemAlloc_v2", &[1, 0x100]));
+    builder.leave(1, 0, &written);
+    builder.call(call(1, "cuMemFree_v2", &[0x1000]));
+    builder.leave(1, 0, &[]);
+    builder.leave(0, 0, &written);
+    builder.call(call(0, "cuMemsetD8_v2", &[0x1100, 0, 1]));
+    builder.leave(0, 0, &[]);
+    builder.call(call(0, "cuMemFree_v2", &[0x1000]));
+    builder.leave(0, 0, &[]);
+    let trace = opened("overlap", &builder);
+    let mut state: State<()> = State::new(Retention::PerHandle);
+    let mut owners = Vec::new();
+    for call in trace.calls() {
+        let function = cutape_registry::function(&call.signature.name).unwrap();
+        state.apply(&Effects::of(function), &call, &mut |_| None);
+        let owner = |address| {
+            let object = state.objects.get(state.memory_at(address)?)?;
+            Some(object.created.index)
+        };
+        owners.push((owner(0x1000), owner(0x1100)));
+    }
+    let (first, second) = (Some(0), Some(1));
+    let expected = [
+        (first, first),
+        (second, None),
+        (first, first),
+        (first, first),
+        (None, None),
+    ];
+    assert_eq!(owners, expected);
 }
 
 #[test]

@@ -100,6 +100,24 @@ impl<D> Objects<D> {
         true
     }
 
+    /// An object has ended: the one that has its handle afterwards, if its creating call was in
+    /// flight.
+    pub(crate) fn give_handle_back(&mut self, ended: ObjectId) -> Option<ObjectId> {
+        let object = self.get_mut(ended)?;
+        let later = object.later.take()?;
+        let key = (object.kind, object.handle);
+        object.earlier = None;
+        if self.by_handle.get(&key) != Some(&ended) || self.end_of(later).is_some() {
+            return None;
+        }
+        if let Some(object) = self.get_mut(later) {
+            object.earlier = Some(ended);
+        }
+        self.by_handle.insert(key, later);
+        self.changed(key.0);
+        Some(later)
+    }
+
     /// Ends an object and all that belongs to it. Returns every object that ended, itself first.
     pub fn end(&mut self, id: ObjectId, site: Site) -> Vec<ObjectId> {
         if self.get(id).is_none_or(|object| object.end.is_some()) {
@@ -248,6 +266,48 @@ mod tests {
             assert!(matches!(last, Lookup::Ended(_)));
             assert_eq!(objects.children(context).count(), 0);
         }
+    }
+
+    #[test]
+    fn of_overlapping_calls_the_last_to_return_has_the_handle_last() {
+        let mut objects = Objects::new(Retention::PerHandle);
+        let create = |objects: &mut Objects<()>, returned| {
+            let created_ticks = returned;
+            let kind = Kind::Stream;
+            objects.create(
+                NewObject {
+                    created_ticks,
+                    ..new(kind, 7, None)
+                },
+                (),
+            )
+        };
+        for round in 0..50 {
+            let start = 100 * round;
+            let (slow, _) = create(&mut objects, start + 50);
+            let (fast, ended) = create(&mut objects, start + 20);
+            assert_eq!((ended, objects.end_of(slow).is_none()), (vec![], true));
+            assert_eq!(objects.live(Kind::Stream, 7), Some(fast));
+            assert_eq!(objects.meant_by_destroy(fast, start + 30), Some(fast));
+            assert_eq!(objects.end(fast, SITE), [fast]);
+            assert_eq!(objects.give_handle_back(fast), Some(slow));
+            assert_eq!(objects.give_handle_back(fast), None);
+            assert_eq!(objects.live(Kind::Stream, 7), Some(slow));
+            assert_eq!(objects.end(slow, SITE), [slow]);
+            assert_eq!(objects.give_handle_back(slow), None);
+            assert!(matches!(objects.find(Kind::Stream, 7), Lookup::Ended(id) if id == slow));
+        }
+        assert!(objects.slots.len() <= 4, "{}", objects.slots.len());
+        // Both end with their context.
+        let context = objects.create(new(Kind::Context, 1, None), ()).0;
+        let stream = |returned| NewObject {
+            created_ticks: returned,
+            ..new(Kind::Stream, 8, Some(context))
+        };
+        let slow = objects.create(stream(50), ()).0;
+        let fast = objects.create(stream(20), ()).0;
+        assert_eq!(objects.end(context, SITE), [context, fast, slow]);
+        assert_eq!(objects.give_handle_back(fast), None);
     }
 
     #[test]

@@ -83,6 +83,9 @@ pub struct Object<D> {
     pub(super) superseded: Option<ObjectId>,
     /// The object that had this handle before.
     pub(super) earlier: Option<ObjectId>,
+    /// The object that has this handle afterwards: its creating call was entered before this one's,
+    /// and returned later.
+    pub(super) later: Option<ObjectId>,
     pub(super) first_child: Option<u32>,
     pub(super) next: Option<u32>,
     pub(super) previous: Option<u32>,

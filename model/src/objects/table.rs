@@ -179,14 +179,21 @@ impl<D> Objects<D> {
     }
 
     /// Adds an object. The older one of that handle, if it was thought alive, ends with all that
-    /// belongs to it, because the driver gave its handle out again; these are returned as well.
+    /// belongs to it, because the driver gave its handle out again; these are returned as well. If
+    /// its creating call returned later, it lives, and has the handle when the new one has ended.
     pub fn create(&mut self, new: NewObject, data: D) -> (ObjectId, Vec<ObjectId>) {
         let key = (new.kind, new.handle);
         let generation = self.generations.of_mut(new.kind);
         *generation += 1;
         let generation = *generation;
         let earlier = self.by_handle.get(&key).copied();
-        let superseded = earlier.filter(|&id| self.end_of(id).is_none());
+        let live = earlier.filter(|&id| self.end_of(id).is_none());
+        // Calls are applied in the order of entry; handles belong to objects in that of return.
+        let later = live.filter(|&id| {
+            let object = self.get(id);
+            object.is_some_and(|object| object.created_ticks > new.created_ticks)
+        });
+        let superseded = live.filter(|_| later.is_none());
         let known = earlier.and_then(|id| self.get(id));
         let handle_use = known.map_or(1, |object| object.handle_use + 1);
         if self.retention == Retention::PerHandle
@@ -210,6 +217,7 @@ impl<D> Objects<D> {
             data,
             superseded,
             earlier,
+            later,
             first_child: None,
             next: None,
             previous: None,
