@@ -315,3 +315,53 @@ proptest! {
         analyzer.finish(&trace);
     }
 }
+
+/// What the driver waits for is advice.
+#[test]
+fn a_free_is_accused_as_far_as_the_driver_does_not_wait() {
+    use cutape_analyzer::Severity;
+    let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuStreamCreate phStream:=0x300 Flags=1\n\
+        cuStreamCreate phStream:=0x310 Flags=1\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n\
+        cuMemAlloc_v2 dptr:=0x20000 bytesize=4096\n\
+        cuMemAllocHost_v2 pp:=0x700000 bytesize=4096\n\
+        cuMemAllocAsync dptr:=0x30000 bytesize=4096 hStream=0x300\n\
+        cuIpcOpenMemHandle_v2 pdptr:=0x40000\n\
+        cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n";
+    for (script, rule, severity) in [
+        (
+            // The second free finds nothing pending.
+            "cuMemsetD8Async dstDevice=0x10000 N=64 hStream=0x300\n\
+             cuMemsetD8Async dstDevice=0x20000 N=64 hStream=0x310\n\
+             cuMemFree_v2 dptr=0x10000\n cuMemFree_v2 dptr=0x20000",
+            "memory-free-pending-work",
+            Severity::Advice,
+        ),
+        (
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x700000 ByteCount=64 hStream=0x300\n\
+             cuMemFreeHost p=0x700000\n cuMemFree_v2 dptr=0x10000",
+            "memory-host-buffer-freed-while-pending",
+            Severity::Advice,
+        ),
+        (
+            "cuLaunchKernel f=0x200 hStream=0x300\n cuModuleUnload hmod=0x100",
+            "module-unload-work-pending",
+            Severity::Advice,
+        ),
+        (
+            "cuMemsetD8Async dstDevice=0x30000 N=64 hStream=0x310\n cuMemFree_v2 dptr=0x30000",
+            "memory-free-pool-pointer-in-use",
+            Severity::Error,
+        ),
+        (
+            "cuMemsetD8Async dstDevice=0x40000 N=64 hStream=0x300\n\
+             cuIpcCloseMemHandle dptr=0x40000",
+            "memory-free-pending-work",
+            Severity::Warning,
+        ),
+    ] {
+        let found = findings(&format!("{start}{script}"));
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
+        assert_eq!(found, [(rule, severity)], "{script}");
+    }
+}

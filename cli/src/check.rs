@@ -65,6 +65,10 @@ pub(crate) struct Arguments {
     /// The least severity that makes the exit status 1.
     #[arg(long, value_enum, default_value = "warning", value_name = "LEVEL")]
     fail_on: Level,
+    /// Exit with 0 if a recording that ended early has no findings; otherwise the
+    /// status is 2.
+    #[arg(long, verbatim_doc_comment)]
+    allow_incomplete: bool,
     /// Write the findings to this file instead of stdout.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -182,7 +186,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Level::Never => None,
     };
     let fails = level.is_some_and(|level| filter.findings.iter().any(|f| f.severity >= level));
+    let is_complete =
+        is_complete && (arguments.allow_incomplete || filter.state.ended_early.is_none());
     Ok(ExitCode::from(match (is_complete, fails) {
+        (false, true) if filter.state.ended_early.is_some() => FOUND,
         (false, _) => UNUSABLE,
         (true, true) => FOUND,
         (true, false) => 0,
@@ -204,15 +211,16 @@ fn check_file(
     input::known_functions(&trace, walked.unknown_function())?;
     input::expect_undamaged(&trace, &walked.damage(&trace))?;
     if input::is_repaired(&trace) {
-        eprintln!(
-            "cutape: {}: this trace was repaired; misuse in the lost parts is not found",
+        message!(
+            "{}: this trace was repaired; misuse in the lost parts is not found",
             path.display()
         );
     }
     for part in walked.missing_file_ranges(&trace) {
-        eprintln!(
-            "cutape: not checked: {} bytes of an image: {}",
-            part.length, part.why
+        message!(
+            "not checked: {} bytes of an image: {}",
+            part.length,
+            part.why
         );
     }
     filter.release();

@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             Some(set) => set.no_match(&trace),
             None => CallSet::of_thread(arguments.thread.unwrap_or(0)).no_match(&trace),
         };
-        eprintln!("cutape: {}: {why}", arguments.trace.display());
+        message!("{}: {why}", arguments.trace.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use cutape_replay::{Guard, Options, PlacementStrategy};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::ReportFile;
+use crate::output::{self, ReportFile};
 
 /// The options that both verbs have.
 #[derive(Clone, Debug, clap::Args)]
@@ -128,7 +127,7 @@ impl GuardedOptions {
                 false => chosen,
             },
             keep_placement: self.keep_placement.clone(),
-            tell: |line| eprintln!("cutape: {line}"),
+            tell: |line| message!("{line}"),
             ..Guard::default()
         }
     }
@@ -177,19 +176,14 @@ impl JsonReport {
     /// Writes the report, and the text to stdout.
     pub(crate) fn write(&self, report: &impl Serialize, text: &str) -> Result<(), Failure> {
         let json = || json(report);
-        let written = match self {
-            JsonReport::Stdout => write!(io::stdout(), "{}", json()),
+        match self {
+            JsonReport::Stdout => output::print(&json()),
             JsonReport::File(file) => {
                 file.write(&json())?;
-                write!(io::stdout(), "{text}")
+                output::print(text)
             }
-            JsonReport::None => write!(io::stdout(), "{text}"),
-        };
-        // A closed pipe does not change the outcome.
-        written.or_else(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(error.into()),
-        })
+            JsonReport::None => output::print(text),
+        }
     }
 }
 

@@ -4,51 +4,18 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use cutape_format::{Damage, Trace, recorded_process};
+use cutape_format::{Damage, Trace, writer};
+use serde::Serialize;
 
-use crate::clock;
 use crate::failure::Failure;
 use crate::output;
-
-/// How long a call that was entered may take until it is in the trace.
-const SETTLE: Duration = Duration::from_millis(20);
-/// How long to look for what a process has written until now.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens an undamaged trace and checks that every call's function is in its signature table.
 pub(crate) fn open(path: &Path) -> Result<Trace, Failure> {
     let trace = open_with(path, Trace::open)?;
     known_functions(&trace, trace.unknown_function().as_ref())?;
     Ok(trace)
-}
-
-/// Opens a trace that a process is recording, as it is now; `None` if no process is.
-pub(crate) fn open_growing(path: &Path) -> Result<Option<Trace>, Failure> {
-    let Some(process) = recorded_process(path).filter(|process| has_mapped(*process, path)) else {
-        return Ok(None);
-    };
-    let now = clock::ticks();
-    let mut trace = Trace::follow(path)?;
-    if trace.head().clock != 0 {
-        // The order of threads is known only at the end.
-        return Err(still_written(path, process));
-    }
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        // Also the time in which a thread writes the record of a call that it has entered.
-        thread::sleep(SETTLE);
-        let found = trace.refresh_before(now);
-        if found.map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))? >= now
-        {
-            return Ok(Some(trace));
-        }
-        if Instant::now() > deadline {
-            return Err(still_written(path, process));
-        }
-    }
 }
 
 /// Opens a trace for a walk over all calls, after which the caller uses [`known_functions`].
@@ -86,13 +53,143 @@ fn open_with(
     path: &Path,
     open: fn(&Path) -> Result<Trace, cutape_format::Error>,
 ) -> Result<Trace, Failure> {
-    open(path).map_err(|error| match error {
+    let trace = open(path).map_err(|error| match error {
         cutape_format::Error::NotATrace { .. } if is_program(path) => Failure::unusable(format!(
             "not a trace but a program: {0}; record it with `cutape record -- {0}`",
             path.display()
         )),
         error => error.into(),
-    })
+    })?;
+    say_what_is_missing(&trace);
+    Ok(trace)
+}
+
+/// Says first if the program is still running, or the recording lacks something.
+fn say_what_is_missing(trace: &Trace) {
+    let state = Completeness::of(trace);
+    for line in state.lines() {
+        message!("{}: {line}", trace.path().display());
+    }
+}
+
+/// Whether a trace has all calls of its program; as it is in JSON output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Completeness {
+    /// The program was still running when the trace was read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) still_recording: bool,
+    /// The recording ended early, so that calls are missing: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_early: Option<String>,
+    /// Other parts, such as call stacks, are missing: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lacks_parts: Option<String>,
+}
+
+impl Completeness {
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let shortfall = trace.shortfall();
+        let (calls, parts) = match shortfall {
+            Some(shortfall) if shortfall.lacks_calls => (Some(shortfall.why), None),
+            Some(shortfall) => (None, Some(shortfall.why)),
+            None => (None, None),
+        };
+        Self {
+            still_recording: trace.is_still_recorded(),
+            ended_early: calls,
+            lacks_parts: parts,
+        }
+    }
+
+    /// Joins that of another trace, where several are read together.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.still_recording |= other.still_recording;
+        self.ended_early = self.ended_early.take().or(other.ended_early);
+        self.lacks_parts = self.lacks_parts.take().or(other.lacks_parts);
+    }
+
+    /// What to say about it, for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(why) = &self.ended_early {
+            lines.push(format!(
+                "the recording ended early, later calls are missing: {why}"
+            ));
+        }
+        if let Some(why) = &self.lacks_parts {
+            lines.push(format!(
+                "some call stacks, markers or facts about the machine are missing: {why}"
+            ));
+        }
+        if self.still_recording {
+            lines.push("still recording; this is the trace as it is now".to_owned());
+        }
+        lines
+    }
+
+    /// Adds the members to a JSON object.
+    pub(crate) fn add_to(&self, object: &mut serde_json::Value) {
+        if let (Some(object), serde_json::Value::Object(members)) =
+            (object.as_object_mut(), serde_json::json!(self))
+        {
+            object.extend(members);
+        }
+    }
+}
+
+/// A report in JSON, and whether its trace has all calls.
+#[derive(Serialize)]
+pub(crate) struct WithState<'a, R> {
+    #[serde(flatten)]
+    report: &'a R,
+    #[serde(flatten)]
+    state: &'a Completeness,
+}
+
+impl<'a, R> WithState<'a, R> {
+    pub(crate) fn new(report: &'a R, state: &'a Completeness) -> Self {
+        Self { report, state }
+    }
+}
+
+/// A packed copy of a trace that a program is still recording to, as it was at one moment, for
+/// verbs whose child processes read it as well. Deleted when it is dropped.
+#[derive(Debug)]
+pub(crate) struct FrozenTrace {
+    folder: PathBuf,
+    pub(crate) path: PathBuf,
+}
+
+impl FrozenTrace {
+    /// `None` if no process is recording to the trace.
+    pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
+        if writer(path).is_none() {
+            return Ok(None);
+        }
+        let trace = open_with(path, Trace::open)?;
+        let folder = std::env::temp_dir().join(format!("cutape-frozen-{}", std::process::id()));
+        let cannot = |error: io::Error| {
+            Failure::unusable(format!(
+                "cannot copy the trace, which is still being recorded, to {}: {error}; set TMPDIR",
+                folder.display()
+            ))
+        };
+        fs::create_dir_all(&folder).map_err(cannot)?;
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let frozen = Self {
+            path: folder.join(name),
+            folder: folder.clone(),
+        };
+        cutape_format::pack(&trace, &frozen.path, &[], &[]).map_err(cannot)?;
+        Ok(Some(frozen))
+    }
+}
+
+impl Drop for FrozenTrace {
+    fn drop(&mut self) {
+        // What is left in the temporary folder is harmless.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// Fails if a call's function is missing from the trace's signature table.
@@ -132,24 +229,6 @@ fn is_program(path: &Path) -> bool {
     let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
     let executable = path.metadata().is_ok_and(|file| file.mode() & 0o111 != 0);
     executable && read.is_ok() && matches!(&begin, b"\x7fE" | b"#!")
-}
-
-/// The process that is still writing a trace: it has the file mapped.
-pub(crate) fn writer(trace: &Trace) -> Option<u32> {
-    let process = trace.head().process;
-    has_mapped(process, trace.path()).then_some(process)
-}
-
-fn has_mapped(process: u32, path: &Path) -> bool {
-    let maps = fs::read(format!("/proc/{process}/maps"));
-    let (Ok(file), Ok(maps)) = (fs::metadata(path), maps) else {
-        return false;
-    };
-    let inode = file.ino().to_string();
-    // address, permissions, offset, device, inode, path
-    let maps = String::from_utf8_lossy(&maps);
-    let maps_file = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
-    maps.lines().any(maps_file)
 }
 
 /// The trace cannot be packed yet.

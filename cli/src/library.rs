@@ -101,8 +101,8 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
                 .map_err(|error| Failure::unusable(format!("{}: {error}", path.display()))),
             Err(cutape_replay::LocateError::NotFound) => {
                 let path = null_driver()?;
-                eprintln!(
-                    "cutape: no CUDA driver found; using the null driver, which does not run \
+                message!(
+                    "no CUDA driver found; using the null driver, which does not run \
                      kernels (--driver null silences this message)"
                 );
                 Ok(path)

@@ -4,7 +4,14 @@
 //!
 //! Invariant: results go to stdout, messages to stderr. The exit status is 0 for clean, 1 for
 //! findings or a divergence, 2 for unusable input or machine, 3 for a bug in cutape; `record` exits
-//! with the program's status.
+//! with the program's status. All output goes through `output`: a closed or full stdout or stderr
+//! never causes a panic.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+// First, for its macro.
+#[macro_use]
+mod output;
 
 mod bench;
 mod call_image;
@@ -32,7 +39,6 @@ mod mark;
 mod minimize;
 mod observation;
 mod one_rank;
-mod output;
 mod output_folder;
 mod pack;
 mod payloads;
@@ -176,8 +182,10 @@ fn main() -> ExitCode {
             } else {
                 0
             };
-            let _ = without_hidden(error).print();
-            return ExitCode::from(status);
+            return match without_hidden(error).print() {
+                Err(error) if status == 0 => status_of(Err(error.into())),
+                _ => ExitCode::from(status),
+            };
         }
     };
     start_log(arguments.log);
@@ -208,7 +216,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
 /// Runs; a panic is a bug, and its message is on stderr already.
 fn guarded(run: impl FnOnce() -> ExitCode + UnwindSafe) -> ExitCode {
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
-        eprintln!("cutape: bug in cutape; please report the command and the lines above");
+        message!("bug in cutape; please report the command and the lines above");
         ExitCode::from(failure::BUG)
     })
 }
@@ -249,7 +257,7 @@ fn status_of(outcome: Result<ExitCode, Failure>) -> ExitCode {
         Ok(code) => code,
         Err(Failure { status, .. }) if status == failure::QUIET => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("cutape: {}", failure.message);
+            message!("{}", failure.message);
             ExitCode::from(failure.status)
         }
     }

@@ -10,7 +10,6 @@ use cutape_format::{LONGEST_MARK, Trace, append_mark, recorded_process};
 
 use crate::clock;
 use crate::failure::Failure;
-use crate::input;
 
 /// What `mark` takes.
 #[derive(clap::Args)]
@@ -40,7 +39,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => own_trace()?,
     };
     let trace = Trace::follow(&path)?;
-    let process = input::writer(&trace).ok_or_else(|| {
+    let process = trace.writer().ok_or_else(|| {
         Failure::unusable(format!(
             "{}: no process is recording to it any more",
             path.display()
@@ -55,7 +54,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     append_mark(&trace, ticks, text)
         .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
-    match input::writer(&trace) {
+    match trace.writer() {
         Some(_) => Ok(ExitCode::SUCCESS),
         None => Err(Failure::unusable(format!(
             "process {process} has ended meanwhile; the mark may be missing in {}",

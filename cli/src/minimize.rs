@@ -65,7 +65,7 @@ const SMALL: u64 = 64;
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = input::open(&arguments.trace)?;
-    if let Some(process) = input::writer(&trace) {
+    if let Some(process) = trace.writer() {
         return Err(input::still_written(&arguments.trace, process));
     }
     let keep = arguments.keep.checked()?;
@@ -135,8 +135,8 @@ impl<'t> Search<'t> {
         let found = match self.files.best()? {
             Some(best) => {
                 let known = best.calls.iter().count();
-                eprintln!(
-                    "cutape: goes on from {} with {}",
+                message!(
+                    "goes on from {} with {}",
                     self.files.folder().display(),
                     quantity::count(known as u64, "call")
                 );
@@ -453,15 +453,15 @@ impl<'t> Search<'t> {
         let before = std::fs::metadata(self.source.path()).map_or(0, |file| file.len());
         let [length, before] = [length, before].map(quantity::bytes);
         let of = self.calls;
-        eprintln!(
-            "cutape: {}: {} of {of} calls after {}; {length}, before {before}",
+        message!(
+            "{}: {} of {of} calls after {}; {length}, before {before}",
             target.display(),
             calls.len(),
             quantity::count(self.tests, "attempt"),
         );
         if !verified {
-            eprintln!(
-                "cutape: the last run of the result did not show it: {}; it is nondeterministic",
+            message!(
+                "the last run of the result did not show it: {}; it is nondeterministic",
                 self.judge.absence()
             );
             return Ok(ExitCode::from(FOUND));
@@ -469,10 +469,10 @@ impl<'t> Search<'t> {
         let options = self.judge.replay_options(&calls);
         if !options.is_empty() {
             let target = target.display();
-            eprintln!("cutape: `cutape replay {target}{options}` shows it");
+            message!("`cutape replay {target}{options}` shows it");
         }
         if let Some(why) = self.stopped {
-            eprintln!("cutape: {why}; the same command goes on");
+            message!("{why}; the same command goes on");
         }
         Ok(ExitCode::SUCCESS)
     }

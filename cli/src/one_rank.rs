@@ -13,6 +13,7 @@ use cutape_replay::Alone;
 
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
+use crate::input::FrozenTrace;
 use crate::rank_folder::{Found, traces};
 
 /// The option.
@@ -41,11 +42,16 @@ impl RankOption {
                 "{}: not a regular file but a folder; --rank N takes the trace of rank N in it",
                 given.display()
             ))),
-            None => Ok(Source {
-                path: given.to_owned(),
-                rank: None,
-                alone: None,
-            }),
+            None => {
+                let frozen = FrozenTrace::of(given)?;
+                let path = frozen.as_ref().map_or(given, |frozen| &frozen.path);
+                Ok(Source {
+                    path: path.to_owned(),
+                    rank: None,
+                    alone: None,
+                    frozen,
+                })
+            }
         }
     }
 }
@@ -57,6 +63,8 @@ pub(crate) struct Source {
     rank: Option<u64>,
     /// What the rank shared with the others, for the child.
     alone: Option<OwnedFd>,
+    /// What is replayed of a trace that is still being recorded.
+    frozen: Option<FrozenTrace>,
 }
 
 impl Source {
@@ -64,10 +72,18 @@ impl Source {
         &self.path
     }
 
+    /// Whether a program is still recording to the trace that was given.
+    pub(crate) fn is_still_recording(&self) -> bool {
+        self.frozen.is_some()
+    }
+
     /// The hidden arguments of the child, which opens this process's file.
     pub(crate) fn for_child(&self) -> Vec<OsString> {
         let Some(alone) = &self.alone else {
-            return Vec::new();
+            return match &self.frozen {
+                Some(frozen) => ChildSource::of_trace(&frozen.path, None),
+                None => Vec::new(),
+            };
         };
         let file = format!("/proc/{}/fd/{}", std::process::id(), alone.as_raw_fd());
         let mut hidden = ChildSource::of_trace(&self.path, self.rank);
@@ -151,6 +167,7 @@ fn one_of(folder: &Path, rank: u64) -> Result<Source, Failure> {
         path: chosen.path.clone(),
         rank: Some(rank),
         alone: Some(alone),
+        frozen: None,
     })
 }
 

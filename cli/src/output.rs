@@ -117,6 +117,21 @@ fn cannot_write(option: &str, path: &Path, error: &io::Error) -> Failure {
     ))
 }
 
+/// Writes a line to stderr, in front of it `cutape: `; arguments as of `format!`.
+macro_rules! message {
+    ($($argument:tt)*) => {
+        $crate::output::stderr_line(format_args!("cutape: {}", format_args!($($argument)*)))
+    };
+}
+
+/// Writes a line to stderr. If that fails, nobody can be told.
+pub(crate) fn stderr_line(line: std::fmt::Arguments<'_>) {
+    // In one write, so that lines of several processes do not mix.
+    let _ = io::stderr()
+        .lock()
+        .write_all(format!("{line}\n").as_bytes());
+}
+
 /// Prints a text to stdout; a closed pipe is fine.
 ///
 /// # Errors

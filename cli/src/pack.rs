@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut trace = input::open(&arguments.trace)?;
     let target = arguments.output.as_deref().unwrap_or(&arguments.trace);
-    if let Some(process) = input::writer(&trace) {
+    if let Some(process) = trace.writer() {
         return Err(input::still_written(&arguments.trace, process));
     }
     let symbols = symbols::of_callers(&trace);
@@ -61,8 +61,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     session::report_missing(&summary.missing);
     let [before, after] = [summary.before, summary.after].map(quantity::bytes);
-    eprintln!(
-        "cutape: {}: {after}, before {before}{repeated}{omitted}",
+    message!(
+        "{}: {after}, before {before}{repeated}{omitted}",
         target.display()
     );
     Ok(ExitCode::SUCCESS)

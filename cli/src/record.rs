@@ -83,10 +83,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             if interactive && trace.trace().file_stem() != Some(stem) {
                 // The user would otherwise open the older trace.
                 let path = output::shown(trace.trace()).to_string();
-                eprintln!(
-                    "cutape: {}.cutape exists, recording to {path}",
-                    stem.display()
-                );
+                message!("{}.cutape exists, recording to {path}", stem.display());
             }
             trace
         }
@@ -95,8 +92,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let session = session::start(&arguments.recording, &arguments.program, trace)?;
     if arguments.verbose {
         let backend = session.backend();
-        eprintln!(
-            "cutape: recording with backend {}: {}",
+        message!(
+            "recording with backend {}: {}",
             backend.name(),
             backend.reason
         );
@@ -109,8 +106,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             .unwrap_or_else(|| {
                 "if it uses CUDA, docs/nothing-recorded.md lists possible causes".to_owned()
             });
-        eprintln!(
-            "cutape: nothing was recorded: no CUDA driver call of the program reached cutape (it \
+        message!(
+            "nothing was recorded: no CUDA driver call of the program reached cutape (it \
              {}); {advice}",
             outcome.describe()
         );
@@ -123,22 +120,18 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         if let Some(format) = arguments.stats
             && let Err(failure) = cost::report(path, format)
         {
-            eprintln!("cutape: {}", failure.message);
+            message!("{}", failure.message);
         }
         if arguments.verbose {
             let bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
-            eprintln!(
-                "cutape: {} ({})",
-                output::shown(path),
-                quantity::bytes(bytes)
-            );
+            message!("{} ({})", output::shown(path), quantity::bytes(bytes));
         }
     }
     if arguments.recording.outputs_of_exchanges.is_some() {
         report_exchanges(&outcome.traces);
     }
     if arguments.verbose {
-        eprintln!("cutape: the program {}", outcome.describe());
+        message!("the program {}", outcome.describe());
     }
     Ok(ExitCode::from(outcome.exit_code()))
 }
@@ -154,8 +147,8 @@ fn report_exchanges(traces: &[PathBuf]) {
         calls += exchanges.calls;
         let gaps = exchanges.gaps();
         if !gaps.is_empty() {
-            eprintln!(
-                "cutape: {}: of {} exchanges with other processes: {}",
+            message!(
+                "{}: of {} exchanges with other processes: {}",
                 output::shown(path),
                 quantity::grouped(exchanges.calls),
                 gaps.join("; ")
@@ -163,8 +156,8 @@ fn report_exchanges(traces: &[PathBuf]) {
         }
     }
     if calls == 0 && !traces.is_empty() {
-        eprintln!(
-            "cutape: --outputs-of-exchanges kept nothing: no launch or copy reached memory that a \
+        message!(
+            "--outputs-of-exchanges kept nothing: no launch or copy reached memory that a \
              process exported or imported"
         );
     }

@@ -23,15 +23,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let summary = cutape_format::repair(&trace, &arguments.output)
         .map_err(|error| Failure::cannot_write(&arguments.output, &error))?;
     for damage in &summary.damage {
-        eprintln!(
-            "cutape: {}: byte {}: {}",
+        message!(
+            "{}: byte {}: {}",
             arguments.trace.display(),
             damage.position,
             damage.what
         );
     }
-    eprintln!(
-        "cutape: {}: {} kept, {} of them in flight",
+    message!(
+        "{}: {} kept, {} of them in flight",
         arguments.output.display(),
         quantity::count(summary.calls, "call"),
         quantity::grouped(summary.in_flight)

@@ -20,6 +20,7 @@ use crate::call_image::{self, CallImage};
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions};
+use crate::input::{Completeness, WithState};
 use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
 use crate::output::ReportFile;
@@ -145,9 +146,9 @@ pub(crate) struct Arguments {
     sync_each: bool,
     /// Do not count divergences with these verdicts in the exit status.
     ///
-    /// not-reproduced, nondeterministic, uninitialised-read; a comma joins
-    /// several. host-changed and changed-input never count. Implies
-    /// --keep-going.
+    /// not-reproduced, nondeterministic, uninitialised-read, consequence; a
+    /// comma joins several. host-changed and changed-input never count.
+    /// Implies --keep-going.
     #[arg(
         long,
         value_name = "VERDICTS",
@@ -156,6 +157,10 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     allow: Vec<Verdict>,
+    /// Exit with 0 if the replay of a recording that ended early agrees; otherwise the
+    /// status is 2.
+    #[arg(long, verbatim_doc_comment)]
+    allow_incomplete: bool,
     /// How to print the report.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
@@ -244,6 +249,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
     let trace = crate::input::open(source.path())?;
+    let mut state = Completeness::of(&trace);
+    state.still_recording |= source.is_still_recording();
     selection(&trace, &arguments)?;
     if arguments.fill.is_some() && arguments.repeat == 2 {
         return Err(Failure::unusable(
@@ -312,19 +319,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let as_junit = || Ok::<_, Failure>(text::junit(&trace, &report, &arguments.allow)? + "\n");
     let printed = match arguments.format {
         Format::Text => text::text(&trace, &report),
-        Format::Json => guarded::json(&report),
+        Format::Json => guarded::json(&WithState::new(&report, &state)),
         Format::Junit => as_junit()?,
     };
     if let Some(junit) = junit {
         junit.write(&as_junit()?)?;
     }
-    output.write(&report, &printed)?;
+    output.write(&WithState::new(&report, &state), &printed)?;
     files.publish(&report)?;
-    Ok(if report.agrees_but_for(&arguments.allow) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FOUND)
-    })
+    let is_complete = arguments.allow_incomplete || state.ended_early.is_none();
+    Ok(
+        match (report.agrees_but_for(&arguments.allow), is_complete) {
+            (true, true) => ExitCode::SUCCESS,
+            (true, false) => ExitCode::from(UNUSABLE),
+            (false, _) => ExitCode::from(FOUND),
+        },
+    )
 }
 
 /// How another verb replays a trace.

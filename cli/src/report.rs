@@ -72,8 +72,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = input::open_for_walk(&arguments.trace)?;
     let report = report_of(&trace, &arguments, replay.transpose()?, bench.transpose()?)?;
     let bytes = write(&report, &target).map_err(|error| Failure::cannot_write(&target, &error))?;
-    eprintln!(
-        "cutape: {}: {}; open it in a browser",
+    message!(
+        "{}: {}; open it in a browser",
         output::shown(&target),
         quantity::bytes(bytes)
     );

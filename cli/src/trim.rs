@@ -90,10 +90,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
-    let trace = match input::open_growing(source.path())? {
-        Some(growing) => growing,
-        None => input::open(source.path())?,
-    };
+    let trace = input::open(source.path())?;
     let target = &arguments.output;
     refuse_existing(target)?;
     let chosen = arguments.choice.calls(&trace)?;
@@ -122,14 +119,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let state = state.as_ref();
     let summary = cutape_cut::write(&trace, &needs, &part, &provenance, state, target, &changes)
         .map_err(|error| Failure::cannot_write(target, &error))?;
-    eprintln!(
-        "cutape: {}",
-        outcome(target, &part, summary.before, summary.after)
-    );
+    message!("{}", outcome(target, &part, summary.before, summary.after));
     if arguments.state == State::Recorded
         && let Some(hint) = hint(&part)
     {
-        eprintln!("cutape: {hint}");
+        message!("{hint}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ mod load;
 mod loader_cache;
 #[cfg(feature = "load")]
 mod locate;
+pub mod mix;
 
 #[cfg(feature = "load")]
 pub use invoke::CallError;

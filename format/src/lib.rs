@@ -63,6 +63,7 @@ pub use read::{
     clock::{ClockStart, TraceClock},
     cursor::{Calls, Cursor},
     error::{Damage, Error},
+    incomplete::Shortfall,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
     signature::{
@@ -74,6 +75,7 @@ pub use read::{
     trace::{Thread, Trace},
     verify::{MissingFileRange, RecordSizes, WalkSummary},
     walk::Walk,
+    writer::writer,
 };
 
 /// The checksum of heads and bodies: crc32 (IEEE).

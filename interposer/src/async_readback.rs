@@ -10,57 +10,21 @@
 //! copy's call and again when it is complete: the program must not change it in between.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::HashMap;
 
 use cutape_driver::digest::digest;
 use cutape_format::layout::{ReadbackNote, SourceChangedNote, field, note_kind};
-use cutape_registry::{FUNCTIONS, Function, Role, Waits};
+use cutape_registry::{FUNCTIONS, Function, Role};
 
 use crate::file::rows::Rows;
+use crate::followed_work::{self, Work};
+use crate::host_memory;
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
-use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
-use crate::queries::{
-    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing, is_pageable,
-};
+use crate::queries::{is_capturing, is_pageable};
 use crate::snapshot;
-
-/// The stream of an operation.
-#[derive(Clone, Copy, Debug)]
-struct Stream {
-    handle: u64,
-    /// Of a per-thread default stream.
-    thread: u32,
-    /// The current context, which tells apart the default streams of several contexts.
-    context: u64,
-}
-
-impl PartialEq for Stream {
-    fn eq(&self, other: &Self) -> bool {
-        let is_default = matches!(self.handle, STREAM_LEGACY | STREAM_PER_THREAD);
-        self.handle == other.handle
-            && self.thread == other.thread
-            && (!is_default || self.context == other.context)
-    }
-}
-
-impl Stream {
-    fn new(thread: &Thread, function: &Function, handle: u64) -> Self {
-        let handle = canonical_stream(function, handle);
-        Self {
-            handle,
-            thread: if handle == STREAM_PER_THREAD {
-                thread.ordinal.get()
-            } else {
-                0
-            },
-            context: current_context(),
-        }
-    }
-}
 
 /// What a call copies to host memory, or from there.
 #[derive(Clone, Copy)]
@@ -95,24 +59,13 @@ impl Copied {
 }
 
 struct Readback {
-    stream: Stream,
-    /// Position among the readbacks of all threads.
-    order: u64,
+    work: Work,
     copied: Copied,
     /// The next launch of its graph overwrites its bytes.
     is_graphs: bool,
 }
 
-#[derive(Default)]
-struct Readbacks {
-    awaited: Vec<Readback>,
-    /// For each event, the stream that it was recorded on, and the order of the last readback
-    /// before it.
-    events: HashMap<u64, (Stream, u64)>,
-    order: u64,
-}
-
-static READBACKS: ProcessLock<Readbacks> = ProcessLock::new();
+static READBACKS: ProcessLock<Vec<Readback>> = ProcessLock::new();
 /// More are never awaited: a program may learn in other ways that they are complete.
 const MOST_AWAITED: usize = 1 << 16;
 /// Bytes that are digested at a time.
@@ -155,14 +108,17 @@ fn add(
         return false;
     }
     if can_be && is_pageable(memory.address) {
+        if followed_work::any() {
+            // So is all that was before it in its stream.
+            followed_work::has_waited_for(thread, frame, handle);
+            complete(thread);
+            host_memory::waited(thread);
+        }
         return true;
     }
-    let stream = Stream::new(thread, function, handle);
-    await_readback(
-        stream,
-        Copied::by_last_call(thread, parameter, field, memory),
-        false,
-    );
+    let work = followed_work::follow(thread, frame, handle);
+    let copied = Copied::by_last_call(thread, parameter, field, memory);
+    await_readback(work, copied, false);
     false
 }
 
@@ -192,21 +148,19 @@ pub(crate) fn add_one_of_several(thread: &Thread, frame: &Frame, memory: Rows, c
     }
 }
 
-fn await_readback(stream: Stream, copied: Copied, is_graphs: bool) {
-    let mut readbacks = READBACKS.lock();
-    readbacks.order += 1;
-    let order = readbacks.order;
-    if readbacks.awaited.len() >= MOST_AWAITED {
+fn await_readback(work: Work, copied: Copied, is_graphs: bool) {
+    let mut awaited = READBACKS.lock();
+    if awaited.len() >= MOST_AWAITED {
         // Apparently no recorded call will prove these complete.
-        readbacks.awaited.drain(..MOST_AWAITED / 2);
+        awaited.drain(..MOST_AWAITED / 2);
+        followed_work::release(MOST_AWAITED / 2);
     }
-    readbacks.awaited.push(Readback {
-        stream,
-        order,
+    awaited.push(Readback {
+        work,
         copied,
         is_graphs,
     });
-    AWAITED.store(readbacks.awaited.len(), Ordering::Release);
+    AWAITED.store(awaited.len(), Ordering::Release);
 }
 
 /// Adds what the copies of a graph that was just launched will write. An awaited readback of an
@@ -223,15 +177,19 @@ pub(crate) fn add_of_graph(thread: &Thread, frame: &Frame, targets: &[Rows]) {
             && readback.copied.memory.address == target.address
             && readback.copied.memory.length() == target.length()
     };
-    READBACKS
-        .lock()
-        .awaited
-        .retain(|readback| !targets.iter().any(|target| is_same(readback, target)));
-    let stream = Stream::new(thread, function, handle);
     for &memory in targets {
         let copied = Copied::by_last_call(thread, 0, field::HOST_BYTES, memory);
-        await_readback(stream, copied, true);
+        await_readback(followed_work::follow(thread, frame, handle), copied, true);
     }
+    let number = thread.calls.get().wrapping_sub(1);
+    let is_new = |copied: &Copied| copied.thread == thread.ordinal.get() && copied.number == number;
+    let mut awaited = READBACKS.lock();
+    let before = awaited.len();
+    awaited.retain(|readback| {
+        is_new(&readback.copied) || !targets.iter().any(|target| is_same(readback, target))
+    });
+    followed_work::release(before - awaited.len());
+    AWAITED.store(awaited.len(), Ordering::Release);
 }
 
 /// Adds the page-locked source of an asynchronous copy that was just enqueued, unless it is
@@ -248,8 +206,8 @@ fn add_source(thread: &Thread, frame: &Frame, parameter: u8, memory: Rows) {
     };
     let copied = Copied::by_last_call(thread, parameter, field::POINTEE, memory);
     let source = Some(source);
-    let stream = Stream::new(thread, function, handle);
-    await_readback(stream, Copied { source, ..copied }, false);
+    let work = followed_work::follow(thread, frame, handle);
+    await_readback(work, Copied { source, ..copied }, false);
 }
 
 /// A digest of memory in one piece; `None` if it cannot be read.
@@ -290,59 +248,23 @@ pub(crate) fn add_by_roles(thread: &Thread, frame: &mut Frame) {
     }
 }
 
-/// An event was recorded on a stream, behind its copies.
-pub(crate) fn event_recorded(thread: &Thread, frame: &Frame) {
+/// Writes the bytes of the readbacks that are complete after a wait.
+pub(crate) fn complete(thread: &Thread) {
     if !any() {
         return;
     }
-    let _errno = Errno::keep();
-    let Some((function, handle)) = function_and_stream(frame) else {
-        return;
-    };
-    let stream = Stream::new(thread, function, handle);
-    let mut readbacks = READBACKS.lock();
-    let order = readbacks.order;
-    readbacks.events.insert(frame.word(0), (stream, order));
-}
-
-/// Writes the bytes of the readbacks that this successful call proves complete.
-pub(crate) fn complete(thread: &Thread, frame: &Frame) {
-    if !any() {
-        return;
-    }
-    let _errno = Errno::keep();
-    let Some((function, _)) = function_and_stream(frame) else {
-        return;
-    };
-    let proof = match function.waits {
-        Waits::No => return,
-        Waits::Context if !function.params.is_empty() && frame.word(0) != 0 => {
-            Proof::Context(frame.word(0))
-        }
-        Waits::Context => Proof::Context(current_context()),
-        Waits::Stream(at) => Proof::Stream(Stream::new(thread, function, frame.word(at))),
-        Waits::Event(at) => Proof::Event(frame.word(at)),
-    };
-    let completed: Vec<Readback> = {
-        let mut readbacks = READBACKS.lock();
-        let Readbacks {
-            awaited, events, ..
-        } = &mut *readbacks;
-        // Under the lock: whoever learns from a call of its own that a copy is complete may then
-        // change the source, and that call comes by here first.
-        let completed = awaited
-            .extract_if(.., |readback| proof.covers(readback, events))
-            .filter(|readback| readback.copied.is_noted())
-            .collect();
-        if awaited.is_empty() {
-            events.clear();
-        }
-        AWAITED.store(awaited.len(), Ordering::Release);
-        completed
-    };
-    for readback in completed {
+    // Until the notes are written: whoever learns from a call of its own that a copy is complete may
+    // then change the memory, and that call comes by here first.
+    let mut awaited = READBACKS.lock();
+    let completed: Vec<Readback> = followed_work::asking(|is_complete| {
+        let completed = awaited.extract_if(.., |readback| is_complete(readback.work));
+        completed.collect()
+    });
+    for readback in completed.iter().filter(|one| one.copied.is_noted()) {
         put_note(thread, readback.copied);
     }
+    followed_work::release(completed.len());
+    AWAITED.store(awaited.len(), Ordering::Release);
 }
 
 /// Writes what a copy has brought, or that its source was changed.
@@ -367,23 +289,4 @@ fn put_note(thread: &Thread, copied: Copied) {
         let (position, field) = (copied.parameter, copied.field);
         snapshot::payload(draft, position, field, &copied.memory, payload_policy().1)
     });
-}
-
-/// The work that a call proves complete.
-enum Proof {
-    Context(u64),
-    Stream(Stream),
-    Event(u64),
-}
-
-impl Proof {
-    fn covers(&self, readback: &Readback, events: &HashMap<u64, (Stream, u64)>) -> bool {
-        match self {
-            Proof::Context(context) => readback.stream.context == *context,
-            Proof::Stream(stream) => readback.stream == *stream,
-            Proof::Event(event) => events.get(event).is_some_and(|&(stream, order)| {
-                readback.stream == stream && readback.order <= order
-            }),
-        }
-    }
 }

@@ -6,7 +6,7 @@ use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, id};
 use crate::driver;
 use crate::hot::frame::Frame;
 use crate::process::memory;
-use crate::queries::{canonical_stream, current_context};
+use crate::queries::{canonical_stream, current_context, current_device};
 
 /// Bytes of a struct whose words may be addresses.
 const MOST_STRUCT: u32 = 512;
@@ -89,14 +89,14 @@ pub(crate) fn gives_access_here(frame: &Frame) -> bool {
     const READ_WRITE: u64 = 3;
     const DEVICE: u64 = 1;
     let [_, _, descriptions, count, ..] = frame.words;
-    // SAFETY: it writes an int.
-    let device = unsafe { driver::ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]) };
-    let Some(device) = device else { return false };
+    let Some(device) = current_device() else {
+        return false;
+    };
     (0..count.min(64)).any(|index| {
         let at = descriptions.wrapping_add(index * size_of::<CUmemAccessDesc>() as u64);
         // Type and number of the location, then the flags.
         let location = memory::word(at);
         let flags = memory::word(at.wrapping_add(4)).map(|word| word >> 32);
-        location == Some(DEVICE | u64::from(device) << 32) && flags == Some(READ_WRITE)
+        location == Some(DEVICE | device << 32) && flags == Some(READ_WRITE)
     })
 }

@@ -19,6 +19,8 @@
 
 mod async_readback;
 mod awaited_roles;
+mod call_order;
+mod contexts;
 mod device_work;
 mod digests;
 mod driver;
@@ -26,6 +28,7 @@ mod driver_log;
 mod entry_addresses;
 mod exchanges;
 mod file;
+mod followed_work;
 mod forward;
 mod hook;
 mod host_memory;

@@ -24,6 +24,13 @@ pub(crate) fn current_context() -> u64 {
     unsafe { ask(id::cuCtxGetCurrent, |place| [place, 0, 0, 0]) }.unwrap_or(0)
 }
 
+/// The device of the calling thread's context.
+pub(crate) fn current_device() -> Option<u64> {
+    // SAFETY: it writes an int.
+    let device = unsafe { ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]) };
+    device.map(u64::from)
+}
+
 /// Whether a stream is being captured: then work runs only when a graph is launched.
 pub(crate) fn is_capturing(function: &Function, stream: u64) -> bool {
     let query = if function.per_thread {
@@ -64,16 +71,52 @@ pub(crate) fn is_pageable(address: u64) -> bool {
     result == Some(0) && kind == 0
 }
 
+/// Whether an address is in page-locked, registered or managed memory.
+pub(crate) fn is_shared_with_host(address: u64) -> bool {
+    let attributes = [
+        CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    ];
+    let (mut kind, mut is_managed) = (0_u32, 0_u32);
+    let targets = [(&raw mut kind) as u64, (&raw mut is_managed) as u64];
+    let arguments = [
+        2,
+        attributes.as_ptr() as u64,
+        targets.as_ptr() as u64,
+        address,
+    ];
+    // SAFETY: two attributes, and two addresses where it writes an unsigned int and a bool.
+    let result = unsafe { driver::call(id::cuPointerGetAttributes, arguments) };
+    // As in `is_pageable`.
+    result == Some(0) && (kind == CUmemorytype_enum::CU_MEMORYTYPE_HOST.0 || is_managed != 0)
+}
+
+/// Whether an address may be in memory of a stream-ordered pool.
+pub(crate) fn is_of_pool(address: u64) -> bool {
+    let attribute = CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+    let mut pool = u64::MAX;
+    let target = (&raw mut pool) as u64;
+    let [attributes, targets] = [(&raw const attribute) as u64, (&raw const target) as u64];
+    // SAFETY: one attribute, and one address where it writes a handle.
+    let result = unsafe {
+        driver::call(
+            id::cuPointerGetAttributes,
+            [1, attributes, targets, address],
+        )
+    };
+    // As in `is_pageable`.
+    result != Some(0) || pool != 0
+}
+
 /// Whether the host may touch managed memory while the current device works (cuMemAllocManaged,
 /// concurrentManagedAccess).
 pub(crate) fn has_concurrent_managed_access() -> bool {
     const CONCURRENT_MANAGED_ACCESS: u64 = 89;
-    // SAFETY: it writes an int.
-    let Some(device) = (unsafe { ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]) }) else {
+    let Some(device) = current_device() else {
         return false;
     };
-    let arguments = |place| [place, CONCURRENT_MANAGED_ACCESS, device.into(), 0];
-    // SAFETY: as above.
+    let arguments = |place| [place, CONCURRENT_MANAGED_ACCESS, device, 0];
+    // SAFETY: it writes an int.
     let value: Option<i32> = unsafe { ask(id::cuDeviceGetAttribute, arguments) };
     value.is_some_and(|value| value != 0)
 }

@@ -14,8 +14,8 @@ use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
 use crate::{
-    async_readback, awaited_roles, digests, driver, driver_log, exchanges, host_memory, markers,
-    overrides, stack,
+    async_readback, awaited_roles, digests, driver, driver_log, exchanges, followed_work,
+    host_memory, markers, overrides, stack,
 };
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
@@ -131,6 +131,7 @@ extern "C" fn in_child() {
     identity::forget();
     recording::forget();
     async_readback::forget();
+    followed_work::forget();
     host_memory::forget();
     digests::forget();
     exchanges::forget();

@@ -54,6 +54,30 @@ impl Contexts {
         self.stack(thread).and_then(Vec::pop);
     }
 
+    /// A call has shown which context is current in a thread.
+    pub(crate) fn replace(&mut self, thread: u32, current: Current) {
+        self.pop(thread);
+        if current.handle != 0 {
+            self.push(thread, current);
+        }
+    }
+
+    /// A handle names this context from now on, also where it is current already and its object was
+    /// unknown or `is_stale`.
+    pub(crate) fn attach(
+        &mut self,
+        handle: u64,
+        context: ObjectId,
+        is_stale: impl Fn(ObjectId) -> bool,
+    ) {
+        let entries = self.stacks.iter_mut().flatten();
+        for entry in entries.filter(|entry| entry.handle == handle) {
+            if entry.object.is_none_or(&is_stale) {
+                entry.object = Some(context);
+            }
+        }
+    }
+
     /// True while the primary context of a device is retained, as far as was seen.
     pub fn is_retained(&self, device: i32) -> bool {
         self.primaries.contains_key(&device)

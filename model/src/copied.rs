@@ -96,6 +96,21 @@ pub fn filled_bytes(function: &Function, call: &Call<'_>) -> u64 {
     extent.map_or(0, |extent| extent.content())
 }
 
+/// Whether an asynchronous copy to the host was complete when its call returned, as one to pageable
+/// memory is (manual, API synchronization behavior): then the recorder has its bytes at once. The
+/// earlier work of the stream was complete as well.
+pub(crate) fn was_complete(function: &Function, call: &Call<'_>) -> bool {
+    let is_single = matches!(
+        function.family,
+        Family::Copy(CopyOp::Linear(_) | CopyOp::Unified(_) | CopyOp::Described(_))
+    );
+    let returned = |leave: cutape_format::Leave<'_>| {
+        let mut snapshots = leave.snapshots();
+        snapshots.any(|snapshot| matches!(snapshot.field, field::POINTEE | field::HOST_BYTES))
+    };
+    is_single && function.stream.is_some() && call.succeeded() && call.leave.is_some_and(returned)
+}
+
 /// The words of an array that a parameter points at.
 fn words<'c>(call: &Call<'c>, position: u8) -> Option<&'c [[u8; 8]]> {
     let snapshot = call.snapshot(usize::from(position), field::POINTEE)?;

@@ -5,8 +5,8 @@ use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::{
     Arguments, ContextOp, CopyOp, EventOp, Family, Function, GraphOp, HostMemoryOp, Kind, LaunchOp,
-    MemoryOp, MemoryType, Param, Parent, PrimaryOp, Role, Shared, SharedKind, SharingOp,
-    StreamMemoryOp, StreamOp, Transfer, Waits, Width,
+    MemoryType, Param, Parent, PrimaryOp, Role, Shared, SharedKind, SharingOp, StreamMemoryOp,
+    StreamOp, Transfer, Waits, Width,
 };
 
 use crate::graphs::GraphAction;
@@ -43,8 +43,6 @@ pub(crate) enum Action {
     HostRegister,
     /// Waits for the work of the default stream.
     SynchronousCopy,
-    /// May wait for all work of the context.
-    Free,
     BeginCapture,
     EndCapture,
     GraphLaunch,
@@ -62,7 +60,9 @@ impl Action {
                 | ContextOp::Destroy
                 | ContextOp::Push
                 | ContextOp::Pop
-                | ContextOp::Set),
+                | ContextOp::Set
+                | ContextOp::Current
+                | ContextOp::Device),
             ) => Self::Context(operation),
             Family::PrimaryContext(
                 operation @ (PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset),
@@ -78,7 +78,6 @@ impl Action {
             Family::Stream(StreamOp::EndCapture) => Self::EndCapture,
             Family::HostFunction | Family::StreamCallback => Self::HostFunction,
             Family::HostMemory(HostMemoryOp::Register) => Self::HostRegister,
-            Family::HostMemory(HostMemoryOp::Free) | Family::Memory(MemoryOp::Free) => Self::Free,
             Family::Copy(copy) if function.stream.is_none() && reaches_host(copy) => {
                 Self::SynchronousCopy
             }

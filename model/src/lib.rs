@@ -15,10 +15,12 @@
 
 mod accesses;
 mod captures;
+mod context_calls;
 mod contexts;
 mod copied;
 mod effects;
 mod graphs;
+mod host_writes;
 mod kinds;
 mod launch_shape;
 mod memory;
@@ -39,8 +41,10 @@ pub use copied::{Copied, Side, described_side, each_copy, filled_bytes};
 pub use effects::{CallArguments, Effect, Effects};
 pub use graphs::{
     AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork, Node,
-    Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array, node_arrays,
+    NodeAllocation, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array,
+    node_arrays,
 };
+pub use host_writes::{HostWrites, PendingWrite};
 pub use kinds::Kinds;
 pub use launch_shape::LaunchShape;
 pub use memory::{IntervalMap, Memory, Place};

@@ -1,13 +1,16 @@
 //! The state as a whole: applies what calls do to objects, current contexts, memory and order.
 
+use std::ops::Range;
+
 use cutape_format::Call;
-use cutape_registry::{ContextOp, Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
+use cutape_registry::{Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
 
 use crate::captures::{CapturePoint, Captures};
-use crate::contexts::{Contexts, Current};
+use crate::contexts::Contexts;
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Graphs};
 use crate::memory::{IntervalMap, Memory};
+use crate::memory_kind::MemoryKind;
 use crate::objects::{Lookup, NewObject, ObjectId, Objects, Origin, Retention};
 use crate::order::{Clock, Order, STREAM_PER_THREAD};
 use crate::site::Site;
@@ -219,6 +222,14 @@ impl<X> State<X> {
         id
     }
 
+    /// An object whose handle was seen before becomes what a call says of it.
+    fn adopt(&mut self, id: ObjectId, pending: PendingObject<X>) -> ObjectId {
+        self.objects.adopt(id, pending.new, pending.data);
+        self.changes.created.push(id);
+        self.has_changed = true;
+        id
+    }
+
     /// Creates an object of which no more than its size is known.
     pub(crate) fn create_sized(&mut self, new: NewObject, size: u64) {
         let data = Data::None;
@@ -267,6 +278,17 @@ impl<X> State<X> {
         self.memory_at(address).or_else(host)
     }
 
+    /// The memory that host and device share around an address: page-locked, registered or managed.
+    pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
+        if let Some((range, _)) = self.host.find(address) {
+            return Some(range);
+        }
+        let (range, &id) = self.memory.live().find(address)?;
+        let object = self.objects.get(id)?;
+        let kind = MemoryKind::allocated_by(object.kind, object.created.function);
+        (kind == Some(MemoryKind::Managed)).then_some(range)
+    }
+
     /// The context's handle in which an object lives, 0 if not known.
     pub fn context_handle(&self, id: ObjectId) -> u64 {
         let context = self.objects.get(id).and_then(|object| object.context);
@@ -284,6 +306,7 @@ impl<X> State<X> {
         for &kind in &effects.unobserved {
             self.objects.note_unobserved(kind, call.index);
         }
+        let has_waited = self.waits_implicitly(effects, call);
         if effects.action != Action::None || !effects.objects.is_empty() {
             self.order_events(effects, call);
             for &(position, effect) in &effects.objects {
@@ -291,8 +314,15 @@ impl<X> State<X> {
             }
             self.follow_contexts(effects, call);
         }
-        if effects.action != Action::None || effects.function.waits != Waits::No {
+        if effects.action != Action::None
+            || effects.function.waits != Waits::No
+            || effects.function.is_memset_without_stream()
+        {
             self.complete(effects, call);
+        }
+        if has_waited {
+            let current = self.contexts.current(call.thread).handle;
+            self.order.complete_context(current);
         }
         if effects.graph != GraphAction::None {
             self.apply_to_graphs(effects, call);
@@ -419,7 +449,13 @@ impl<X> State<X> {
         data: &mut dyn FnMut(Kind) -> Option<X>,
     ) {
         let parent = self.parent(effects, call, parent);
-        if let Some(id) = self.objects.live(kind, handle) {
+        let live = self.objects.live(kind, handle);
+        // A context may have been current before a call of the program returned its handle.
+        let first_seen = live.filter(|&id| {
+            let object = self.objects.get(id);
+            kind == Kind::Context && object.is_some_and(|object| object.origin == Origin::FirstSeen)
+        });
+        if let Some(id) = live.filter(|_| first_seen.is_none()) {
             let known = self.objects.get(id).and_then(|object| object.parent);
             // The module of a library may have been seen before as one of a kernel's function.
             let of_library = kind == Kind::Module && known.is_none();
@@ -436,7 +472,16 @@ impl<X> State<X> {
             context,
             ..NewObject::of(kind, handle, Origin::Found, effects.site(call), call)
         };
-        let id = self.create(PendingObject::of(new, effects, call, data));
+        let pending = PendingObject::of(new, effects, call, data);
+        let id = match first_seen {
+            Some(id) => self.adopt(id, pending),
+            None => self.create(pending),
+        };
+        if kind == Kind::Context {
+            let objects = &self.objects;
+            let has_ended = |id| objects.end_of(id).is_some();
+            self.contexts.attach(handle, id, has_ended);
+        }
         let name = match kind {
             Kind::Function | Kind::Kernel | Kind::Global => {
                 let name = effects.at("name").and_then(|at| call.string(at));
@@ -490,7 +535,7 @@ impl<X> State<X> {
     }
 
     /// Follows up on objects that have ended.
-    fn ended(&mut self, ended: Vec<ObjectId>) {
+    pub(crate) fn ended(&mut self, ended: Vec<ObjectId>) {
         for &id in &ended {
             let Some(object) = self.objects.get(id) else {
                 continue;
@@ -521,59 +566,6 @@ impl<X> State<X> {
         self.has_changed |= !ended.is_empty();
         self.changes.ended.extend(ended);
     }
-
-    /// Which context is current, and which primary contexts are retained.
-    fn follow_contexts(&mut self, effects: &Effects, call: &Call<'_>) {
-        let thread = call.thread;
-        let returned = || call.out(effects.at("pctx")?);
-        let object = |handle| self.objects.live(Kind::Context, handle);
-        let current = |handle| Current {
-            handle,
-            object: object(handle),
-        };
-        match effects.action {
-            Action::Context(ContextOp::Create) => {
-                if let Some(handle) = returned() {
-                    self.contexts.push(thread, current(handle));
-                }
-            }
-            Action::Context(ContextOp::Push) => {
-                self.contexts.push(thread, current(call.argument(0)))
-            }
-            Action::Context(ContextOp::Pop) => self.contexts.pop(thread),
-            Action::Context(ContextOp::Set) => {
-                let current = current(call.argument(0));
-                self.contexts.pop(thread);
-                if current.handle != 0 {
-                    self.contexts.push(thread, current);
-                }
-            }
-            Action::Context(ContextOp::Destroy)
-                if self.contexts.current(thread).handle == call.argument(0) =>
-            {
-                self.contexts.pop(thread);
-            }
-            Action::Primary(PrimaryOp::Retain) => {
-                if let Some(context) = returned().and_then(object) {
-                    let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;
-                    self.contexts.retain(device, context);
-                }
-            }
-            Action::Primary(PrimaryOp::Release) => {
-                if let Some(context) = self.contexts.release(call.argument(0) as i32) {
-                    let ended = self.objects.end(context, effects.site(call));
-                    self.ended(ended);
-                }
-            }
-            Action::Primary(PrimaryOp::Reset) => {
-                if let Some(context) = self.contexts.primary(call.argument(0) as i32) {
-                    let ended = self.objects.end_children(context, effects.site(call));
-                    self.ended(ended);
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 impl<X> PendingObject<X> {
@@ -587,9 +579,11 @@ impl<X> PendingObject<X> {
         let argument = |name| effects.at(name).map(|position| call.argument(position));
         let flags = || argument("Flags").or_else(|| argument("flags")).unwrap_or(0);
         let data = match new.kind {
-            Kind::Context => Data::Context(ContextData {
-                device: argument("dev").map_or(0, |device| device as i32),
-                primary: effects.action == Action::Primary(PrimaryOp::Retain),
+            Kind::Context => argument("dev").map_or(Data::None, |device| {
+                Data::Context(ContextData {
+                    device: device as i32,
+                    primary: effects.action == Action::Primary(PrimaryOp::Retain),
+                })
             }),
             Kind::Event => Data::Event(EventData {
                 flags: argument("Flags"),

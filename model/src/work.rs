@@ -1,10 +1,11 @@
 //! What calls do to the order of work: streams, events, captures, waits.
 
 use cutape_format::Call;
-use cutape_registry::{Kind, Waits};
+use cutape_registry::{ImplicitWait, Kind, Waits, function};
 
 use crate::captures::Capture;
-use crate::effects::{Action, Effects};
+use crate::copied::was_complete;
+use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Work, captured_work, node_arrays};
 use crate::objects::{NewObject, Origin};
 use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
@@ -53,7 +54,7 @@ impl<X> State<X> {
     }
 
     /// The stream that a handle means in a thread; also its context's handle, and its kind.
-    fn stream_key(
+    pub(crate) fn stream_key(
         &self,
         thread: u32,
         handle: u64,
@@ -164,6 +165,9 @@ impl<X> State<X> {
                 return None;
             }
             Action::UnknownWait => self.order.wait_for_unknown(stream),
+            Action::None if was_complete(effects.function, call) => {
+                self.order.complete_stream(stream);
+            }
             // A node of the graph may wait for an event.
             Action::GraphLaunch if self.records_elsewhere => {
                 let everything = self.order.everything();
@@ -315,14 +319,12 @@ impl<X> State<X> {
                     }
                 }
             }
-            Action::SynchronousCopy if per_thread => {
-                let stream = self.stream(call.thread, 0, true);
-                self.order.complete_stream(stream);
+            Action::SynchronousCopy => self.complete_default(call.thread, per_thread),
+            _ if effects.function.is_memset_without_stream()
+                && self.shared_around(call.argument(0)).is_some() =>
+            {
+                self.complete_default(call.thread, per_thread);
             }
-            Action::SynchronousCopy => self.order.complete_blocking(current),
-            // It may wait for all work (Memory Management, cuMemFree), so none is certain to run
-            // still.
-            Action::Free => self.order.complete_context(current),
             Action::HostRegister => {
                 let size = effects.size_of(call, Kind::Registration);
                 let handle = call.argument(0);
@@ -335,6 +337,42 @@ impl<X> State<X> {
                 self.create_sized(new, size);
             }
             _ => {}
+        }
+    }
+
+    /// A call has waited for the default stream of its thread.
+    fn complete_default(&mut self, thread: u32, per_thread: bool) {
+        if per_thread {
+            let stream = self.stream(thread, 0, true);
+            self.order.complete_stream(stream);
+        } else {
+            let current = self.contexts.current(thread).handle;
+            self.order.complete_blocking(current);
+        }
+    }
+
+    /// Whether a successful call that is no wait has waited for the work of its context all the
+    /// same; true where that is uncertain. Before it ends objects.
+    pub(crate) fn waits_implicitly(&self, effects: &Effects, call: &Call<'_>) -> bool {
+        let destroyed = || {
+            effects.objects.iter().find_map(|&(position, effect)| {
+                let Effect::Destroy(kind) = effect else {
+                    return None;
+                };
+                self.objects.live(kind, call.argument(position))
+            })
+        };
+        match effects.function.implicit_wait {
+            ImplicitWait::No => false,
+            ImplicitWait::Context => true,
+            ImplicitWait::ContextUnlessPool => {
+                let memory = destroyed().and_then(|id| self.objects.get(id));
+                let created = memory.and_then(|memory| function(memory.created.function));
+                created.is_none_or(|created| created.stream.is_none())
+            }
+            ImplicitWait::ContextIfLoaded => {
+                destroyed().is_none_or(|id| self.objects.children(id).next().is_some())
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What sequences of calls do to a `State`.
 
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
-use cutape_model::{Changes, Effects, Retention, State};
+use cutape_model::{Changes, Data, Effects, Origin, Retention, State};
 use cutape_registry::Kind;
 
 /// Function, arguments, and the handle that it writes behind its first parameter; 0 for none.
@@ -147,4 +147,159 @@ fn contexts_and_memory_follow() {
     let end = state.objects.end_of(freed).unwrap();
     assert_eq!(end.site.function, "cuMemFree_v2");
     assert_eq!(state.objects.all_live(Kind::Memory), []);
+}
+
+/// A context may be current before a call of the program returns its handle, as with the CUDA
+/// runtime, which has the handle of a primary context from a private table of the driver.
+#[test]
+fn contexts_become_known_when_a_call_returns_them() {
+    const RETAIN: Step = ("cuDevicePrimaryCtxRetain", &[1, 1], 0xe);
+    const RELEASE: Step = ("cuDevicePrimaryCtxRelease_v2", &[1], 0);
+    const SET: Step = ("cuCtxSetCurrent", &[0xe], 0);
+    const GET: Step = ("cuCtxGetCurrent", &[1], 0xe);
+    const STREAM: Step = ("cuStreamCreate", &[1, 1], 0x5);
+    for (name, steps, generation) in [
+        ("retained", &[RETAIN, SET, STREAM] as &[Step], 1),
+        ("set", &[SET, RETAIN, STREAM], 1),
+        ("created between", &[SET, GET, STREAM, RETAIN], 1),
+        (
+            "pushed",
+            &[("cuCtxPushCurrent_v2", &[0xe], 0), STREAM, RETAIN],
+            1,
+        ),
+        ("shown", &[GET, STREAM, RETAIN], 1),
+        ("set again", &[RETAIN, RELEASE, SET, RETAIN, STREAM], 2),
+        ("still set", &[SET, RETAIN, RELEASE, RETAIN, STREAM], 2),
+        ("twice", &[SET, RETAIN, RETAIN, RELEASE, STREAM, RETAIN], 1),
+    ] {
+        let (state, _) = after(name, steps);
+        let context = state.contexts.current(0);
+        assert_eq!(context.handle, 0xe, "{name}");
+        let live = state.objects.live(Kind::Context, 0xe);
+        assert_eq!((context.object, live.is_some()), (live, true), "{name}");
+        let object = state.objects.get(live.unwrap()).unwrap();
+        assert_eq!(object.generation, generation, "{name}");
+        assert_eq!(object.origin, Origin::Found, "{name}");
+        assert_eq!(object.created.function, RETAIN.0, "{name}");
+        assert_eq!(state.objects.generations(Kind::Context), generation);
+        let Data::Context(data) = object.data else {
+            panic!("{name}: {:?}", object.data);
+        };
+        assert_eq!((data.device, data.primary), (1, true), "{name}");
+        assert_eq!(state.contexts.primary(1), live, "{name}");
+        let stream = state.objects.live(Kind::Stream, 0x5).unwrap();
+        assert_eq!(state.context_handle(stream), 0xe, "{name}");
+    }
+}
+
+/// Which device a context is on, as calls say.
+#[test]
+fn contexts_have_devices() {
+    let green: [Step; 2] = [
+        ("cuGreenCtxCreate", &[1, 2, 1, 1], 0x9),
+        ("cuCtxFromGreenCtx", &[1, 0x9], 0xe),
+    ];
+    let cases: [(&str, &[Step], Option<i32>); 6] = [
+        ("created", &[("cuCtxCreate_v2", &[1, 0, 1], 0xe)], Some(1)),
+        ("set", &[("cuCtxSetCurrent", &[0xe], 0)], None),
+        (
+            "asked",
+            &[
+                ("cuCtxSetCurrent", &[0xe], 0),
+                ("cuCtxGetDevice", &[1], 1 << 32 | 1),
+            ],
+            Some(1),
+        ),
+        (
+            "named",
+            &[
+                ("cuCtxPushCurrent_v2", &[0xe], 0),
+                ("cuCtxGetDevice_v2", &[1, 0xe], 2),
+            ],
+            Some(2),
+        ),
+        (
+            "retained",
+            &[
+                ("cuCtxSetCurrent", &[0xe], 0),
+                ("cuDevicePrimaryCtxRetain", &[1, 1], 0xe),
+            ],
+            Some(1),
+        ),
+        ("green", &green, None),
+    ];
+    for (name, steps, device) in cases {
+        let (state, _) = after(name, steps);
+        let context = state.objects.live(Kind::Context, 0xe).unwrap();
+        let data = match state.objects.get(context).unwrap().data {
+            Data::Context(data) => Some(data.device),
+            _ => None,
+        };
+        assert_eq!(data, device, "{name}");
+    }
+}
+
+/// The legacy default stream and waits of a context also reach streams whose context no call has
+/// shown.
+#[test]
+fn work_of_an_unknown_context_is_complete_with_that_of_any() {
+    let cases: [(&str, Step, bool); 4] = [
+        ("none", ("cuCtxPushCurrent_v2", &[0xe], 0), false),
+        ("current", ("cuCtxSynchronize", &[], 0), true),
+        ("named", ("cuCtxSynchronize_v2", &[0xe], 0), true),
+        ("copy", ("cuMemcpyDtoH_v2", &[0x7000, 0x1000, 4], 0), true),
+    ];
+    for (name, wait, done) in cases {
+        let steps: [Step; 4] = [
+            ("cuStreamCreate", &[1, 0], 0x5),
+            ("cuMemsetD8Async", &[0x1000, 0, 4, 0x5], 0),
+            ("cuCtxSetCurrent", &[0xe], 0),
+            wait,
+        ];
+        let (mut state, _) = after(name, &steps);
+        let stream = state.stream(0, 0x5, false);
+        assert_eq!(state.order.is_done(stream, 1), done, "{name}");
+    }
+}
+
+/// What calls that are no waits have waited for, as the registry says.
+#[test]
+fn some_calls_wait_implicitly() {
+    let start: [Step; 6] = [
+        ("cuCtxCreate_v2", &[1, 0, 0], 0xc),
+        ("cuMemAlloc_v2", &[1, 0x100], 0x1000),
+        ("cuStreamCreate", &[1, 1], 0x5),
+        ("cuMemAllocAsync", &[1, 0x100, 0x5], 0x2000),
+        ("cuLibraryLoadData", &[1, 2, 0, 0, 0, 0, 0, 0], 0xa),
+        ("cuMemsetD8Async", &[0x1000, 0, 4, 0x5], 0),
+    ];
+    let cases: [(&str, &[Step], bool); 12] = [
+        ("free", &[("cuMemFree_v2", &[0x1000], 0)], true),
+        ("unknown", &[("cuMemFree_v2", &[0x9000], 0)], true),
+        ("pool", &[("cuMemFree_v2", &[0x2000], 0)], false),
+        ("async", &[("cuMemFreeAsync", &[0x2000, 0x1], 0)], false),
+        ("host", &[("cuMemFreeHost", &[0x7000], 0)], true),
+        ("unregister", &[("cuMemHostUnregister", &[0x7000], 0)], true),
+        ("module", &[("cuModuleUnload", &[0xb], 0)], true),
+        ("load", &[("cuModuleLoadData", &[1, 2], 0xb)], true),
+        ("array", &[("cuArrayDestroy", &[0xd], 0)], true),
+        ("library", &[("cuLibraryUnload", &[0xa], 0)], false),
+        (
+            "used library",
+            &[
+                ("cuLibraryGetKernel", &[1, 0xa, 3], 0xe),
+                ("cuLibraryUnload", &[0xa], 0),
+            ],
+            true,
+        ),
+        ("event", &[("cuEventDestroy_v2", &[0xf], 0)], false),
+    ];
+    for (name, steps, done) in cases {
+        let (mut state, _) = after(name, &[&start[..], steps].concat());
+        let stream = state.stream(0, 0x5, false);
+        let everything = state.order.everything();
+        let last = everything.first().map_or(0, |entry| entry.1);
+        let work = if name == "async" { last - 1 } else { last };
+        assert_eq!(state.order.is_done(stream, work), done, "{name}");
+    }
 }

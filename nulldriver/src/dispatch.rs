@@ -15,7 +15,7 @@ use crate::call::error_log;
 use crate::section::{code, context, execution, graph, memory, stream, texture};
 use crate::settings;
 use crate::state::{self, capture};
-use crate::work::{host_function, pending_wait};
+use crate::work::{host_function, schedule};
 
 const TABLES: &[&[Entry]] = &[
     code::library::ENTRIES,
@@ -136,16 +136,15 @@ fn answer(function: &'static Function, words: &[u64; WORDS], address_of: Address
     if let Some(code) = capture::forbids(function) {
         return code;
     }
-    if let Some(code) = pending_wait::before(function, words) {
-        return code;
-    }
     let call = Call {
         function,
         words,
         address_of,
     };
     call.note_stack();
-    catch_unwind(AssertUnwindSafe(|| handler(&call))).unwrap_or(UNKNOWN)
+    let code = catch_unwind(AssertUnwindSafe(|| handler(&call))).unwrap_or(UNKNOWN);
+    schedule::after_call();
+    code
 }
 
 #[cfg(test)]

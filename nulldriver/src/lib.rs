@@ -14,25 +14,26 @@
 //! answers `CUDA_ERROR_NOT_SUPPORTED`. One implementation serves all ABI variants with the same
 //! parameters.
 //!
-//! All work is done when it is enqueued, so streams and events are always complete; a launch is
-//! checked, its parameters are read, and no code runs, but for the kernel of cutape's own digests,
-//! which is known by its name, and kernels that a setting makes nondeterministic. Device memory is
-//! real: copies move bytes. A device address is reserved but not accessible to the CPU, like on the
-//! real driver; the bytes are elsewhere.
+//! Enqueued work is a queue of tasks with the order that the manual gives them (`object::queue`).
+//! `CUTAPE_NULL_SCHEDULE` decides when they run; by default in the call that enqueues them, so that
+//! streams and events are complete unless they wait for a value. A launch is checked, its
+//! parameters are read, and no code runs, but for some kernels that are known by their names
+//! (`work::kernel`). Device memory is real: copies move bytes. A device address is reserved but not
+//! accessible to the CPU, like on the real driver; the bytes are elsewhere.
 //!
 //! NOT_SUPPORTED: fabric handles, external memory, graphics interop, multicast, sparse arrays, decompression, reading the error
 //! log; of graphs, loops under a condition, waits for values that device memory does not hold, external semaphores, and launches
 //! from the device. A texture or surface has a handle and is checked, but no code runs that could
-//! read through it. `cuGetExportTable` knows no table, so programs of the CUDA runtime do not
-//! start. The driver cannot show what only running code would (ILLEGAL_ADDRESS). A stream that waits
-//! for a value in host memory waits until the program writes it.
+//! read through it. Of the private tables, the slots of which nothing is known. The driver cannot
+//! show what only running code would (ILLEGAL_ADDRESS).
 //!
 //! Invariant: it is never more forgiving than the real driver. Where misuse crashes the real
 //! driver, it crashes here.
 //!
 //! Settings (environment): `CUTAPE_NULL_FAIL`, `CUTAPE_NULL_DELAY`, `CUTAPE_NULL_CRASH`,
 //! `CUTAPE_NULL_VERSION`, `CUTAPE_NULL_DEVICES`, `CUTAPE_NULL_MEMORY`, `CUTAPE_NULL_CAPABILITY`,
-//! `CUTAPE_NULL_NONDETERMINISTIC`; see `settings.rs` for their grammar.
+//! `CUTAPE_NULL_NONDETERMINISTIC`, `CUTAPE_NULL_LOG`, `CUTAPE_NULL_SCHEDULE`; see `settings.rs` for
+//! their grammar.
 
 mod call;
 mod crash;

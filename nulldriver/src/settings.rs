@@ -15,6 +15,10 @@
 //!   follow (default 9.0).
 //! - `CUTAPE_NULL_PEERS=0-1,2-3`: the pairs of devices that can access each other's memory; `none`
 //!   for no pair (default all).
+//! - `CUTAPE_NULL_LOG=1`: prints the lines of the driver's error log on stderr: failing calls, and
+//!   what is unknown of the private tables (default 0).
+//! - `CUTAPE_NULL_SCHEDULE=eager|lazy|random:SEED`: when enqueued work runs: as soon as possible
+//!   (default), as late as the manual allows, or at seeded moments on a thread of its own.
 //!
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
@@ -67,8 +71,23 @@ pub(crate) struct Settings {
     pub(crate) memory: u64,
     /// Compute capabilities, the last for all further devices; not empty.
     capabilities: Vec<(u16, u16)>,
+    /// Whether the lines of the error log go to stderr.
+    pub(crate) log: bool,
     /// The pairs of devices that are peers, if not all are.
     peers: Option<Vec<(i32, i32)>>,
+    /// When enqueued work runs.
+    pub(crate) schedule: Schedule,
+}
+
+/// When enqueued work runs; see `work::schedule`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// As soon as possible.
+    Eager,
+    /// As late as the manual allows.
+    Lazy,
+    /// At moments that a seed decides.
+    Random(u64),
 }
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
@@ -131,6 +150,17 @@ impl Settings {
             }
             pairs
         });
+        let schedule = variable("CUTAPE_NULL_SCHEDULE").map(|text| (parse_schedule(&text), text));
+        let schedule = match schedule {
+            None => Schedule::Eager,
+            Some((Some(schedule), _)) => schedule,
+            Some((None, text)) => {
+                warnings.push(format!(
+                    "CUTAPE_NULL_SCHEDULE: {text:?} is none of eager, lazy, random:SEED"
+                ));
+                Schedule::Eager
+            }
+        };
         let mut number = |name: &str, default: u64, range: RangeInclusive<u64>| {
             let Some(text) = variable(name) else {
                 return default;
@@ -149,7 +179,9 @@ impl Settings {
             nondeterministic,
             capabilities,
             peers,
+            schedule,
             version: number("CUTAPE_NULL_VERSION", 13_000, 11_000..=99_990) as i32,
+            log: number("CUTAPE_NULL_LOG", 0, 0..=1) != 0,
             devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
             memory: number("CUTAPE_NULL_MEMORY", 16 << 30, 32 << 20..=1 << 40),
         };
@@ -193,6 +225,11 @@ impl Settings {
         code
     }
 
+    /// Whether a setting names kernels that differ each time.
+    pub(crate) fn has_nondeterministic_kernels(&self) -> bool {
+        !self.nondeterministic.is_empty()
+    }
+
     /// Whether this launch of a kernel differs each time.
     pub(crate) fn is_nondeterministic(&self, kernel: &CStr) -> bool {
         let mut is_due = false;
@@ -224,6 +261,17 @@ fn parse_capabilities(text: &str) -> Option<Vec<(u16, u16)>> {
         ((1..=99).contains(&major) && minor <= 9).then_some((major, minor))
     };
     text.split(',').map(pair).collect()
+}
+
+fn parse_schedule(text: &str) -> Option<Schedule> {
+    match text.trim() {
+        "eager" => Some(Schedule::Eager),
+        "lazy" => Some(Schedule::Lazy),
+        other => {
+            let seed = other.strip_prefix("random:")?;
+            seed.parse().ok().map(Schedule::Random)
+        }
+    }
 }
 
 /// Reads `0-1,2-3` and `none`.
@@ -393,6 +441,7 @@ mod tests {
             );
         }
         assert_eq!(read("CUTAPE_NULL_DEVICES", "3").0.devices, 3);
+        assert!(read("CUTAPE_NULL_LOG", "1").0.log && !read("CUTAPE_NULL_LOG", "2").0.log);
         assert_eq!(read("CUTAPE_NULL_VERSION", "12040").0.version, 12_040);
     }
 
@@ -437,6 +486,22 @@ mod tests {
             });
             assert_eq!((got, warnings.is_empty()), (pairs, fine), "{value}");
             assert!(!settings.are_peers(1, 1));
+        }
+    }
+
+    #[test]
+    fn schedules_have_names() {
+        for (value, expected, fine) in [
+            ("eager", Schedule::Eager, true),
+            ("lazy", Schedule::Lazy, true),
+            ("random:7", Schedule::Random(7), true),
+            ("random", Schedule::Eager, false),
+            ("random:x", Schedule::Eager, false),
+            ("late", Schedule::Eager, false),
+        ] {
+            let (settings, warnings) = read("CUTAPE_NULL_SCHEDULE", value);
+            let got = (settings.schedule, warnings.is_empty());
+            assert_eq!(got, (expected, fine), "{value}");
         }
     }
 

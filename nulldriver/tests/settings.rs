@@ -54,6 +54,18 @@ const ROWS: &[Row] = &[
         Some("8.6, a cubin for sm_90: 209"),
     ),
     ("CUTAPE_NULL_MEMORY", "64MiB", memory, Some("[0, 2]")),
+    (
+        "CUTAPE_NULL_SCHEDULE",
+        "eager",
+        schedule,
+        Some("memset 7 7, memsets 1 1, value 1, staged 3, copied 3, kernel 27 27, queries 0"),
+    ),
+    (
+        "CUTAPE_NULL_SCHEDULE",
+        "lazy",
+        schedule,
+        Some("memset 0 7, memsets 1 1, value 0, staged 3, copied 3, kernel 0 27, queries 7"),
+    ),
 ];
 
 fn begin() {
@@ -113,6 +125,68 @@ fn memory() -> String {
         .collect();
     format!("{codes:?}")
 }
+
+/// What the CPU finds in pinned memory before and after it waits, and what a query finds. The kernel
+/// mixes 3 into 0; its seed is such that the result is 27.
+fn schedule() -> String {
+    begin();
+    let stream = make("cuStreamCreate", &[1]);
+    let pinned = make("cuMemHostAlloc", &[64, 0]);
+    // SAFETY: the driver allocated that many bytes of host memory.
+    let byte = |at: u64| unsafe { std::ptr::read_volatile((pinned + at) as *const u8) };
+    ok("cuMemsetD8Async", &[pinned, 7, 8, stream]);
+    let early = byte(0);
+    ok("cuStreamSynchronize", &[stream]);
+    let memset = format!("memset {early} {}", byte(0));
+    // A synchronous memset of pinned memory is complete, and so is what it waited for.
+    let legacy = 1;
+    ok("cuMemsetD8Async", &[pinned + 8, 1, 1, legacy]);
+    ok("cuMemsetD8_v2", &[pinned + 9, 1, 1]);
+    let memsets = format!("memsets {} {}", byte(8), byte(9));
+    ok("cuStreamWriteValue32_v2", &[stream, pinned + 12, 1, 0]);
+    let value = format!("value {}", byte(12));
+    // Pageable memory may change after the call; to it, a copy is complete.
+    let device = make("cuMemAlloc_v2", &[64]);
+    let mut host = [3_u32];
+    ok("cuMemcpyHtoDAsync_v2", &[device, at(&host), 4, stream]);
+    host[0] = 5;
+    ok("cuMemcpyDtoHAsync_v2", &[out(&mut host), device, 4, stream]);
+    let staged = format!("staged {}", host[0]);
+    ok("cuMemcpyAsync", &[out(&mut host), device, 4, stream]);
+    let copied = format!("copied {}", host[0]);
+    let text = std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../driver/src/mix.ptx"
+    ));
+    let text = std::ffi::CString::new(text.expect("the kernel")).expect("no NUL");
+    let module = make("cuModuleLoadData", &[text.as_ptr() as u64]);
+    let kernel = make("cuModuleGetFunction", &[module, driver::text("cutape_mix")]);
+    let (output, input, count, seed) = (pinned + 16, device, 1_u32, 27_u32 ^ (3 << 7));
+    let parameters = [at(&output), at(&input), at(&count), at(&seed)];
+    let launch = [kernel, 1, 1, 1, 1, 1, 1, 0, stream, at(&parameters), 0];
+    ok("cuLaunchKernel", &launch);
+    let early = byte(16);
+    let event = make("cuEventCreate", &[0]);
+    ok("cuEventRecord", &[event, stream]);
+    let mut queries = 0;
+    while call("cuEventQuery", &[event]) == NOT_READY {
+        queries += 1;
+    }
+    let kernel = format!("kernel {early} {}", byte(16));
+    [
+        memset,
+        memsets,
+        value,
+        staged,
+        copied,
+        kernel,
+        format!("queries {queries}"),
+    ]
+    .join(", ")
+}
+
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: u32 = 600;
 
 /// Marks the child's answer.
 const MARK: &str = "answered ";

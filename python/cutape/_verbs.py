@@ -297,8 +297,8 @@ class ReplayReport:
 
     @property
     def agrees(self) -> bool:
-        """Whether the replay got to the end, without a divergence."""
-        return self.divergence_count == 0 and self.died is None
+        """Whether the replay got to the end, without a divergence or data that is missing."""
+        return self.divergence_count == 0 and self.died is None and not self.data["consequences"]
 
     def __getitem__(self, member: str) -> Any:
         return self.data[member]

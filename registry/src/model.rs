@@ -32,6 +32,8 @@ pub struct Function {
     pub per_thread: bool,
     /// What a successful return proves complete.
     pub waits: Waits,
+    /// What a successful return proves complete although the manual does not promise it.
+    pub implicit_wait: ImplicitWait,
     /// What it does, as far as its roles do not say it.
     pub family: Family,
     /// Bytes of the memory, address range or variable that a successful call makes or finds.
@@ -44,6 +46,22 @@ impl Function {
     /// The position of the parameter of that name.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)
+    }
+
+    /// Whether it copies to the host in the default stream and returns when the copy, and so all
+    /// earlier work of that stream, is complete (manual, API synchronization behavior).
+    pub fn is_synchronous_readback(&self) -> bool {
+        let is_written = |param: &Param| matches!(param.role, Role::HostWrite(_));
+        self.stream.is_none()
+            && matches!(self.family, Family::Copy(_))
+            && self.params.iter().any(is_written)
+    }
+
+    /// Whether it fills memory in the default stream. Page-locked and managed memory it has filled
+    /// when it returns, so that all earlier work of that stream is complete; other memory it may
+    /// fill later (manual, API synchronization behavior).
+    pub fn is_memset_without_stream(&self) -> bool {
+        self.stream.is_none() && self.family == Family::Memset
     }
 
     /// The options of the JIT compiler or linker that it takes.
@@ -85,6 +103,20 @@ pub enum Waits {
     Stream(u8),
     /// The work before the last record of the event in that parameter.
     Event(u8),
+}
+
+/// What a call that is no wait waits for, as measured (driver 580.159.04, H200, 2026-11-23: a kernel
+/// of one second runs on a non-blocking stream, then the call).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImplicitWait {
+    /// Nothing, or it was not measured.
+    No,
+    /// All work of the current context.
+    Context,
+    /// All work of the current context, unless the memory is of a pool.
+    ContextUnlessPool,
+    /// All work of the current context, if code of the library was loaded into it.
+    ContextIfLoaded,
 }
 
 /// A parameter.

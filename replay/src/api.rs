@@ -254,6 +254,31 @@ impl Api {
         self.own(id, &[stream])
     }
 
+    /// An event that marks a place in a stream.
+    pub(crate) fn create_mark(&self) -> Result<u64, Code> {
+        const DISABLE_TIMING: u64 = 2;
+        self.get(id::cuEventCreate, &[DISABLE_TIMING])
+    }
+
+    /// Puts a mark into a live stream; `per_thread` says which default stream 0 is.
+    pub(crate) fn record_mark(
+        &self,
+        event: u64,
+        stream: u64,
+        per_thread: bool,
+    ) -> Result<(), Code> {
+        let id = match per_thread {
+            true => id::cuEventRecord_ptsz,
+            false => id::cuEventRecord,
+        };
+        self.own(id, &[event, stream])
+    }
+
+    /// Whether the work before a mark is complete, or has failed.
+    pub(crate) fn is_mark_passed(&self, event: u64) -> bool {
+        self.own(id::cuEventQuery, &[event]) != Err(NOT_READY)
+    }
+
     /// Whether the driver says that a live stream does not capture. Asking is allowed in every
     /// mode, and ends no capture (cuStreamIsCapturing).
     pub(crate) fn is_not_captured(&self, stream: u64, per_thread: bool) -> bool {

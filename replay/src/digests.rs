@@ -436,6 +436,7 @@ fn one(player: &mut Player<'_>, recorded: Recorded, received: u64) {
         reach,
         format!("{equal} digests before it are equal"),
     ];
+    let follows = player.consequences.of_memory(address, length);
     let divergence = Divergence {
         call: recorded.call,
         function: recorded.function.to_owned(),
@@ -443,7 +444,10 @@ fn one(player: &mut Player<'_>, recorded: Recorded, received: u64) {
         parameter: Some(format!("{address:#x}, {length} bytes")),
         expected: format!("digest {expected:#018x}"),
         received: format!("digest {received:#018x}"),
-        verdict: Verdict::default(),
+        verdict: match follows {
+            Some(_) => Verdict::Consequence,
+            None => Verdict::default(),
+        },
         received_hash: None,
         first_differing_byte: None,
         differing_bytes: None,
@@ -451,5 +455,8 @@ fn one(player: &mut Player<'_>, recorded: Recorded, received: u64) {
         kernel: None,
         history,
     };
-    player.report.diverge(divergence);
+    match follows {
+        Some(cause) => player.consequences.add(cause, divergence),
+        None => player.report.diverge(divergence),
+    }
 }

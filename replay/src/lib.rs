@@ -112,10 +112,11 @@ pub use ranks::group::{Rank, run_ranks};
 pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
-    AssumedHandle, CurrentCall, Died, Difference, DifferingRange, DigestCounts, Divergence,
-    ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues, LeftOutExchange,
-    MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed, PutDuringWait, ReplacedInput,
-    Report, SavedOutput, Skipped, Span, Stale, Timing, Translated, Verdict, What,
+    AssumedHandle, Consequence, CurrentCall, Died, Difference, DifferingRange, DigestCounts,
+    Divergence, ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues,
+    LeftOutExchange, MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed,
+    PutDuringWait, ReplacedInput, Report, SavedOutput, Skipped, Span, Stale, Timing, Translated,
+    Verdict, What,
 };
 pub use rerun::{
     Clock, Differing, Element, Job, Measure, Measured, Mismatch, Outcome, Replacement, Subject,

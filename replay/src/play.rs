@@ -7,6 +7,7 @@ use cutape_registry::{Family, Function, Kind, Role, id};
 
 use crate::alone::stand_in;
 use crate::api::{DEINITIALIZED, result_name};
+use crate::compare::lost;
 use crate::digests;
 use crate::error::Error;
 use crate::issue::current::{Current, Decoded};
@@ -93,10 +94,16 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     if !act::before(&mut job) {
         return Ok(());
     }
+    lost::before(&mut job);
+    let mark = job.begin_mark();
     let attempted = attempt(&mut job);
-    act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.0));
+    if let Some(mark) = mark {
+        job.end_mark(mark);
+    }
+    act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.reason));
     let is_issued = attempted.is_ok();
-    if let Err(Skip(reason)) = attempted {
+    if let Err(Skip { reason, root }) = attempted {
+        lost::left_out(&mut job, &reason, root);
         if let Some(peers) = &job.options.peers {
             peers.withhold(call.index, &reason);
         }

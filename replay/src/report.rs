@@ -1,5 +1,6 @@
 //! What a replay found, in a form that can be written as JSON.
 
+mod died;
 mod exchanges;
 mod launch_outputs;
 mod put_during_wait;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
+pub use crate::report::died::{CurrentCall, Died, PendingCall, PendingStream};
 pub(crate) use crate::report::exchanges::OneExchange;
 pub use crate::report::exchanges::{ExchangeCounts, LeftOutExchange, MissingOutput};
 pub use crate::report::launch_outputs::{
@@ -34,6 +36,10 @@ pub struct Report {
     pub divergences: Vec<Divergence>,
     /// All differences.
     pub divergence_count: u64,
+    /// What follows from calls that were not re-issued, by cause: data that is missing, and
+    /// differences that may follow, which are no divergences.
+    #[serde(default)]
+    pub consequences: Vec<Consequence>,
     /// Copies whose recorded bytes a host function of the program may have changed, and that
     /// differ; at most [`Report::DIVERGENCES_KEPT`]. They are no divergences: a replay does not run
     /// it.
@@ -118,6 +124,10 @@ pub struct Report {
     pub pending: Vec<PendingStream>,
     /// The replaying process died.
     pub died: Option<Died>,
+    /// How the replaying process ended, if that was not as it should after its report was complete.
+    /// It is no divergence: the program's calls were over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teardown: Option<String>,
     /// Whether address randomisation was on in the replaying process.
     pub randomised: bool,
     /// Child processes that were tried before this one and did not fit.
@@ -143,6 +153,24 @@ pub struct Report {
     pub span: Option<Span>,
 }
 
+/// Something that was not re-issued, and what follows from it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Consequence {
+    /// What was not re-issued, e.g. `private memory of the driver (libnvoptix.so.1)`.
+    pub cause: String,
+    /// Index of the first call that was left out because of it.
+    pub first: u64,
+    /// Calls that were left out because of it. [`Report::skipped`](crate::Report::skipped) counts
+    /// them as well.
+    pub left_out: u64,
+    /// Those of them that copied, filled or computed data, which is missing.
+    pub lost: u64,
+    /// Later differences that may follow from it. They are no divergences.
+    pub differences: u64,
+    /// The first of them.
+    pub first_difference: Option<Divergence>,
+}
+
 impl Report {
     /// How many calls that carry stale addresses are listed.
     pub const STALE_KEPT: usize = 1000;
@@ -150,17 +178,19 @@ impl Report {
     /// How many divergences are kept with their text.
     pub const DIVERGENCES_KEPT: usize = 100;
 
-    /// True if all that was compared was equal and the process lived.
+    /// True if all that was compared was equal, no data is missing because a call was left out, and
+    /// the process lived.
     pub fn agrees(&self) -> bool {
-        self.divergence_count == 0 && self.died.is_none()
+        self.agrees_but_for(&[])
     }
 
-    /// True if all that was compared was equal but for divergences with one of these verdicts, and
-    /// the process lived. A divergence that is not listed has no verdict.
+    /// As above, but for divergences with one of these verdicts. A divergence that is not listed has
+    /// no verdict.
     pub fn agrees_but_for(&self, allowed: &[Verdict]) -> bool {
         let is_allowed = |divergence: &Divergence| allowed.contains(&divergence.verdict);
         self.divergence_count == self.divergences.len() as u64
             && self.divergences.iter().all(is_allowed)
+            && (self.consequences.is_empty() || allowed.contains(&Verdict::Consequence))
             && self.died.is_none()
     }
 
@@ -297,6 +327,9 @@ pub enum Verdict {
     /// A host function of the program may have changed the recorded bytes after they had arrived.
     /// Such differences are in [`Report::host_changed`].
     HostChanged,
+    /// It may follow from a call that was not re-issued. Such differences are counted in
+    /// [`Report::consequences`].
+    Consequence,
     /// It may depend on bytes that the user has given in place of recorded ones. Such differences
     /// are in [`Report::changed_input`].
     ChangedInput,
@@ -304,10 +337,11 @@ pub enum Verdict {
 
 impl Verdict {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::NotReproduced,
         Self::Nondeterministic,
         Self::UninitialisedRead,
+        Self::Consequence,
         Self::HostChanged,
         Self::ChangedInput,
     ];
@@ -318,6 +352,7 @@ impl Verdict {
             Self::NotReproduced => "not-reproduced",
             Self::Nondeterministic => "nondeterministic",
             Self::UninitialisedRead => "uninitialised-read",
+            Self::Consequence => "consequence",
             Self::HostChanged => "host-changed",
             Self::ChangedInput => "changed-input",
         }
@@ -510,72 +545,6 @@ impl Difference {
             self.what, self.recorded, self.here
         )
     }
-}
-
-/// The end of a replaying process that did not end by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Died {
-    /// The signal, if one killed it.
-    pub signal: Option<i32>,
-    /// True if the watchdog killed it because a call did not return.
-    pub hung: bool,
-    /// The call it was in.
-    pub call: Option<u64>,
-    /// That call's exported name.
-    pub function: Option<String>,
-    /// In one line.
-    pub text: String,
-    /// The current call of each recorded thread, if calls overlapped.
-    #[serde(default)]
-    pub threads: Vec<CurrentCall>,
-    /// If it hung: what the call may wait for, a sentence each.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub may_wait_for: Vec<String>,
-}
-
-/// The work of one stream that may not be complete.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PendingStream {
-    /// The recorded handle; 0 for a default stream.
-    pub stream: u64,
-    /// For the per-thread default stream, the thread's ordinal.
-    pub thread: Option<u32>,
-    /// Calls that enqueued work, in order; at most [`PendingStream::KEPT`], the first.
-    pub calls: Vec<PendingCall>,
-    /// All of them.
-    pub count: u64,
-}
-
-impl PendingStream {
-    /// How many calls are kept.
-    pub const KEPT: usize = 100;
-}
-
-/// A call whose work may not be complete.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PendingCall {
-    /// The call.
-    pub call: u64,
-    /// Its exported name.
-    pub function: String,
-    /// The launched kernel's name in its image, if known.
-    pub kernel: Option<String>,
-    /// The call whose work it waits for besides the work before it in its stream: the record of an
-    /// event.
-    pub waits_for: Option<u64>,
-}
-
-/// The current call of a thread when the replay ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CurrentCall {
-    /// The thread's ordinal in the recording.
-    pub thread: u32,
-    /// The call.
-    pub call: u64,
-    /// Its exported name.
-    pub function: String,
-    /// True if the driver had it, false if it waited for calls of other threads.
-    pub in_driver: bool,
 }
 
 /// How long the calls of one function took.

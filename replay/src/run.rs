@@ -167,6 +167,7 @@ fn play_all<'t>(
     let (mut player, rerun) = threads::play(trace, player, hooks.rerun, end, &mut tell)?;
     digests::finish(&mut player);
     player.report.in_call_order();
+    player.report.consequences = player.consequences.take();
     if options.launches != DigestedLaunches::None {
         player.report.launch_values = Some(player.launch_digests.take());
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_tests::{Output, Suite, compile, compiled, parts, record, replay, run};
+use cutape_tests::{Output, Suite, compile, compiled, parts, record, replay, root, run};
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         .test("verdicts", verdicts_decide_the_status)
         .test("junit", junit_has_a_case_for_each_verdict)
         .test("json", json_says_what_the_text_says)
+        .test("private-memory", private_memory_is_one_cause)
         .test("host-changed", host_functions_cause_no_divergence);
     suite.run()
 }
@@ -69,13 +70,13 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "hang",
-        environment: &[("CUTAPE_NULL_DELAY", "cuStreamSynchronize=30s")],
+        environment: &[("CUTAPE_NULL_DELAY", "cuMemcpyDtoHAsync=30s")],
         options: &["--watchdog", "1"],
         status: 1,
         expected: &[
-            "the replay hung in call 30 (cuStreamSynchronize)",
+            "the replay hung in call 29 (cuMemcpyDtoHAsync_v2)",
             ":\n    call 24 cuLaunchKernel (kernel fill)\n  pending in stream 0x",
-            ":\n    call 26 cuLaunchKernel (kernel fill)\n    call 27 cuStreamWaitEvent: waits for the event of call 25\n    call 28 cuLaunchKernel (kernel vector_add)\n    call 29 cuMemcpyDtoHAsync_v2\n",
+            ":\n    call 26 cuLaunchKernel (kernel fill)\n    call 27 cuStreamWaitEvent: waits for the event of call 25\n    call 28 cuLaunchKernel (kernel vector_add)\n",
         ],
         unexpected: &["compared:"],
     },
@@ -227,12 +228,12 @@ fn junit_has_a_case_for_each_verdict(folder: &Path) {
         (
             None,
             1,
-            "tests=\"6\" skipped=\"0\" errors=\"0\" failures=\"1\"",
+            "tests=\"7\" skipped=\"0\" errors=\"0\" failures=\"1\"",
         ),
         (
             Some("uninitialised-read"),
             0,
-            "tests=\"6\" skipped=\"1\" errors=\"0\" failures=\"0\"",
+            "tests=\"7\" skipped=\"1\" errors=\"0\" failures=\"0\"",
         ),
     ] {
         let mut options = causes.to_vec();
@@ -246,12 +247,55 @@ fn junit_has_a_case_for_each_verdict(folder: &Path) {
             "not-reproduced",
             "nondeterministic",
             "uninitialised-read",
+            "consequence",
             "changed-input",
         ] {
             assert!(xml.contains(&case(name)), "{name}: {xml}");
         }
         assert!(xml.contains("divergence: call "), "{xml}");
     }
+}
+
+/// Calls that use memory which no recorded call made are left out, and what follows from that is
+/// one cause.
+fn private_memory_is_one_cause(folder: &Path) {
+    let trace = folder.join("private.cutape");
+    let program = folder.join("private");
+    let source = root().join("tests/programs/private/memory.c");
+    let driver = parts().driver_folder.join("libcuda.so.1");
+    compile(&source, &program, &[&driver]);
+    let program = program.to_str().unwrap();
+    run(&mut record(&trace, &[], &[program])).assert(0);
+    for flags in [&[][..], &["--threads"], &["--placement", "none"]] {
+        let output = run(replay(&trace).args(flags));
+        output.assert_code(1);
+        let lines = [
+            "no divergence; data of 80 calls is missing; 40 differences (consequence)\n",
+            "\nnot re-issued because of private memory of the driver (",
+            "): 120 calls, the first call ",
+            "; data of 80 is missing; 40 later differences may follow\n",
+            " 40 x cuLaunchKernel (first: ",
+        ];
+        for line in lines {
+            assert!(
+                output.stdout.contains(line),
+                "{line}\n{}",
+                output.describe()
+            );
+        }
+        assert_eq!(output.stdout.matches("may follow").count(), 1);
+    }
+    let output = run(replay(&trace).args(["--format", "json"]));
+    output.assert_code(1);
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(report["divergence_count"], 0);
+    let causes = report["consequences"].as_array().unwrap();
+    assert_eq!(causes.len(), 1, "{causes:?}");
+    let counts = ["left_out", "lost", "differences"].map(|name| causes[0][name].as_u64().unwrap());
+    assert_eq!(counts, [120, 80, 40]);
+    let first = &causes[0]["first_difference"];
+    assert_eq!(first["verdict"], "consequence");
+    run(replay(&trace).args(["--allow", "consequence"])).assert(0);
 }
 
 fn json_says_what_the_text_says(folder: &Path) {

@@ -24,6 +24,7 @@ cutape_tests::suite![
     a_free_name_is_chosen,
     host_memory_that_kernels_read,
     copies_to_pageable_memory_have_their_bytes,
+    readbacks_come_with_the_call_that_proves_them,
     unchanged_memory_is_written_once,
     payload_policies,
     bytes_are_hashed_when_the_trace_is_packed,
@@ -348,6 +349,40 @@ fn copies_to_pageable_memory_have_their_bytes(folder: &Path) {
     ];
     let expected = expected.map(|(name, counts)| (name.to_owned(), counts));
     assert_eq!(counts, BTreeMap::from(expected));
+}
+
+/// The bytes of a copy to pinned memory are taken by the first call that proves it complete, not by
+/// one that was entered before, or waits for something else.
+fn readbacks_come_with_the_call_that_proves_them(folder: &Path) {
+    let path = folder.join("t.cutape");
+    let program = compiled("clean/readback_proofs");
+    let mut command = record(&path, &[], &[&program]);
+    command.env("CUTAPE_NULL_DELAY", "cuCtxSynchronize@1=200ms");
+    run(&mut command).assert(0);
+    let trace = Trace::open(&path).unwrap();
+    let mut proofs = Vec::new();
+    for call in trace.calls() {
+        for note in call.notes() {
+            if let Note::Readback(_, snapshot) = note {
+                let bytes = trace.resolve(snapshot.bytes).unwrap();
+                assert!(
+                    bytes.iter().all(|byte| *byte == bytes[0]),
+                    "call {}",
+                    call.index
+                );
+                proofs.push((bytes[0], call.signature.name.clone()));
+            }
+        }
+    }
+    let expected = [
+        (1, "cuStreamSynchronize"),
+        (2, "cuCtxSynchronize"),
+        (3, "cuEventSynchronize"),
+        (4, "cuStreamSynchronize"),
+        (5, "cuMemcpyDtoH_v2"),
+    ];
+    let expected = expected.map(|(value, name)| (value, name.to_owned()));
+    assert_eq!(proofs, expected);
 }
 
 /// A loop that copies the same large buffers again and again: the trace has the bytes of each copy,

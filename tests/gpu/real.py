@@ -16,8 +16,8 @@ from pathlib import Path
 from run import AT_ONCE, Ended, machine
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-# Python packages that a program needs, by the beginning of its name.
-NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core"}
+# Python packages that a program needs (separated by spaces), by the beginning of its name.
+NEEDS = {"torch": "torch", "triton": "triton", "cupy": "cupy", "jax": "jax", "numba": "numba", "core": "cuda.core", "flax": "flax optax"}
 COLUMNS = [
     "bare s", "record s", "replay s", "same", "calls", "launches", "images", "copied KiB", "raw KiB", "packed KiB", "findings", "advice", "divergences",
     "placed", "ranges", "strategy", "attempts", "elsewhere", "granules", "skipped", "repeats",
@@ -48,8 +48,8 @@ def command(source, results):
         options = first.removeprefix("// nvcc:").split() if first.startswith("// nvcc:") else []
         built = subprocess.run(["nvcc", "-arch=native", "-o", binary, source, *options], capture_output=True, text=True)
         return ([binary], "") if built.returncode == 0 else (None, "nvcc: " + built.stderr.strip()[:100])
-    package = NEEDS[source.stem.split("_")[0]]
-    return ([sys.executable, source], "") if has(package) else (None, f"Python has no {package}")
+    missing = [package for package in NEEDS[source.stem.split("_")[0]].split() if not has(package)]
+    return (None, f"Python has no {', '.join(missing)}") if missing else ([sys.executable, source], "")
 
 
 def expected_ranges(source):

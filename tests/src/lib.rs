@@ -22,7 +22,7 @@ pub use commands::{bare, calls_of, compiled, ending, files, names, record, repla
 pub use compiler::compile;
 pub use findings::{Finding, read_findings};
 pub use parts::{Parts, clean_up, parts, root};
-pub use process::{Output, run, without_settings};
+pub use process::{Output, run, run_within, without_settings};
 pub use program::{Program, Variant, endings, programs};
 pub use stable::stable_dump;
 pub use suite::{Outcome, Suite, Verdict};

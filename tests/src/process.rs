@@ -40,7 +40,7 @@ impl Output {
     pub fn describe(&self) -> String {
         let end = match self.code() {
             Some(code) => format!("status {code}"),
-            None => format!("stopped after {} s", LIMIT.as_secs()),
+            None => "stopped at its time limit".to_owned(),
         };
         format!(
             "$ {}\n{end}\n--- stdout\n{}--- stderr\n{}---",
@@ -154,6 +154,11 @@ pub fn without_settings(command: &mut Command) -> &mut Command {
 /// Runs a command [without settings](without_settings) and with nothing on its stdin. One that does
 /// not end in time is stopped, with all that it started.
 pub fn run(command: &mut Command) -> Output {
+    run_within(command, LIMIT)
+}
+
+/// As [`run`], with another time limit.
+pub fn run_within(command: &mut Command, limit: Duration) -> Output {
     without_core_files();
     let shown = show(command);
     without_settings(command);
@@ -181,7 +186,7 @@ pub fn run(command: &mut Command) -> Output {
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
-            Ok(None) if start.elapsed() < LIMIT => {}
+            Ok(None) if start.elapsed() < limit => {}
             _ => {
                 stop_group(child.id());
                 let _ = child.wait();

@@ -30,8 +30,10 @@ mod package;
 mod parts;
 mod python;
 mod python_packages;
+mod random;
 mod roles;
 mod rule_coverage;
+mod runtime;
 mod semantics;
 mod signatures;
 mod step;
@@ -86,6 +88,9 @@ usage: cargo xtask TASK
   instructions [--update]
                     compare the instructions that recording adds to a call with
                     benches/instructions.txt (needs valgrind); --update: rewrite that file
+  random [--count N] [--seed S] [--schedule NAME]
+                    run random programs under the schedules of the null driver, recorded, checked
+                    and replayed; more options: tests/random/tests/random.rs
   circles [PACKAGE...]
                     look for modules that import each other in a circle (needs cargo-modules)
   engines [FOLDER...]
@@ -99,6 +104,8 @@ usage: cargo xtask TASK
                     build the Python package unoptimised in target/python, check its types and
                     test it with pytest, which gets the arguments (needs python3; installs Python
                     packages)
+  runtime [NAME...] compile programs of the CUDA runtime, for CUDA 13 and 12, and run, record, check
+                    and replay them on the null driver (needs cc and python3; installs nvcc)
   tools             install cargo-modules, cargo-deny and the packages of `engines` and
                     `integrations`
   ci                run all checks and tests";
@@ -129,11 +136,13 @@ fn main() -> ExitCode {
         ["gum-bench"] => gum::bench(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
+        ["random", arguments @ ..] => random::test(&root(), arguments),
         ["circles", packages @ ..] => circles::run(&root(), packages),
         ["engines", folders @ ..] => engines::check(&root(), folders),
         ["integrations"] => integrations::test(&root()),
         ["book"] => book::make(&root()),
         ["python", arguments @ ..] => python::test(&root(), arguments),
+        ["runtime", names @ ..] => runtime::test(&root(), names),
         ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),

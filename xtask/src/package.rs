@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::parts::{NULL_DRIVER, PARTS};
-use crate::{Failure, files, gum, step};
+use crate::{Failure, files, gum, random, step};
 
 /// The interposer that patches through Frida's agent, for `tests/gpu/gum.sh`. The name shows that
 /// it is not gum itself.
@@ -49,6 +49,7 @@ pub(crate) fn run(root: &Path, folder: &str, with_bridge: bool) -> Result<(), Fa
             }
         }
     }
+    random::package(root, &folder, &library)?;
     // Programs that load libcuda in different ways, for tests/gpu/loading.sh, and changed versions
     // of one program, for tests/gpu/diff.sh.
     for group in ["loading", "diff"] {

@@ -50,6 +50,8 @@ pub(crate) struct Entry {
     stream: Option<String>,
     #[serde(rename = ".waits")]
     waits: Option<String>,
+    #[serde(rename = ".implicit_wait")]
+    implicit_wait: Option<String>,
     #[serde(rename = ".family")]
     family: Option<String>,
     #[serde(rename = ".size")]
@@ -72,6 +74,8 @@ pub(crate) struct Meaning {
     pub(crate) stream: Option<u8>,
     /// A Rust expression, e.g. `Waits::Stream(0)`.
     pub(crate) waits: String,
+    /// A Rust expression, e.g. `ImplicitWait::Context`.
+    pub(crate) implicit_wait: String,
     /// A Rust expression, e.g. `Family::Init`.
     pub(crate) family: String,
     /// A Rust expression, e.g. `Some(Length::Param(1))`.
@@ -179,7 +183,8 @@ fn entry(place: &str, value: toml::Value) -> Result<Entry, String> {
         .map_err(|error: toml::de::Error| error.message().to_owned())?;
     if let Some(unknown) = entry.roles.keys().find(|key| key.starts_with('.')) {
         return Err(format!(
-            "{unknown} is none of .deprecated, .family, .flags, .reason, .size, .stream, .waits"
+            "{unknown} is none of .deprecated, .family, .flags, .implicit_wait, .reason, .size, \
+             .stream, .waits"
         ));
     }
     if !entry.class.is_replayed() && entry.reason.is_empty() {
@@ -317,6 +322,19 @@ fn meaning(
         Some(("event", name)) => format!("Waits::Event({})", position(name)?),
         Some(_) => return Err(".waits is `context`, `stream P` or `event P`".to_owned()),
     };
+    let implicit_wait = match entry.implicit_wait.as_deref() {
+        Some(_) if entry.waits.is_some() => return Err(".implicit_wait: it has .waits".to_owned()),
+        None => "ImplicitWait::No",
+        Some("context") => "ImplicitWait::Context",
+        Some("context unless pool") => "ImplicitWait::ContextUnlessPool",
+        Some("context if loaded") => "ImplicitWait::ContextIfLoaded",
+        Some(_) => {
+            return Err(
+                ".implicit_wait is `context`, `context unless pool` or `context if loaded`"
+                    .to_owned(),
+            );
+        }
+    };
     let family = match &entry.family {
         Some(text) => families::parse(text, function, &parsed)?,
         None if entry.class == Class::Override => {
@@ -342,6 +360,7 @@ fn meaning(
         roles: parsed,
         stream,
         waits,
+        implicit_wait: implicit_wait.to_owned(),
         family,
         size,
         flags: entry.flags.clone(),
@@ -520,8 +539,16 @@ mod tests {
             ),
             (format!("{plain}'.waits' = 'forever'"), ".waits is"),
             (
+                format!("{plain}'.implicit_wait' = 'stream'"),
+                ".implicit_wait is",
+            ),
+            (
+                format!("{plain}'.waits' = 'context'\n'.implicit_wait' = 'context'"),
+                "it has .waits",
+            ),
+            (
                 format!("{plain}'.wait' = 'context'"),
-                "none of .deprecated, .family, .flags, .reason, .size, .stream, .waits",
+                "none of .deprecated, .family, .flags, .implicit_wait, .reason, .size, .stream, .waits",
             ),
             (format!("{plain}n = 4"), "expected a string"),
             (

@@ -61,10 +61,17 @@ fn cannot_run(command: &Command, error: &std::io::Error) -> Failure {
 }
 
 /// Whether a program is in PATH. `libclang`: whether bindgen finds the library. `frida`: whether
-/// Frida's Python package works; it is installed beside the build if it is missing.
+/// Frida's Python package works; it is installed beside the build if it is missing. `nvcc`: whether
+/// the compiler of CUDA is installed beside the build; likewise.
 pub(crate) fn is_installed(program: &str) -> bool {
     match program {
         "libclang" => return has_libclang(),
+        "nvcc" => {
+            let installed = crate::runtime::install(&crate::root());
+            return installed
+                .inspect_err(|failure| println!("{failure}"))
+                .is_ok();
+        }
         "frida" => {
             let python = crate::frida::python(&crate::root());
             return python.inspect_err(|failure| println!("{failure}")).is_ok();

@@ -1,8 +1,9 @@
 //! Graphs that hold what has ended: freed memory, unloaded modules, refused updates; and the
 //! lifetime of the memory that graphs allocate.
 
-use cutape_model::{AUTO_FREE_ON_LAUNCH, Graph, KernelWork, Node, ObjectId, Work};
+use cutape_model::{AUTO_FREE_ON_LAUNCH, Graph, KernelWork, Node, NodeAllocation, ObjectId, Work};
 use cutape_registry::{Kind, rules};
+use rustc_hash::FxHashMap;
 
 use super::memory::ended_at;
 use super::{Check, Draft, at, code};
@@ -144,55 +145,84 @@ fn unloaded(check: &Check<'_, '_>, function: ObjectId, node: &Node) -> Draft {
         ])
 }
 
-/// The first address of a node that lies in freed memory.
-fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft> {
-    let found = |address: u64, what: String, certain: bool| {
-        if check.state.graphs.memory_at(address).is_some() {
-            return None;
+/// A value that a node uses as an address.
+struct Pointer {
+    address: u64,
+    /// The operand's name, or the number of the kernel's parameter.
+    from: Result<&'static str, usize>,
+}
+
+impl Pointer {
+    fn what(&self) -> String {
+        match self.from {
+            Ok(name) => format!("`{name}`"),
+            Err(number) => format!("parameter {number} of its kernel"),
         }
-        let id = ended_at(check, address)?;
-        // What a module's end freed is the module's story.
-        (check.kind(id) == Some(Kind::Memory)).then_some(())?;
-        Some(freed(check, node, (id, address), &what, certain))
-    };
-    match work {
-        Work::Memory(operands) => operands.iter().find_map(|operand| {
-            let what = format!("`{}`", operand.name);
-            found(operand.address, what, true)
-        }),
-        Work::Kernel(kernel) => {
-            let layout = check.state.layout(kernel.function)?;
-            let mut slots = layout
-                .iter()
-                .enumerate()
-                .filter(|(_, (_, size))| *size == 8);
-            slots.find_map(|(number, &(offset, _))| {
-                let bytes = kernel.parameters.get(offset as usize..)?;
-                let address = u64::from_le_bytes(*bytes.first_chunk()?);
-                found(address, format!("parameter {number} of its kernel"), false)
-            })
+    }
+
+    /// A kernel's parameter of that size may be something else.
+    fn is_certain(&self) -> bool {
+        self.from.is_ok()
+    }
+
+    fn assumption(&self) -> &'static str {
+        match self.is_certain() {
+            true => "",
+            false => " (assumed to be a pointer that the kernel follows)",
         }
-        _ => None,
     }
 }
 
-fn freed(
-    check: &Check<'_, '_>,
-    node: &Node,
-    (id, address): (ObjectId, u64),
-    what: &str,
-    certain: bool,
-) -> Draft {
+/// What a node uses as addresses.
+fn pointers(check: &Check<'_, '_>, work: &Work) -> Vec<Pointer> {
+    match work {
+        Work::Memory(operands) => {
+            let operands = operands.iter().map(|operand| Pointer {
+                address: operand.address,
+                from: Ok(operand.name),
+            });
+            operands.collect()
+        }
+        Work::Kernel(kernel) => {
+            let layout = check.state.layout(kernel.function);
+            let slots = layout.iter().flat_map(|slots| slots.iter()).enumerate();
+            let slots = slots.filter(|(_, (_, size))| *size == 8);
+            let pointers = slots.filter_map(|(number, &(offset, _))| {
+                let bytes = kernel.parameters.get(offset as usize..)?;
+                Some(Pointer {
+                    address: u64::from_le_bytes(*bytes.first_chunk()?),
+                    from: Err(number),
+                })
+            });
+            pointers.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The first address of a node that lies in freed memory.
+fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft> {
+    pointers(check, work).into_iter().find_map(|pointer| {
+        if check.state.graphs.memory_at(pointer.address).is_some() {
+            return None;
+        }
+        let id = ended_at(check, pointer.address)?;
+        // What a module's end freed is the module's story.
+        (check.kind(id) == Some(Kind::Memory)).then_some(())?;
+        Some(freed(check, node, id, &pointer))
+    })
+}
+
+fn freed(check: &Check<'_, '_>, node: &Node, id: ObjectId, pointer: &Pointer) -> Draft {
     let end = check.state.objects.end_of(id).map(|end| at(end.site));
     let end = end.unwrap_or_default();
-    let assumption = match certain {
-        true => "",
-        false => " (assumed to be a pointer that the kernel follows)",
-    };
     let what = format!(
-        "launches a graph whose node from {} has {address:#x} as {what}{assumption}. That is in \
-         {}, which {end} freed, and no call has allocated memory there since",
+        "launches a graph whose node from {} has {:#x} as {}{}. That is in {}, which {end} freed, \
+         and no call has allocated memory there since",
         at(node.site),
+        pointer.address,
+        pointer.what(),
+        pointer.assumption(),
         check.label(id),
     );
     let title = "graph launched with the address of freed memory";
@@ -205,7 +235,7 @@ fn freed(
             format!("freed by {end}"),
             format!("the graph launched by {}", at(check.site)),
         ]);
-    if !certain {
+    if !pointer.is_certain() {
         draft = draft.severity(Severity::Warning);
     }
     draft
@@ -278,77 +308,51 @@ pub(super) fn instantiate(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// A node that uses memory of the graph without a path from the allocation or to the free.
 fn unordered_memory(check: &Check<'_, '_>, graph: &Graph) -> Option<Draft> {
-    let allocations: Vec<(usize, u64, u64)> = graph
-        .live()
-        .filter_map(|(index, node)| match node.work {
-            Work::Allocation { address, size } => Some((index, address, size)),
-            _ => None,
-        })
-        .collect();
-    let frees: Vec<(usize, u64)> = graph
-        .live()
-        .filter_map(|(index, node)| match node.work {
-            Work::Free { address } => Some((index, address)),
-            _ => None,
-        })
-        .collect();
-    if frees.is_empty() || frees.len().saturating_mul(graph.nodes.len()) > MOST_PATHS {
+    let allocations = graph.allocations();
+    if allocations
+        .iter()
+        .all(|allocation| allocation.free.is_none())
+        || allocations.len().saturating_mul(graph.nodes.len()) > MOST_PATHS
+    {
         return None;
     }
-    for (free, address) in frees {
-        let Some(&(allocation, start, size)) = allocations
-            .iter()
-            .find(|allocation| allocation.1 == address)
-        else {
-            continue;
-        };
-        let before_free = graph.ancestors(free);
-        for (index, node) in graph.live() {
-            let Some((what, certain)) = uses(check, &node.work, start, size) else {
+    let mut before_free: FxHashMap<usize, Vec<bool>> = FxHashMap::default();
+    for (index, node) in graph.live() {
+        for pointer in pointers(check, &node.work) {
+            let is_meant = |allocation: &NodeAllocation| allocation.contains(pointer.address);
+            let any = allocations
+                .iter()
+                .find(|known| is_meant(known) && known.free.is_some());
+            if any.is_none() {
+                continue;
+            }
+            let before = graph.allocation_before(index, &allocations, is_meant);
+            let before = before.and_then(|position| allocations.get(position));
+            let Some((allocation, free)) = before
+                .or(any)
+                .and_then(|known| Some((known.node, known.free?)))
+            else {
                 continue;
             };
-            let is_ordered = before_free.get(index) == Some(&true);
-            if !is_ordered {
-                return Some(unordered(check, graph, (free, index), &what, certain));
-            }
-            if graph.ancestors(index).get(allocation) != Some(&true) {
-                return Some(unordered(check, graph, (allocation, index), &what, certain));
-            }
+            let users = before_free
+                .entry(free)
+                .or_insert_with(|| graph.ancestors(free));
+            let other = match (users.get(index), before) {
+                (Some(true), Some(_)) => continue,
+                (Some(true), None) => allocation,
+                _ => free,
+            };
+            return Some(unordered(check, graph, (other, index), &pointer));
         }
     }
     None
-}
-
-/// How a node uses an address range: the operand, and whether it is certainly an address.
-fn uses(check: &Check<'_, '_>, work: &Work, start: u64, size: u64) -> Option<(String, bool)> {
-    let inside = |address: u64| address >= start && address - start < size.max(1);
-    match work {
-        Work::Memory(operands) => {
-            let operand = operands.iter().find(|operand| inside(operand.address))?;
-            Some((format!("`{}`", operand.name), true))
-        }
-        Work::Kernel(kernel) => {
-            let layout = check.state.layout(kernel.function)?;
-            let mut slots = layout
-                .iter()
-                .enumerate()
-                .filter(|(_, (_, size))| *size == 8);
-            slots.find_map(|(number, &(offset, _))| {
-                let bytes = kernel.parameters.get(offset as usize..)?;
-                inside(u64::from_le_bytes(*bytes.first_chunk()?))
-                    .then(|| (format!("parameter {number} of its kernel"), false))
-            })
-        }
-        _ => None,
-    }
 }
 
 fn unordered(
     check: &Check<'_, '_>,
     graph: &Graph,
     (other, user): (usize, usize),
-    what: &str,
-    certain: bool,
+    pointer: &Pointer,
 ) -> Draft {
     let site = |index: usize| {
         graph
@@ -371,14 +375,12 @@ fn unordered(
         ),
     };
     let verb = if is_free { "frees" } else { "allocates" };
-    let assumption = match certain {
-        true => "",
-        false => " (assumed to be a pointer that the kernel follows)",
-    };
     let message = format!(
-        "Node {user}, from {}, uses memory of the graph as {what}{assumption}. It {relation} \
-         {other}, from {}, which {verb} that memory, so nothing orders the two. {}",
+        "Node {user}, from {}, uses memory of the graph as {}{}. It {relation} {other}, from {}, \
+         which {verb} that memory, so nothing orders the two. {}",
         site(user),
+        pointer.what(),
+        pointer.assumption(),
         site(other),
         check.answer_or(
             "The driver returned CUDA_SUCCESS: it does not check this; the launch may use memory \
@@ -386,7 +388,7 @@ fn unordered(
         ),
     );
     let mut draft = Draft::new(rules::GRAPH_ALLOCATION_LIFETIME, title, message);
-    if !certain {
+    if !pointer.is_certain() {
         draft = draft.severity(Severity::Warning);
     }
     draft
@@ -411,7 +413,7 @@ pub(super) fn relaunch(check: &Check<'_, '_>) -> Option<Draft> {
     let unfreed = exec.unfreed();
     let (address, launched) = unfreed
         .iter()
-        .find_map(|(address, _)| Some((*address, live(address)?)))?;
+        .find_map(|address| Some((*address, live(address)?)))?;
     let what = format!(
         "launches {} again, and nothing has freed the memory at {address:#x} that {} allocated",
         exec_label(check, handle),

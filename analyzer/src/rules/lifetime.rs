@@ -63,6 +63,10 @@ fn used(
     if check.family() == Family::Context(ContextOp::Pop) {
         return;
     }
+    // The address is that of a graph's memory now, which is no object.
+    if kind == Kind::Memory && check.state.memory.is_of_graph(handle) {
+        return;
+    }
     let is_uncertain =
         || check.state.objects.may_be_reused(id) || check.only_released(id) || is_shared(check, id);
     if !check.went_wrong() && is_uncertain() {

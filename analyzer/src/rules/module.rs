@@ -91,7 +91,8 @@ fn pending(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
     let message = format!(
         "cuModuleUnload gets {label} while work that needs it, {}, may still run: no call since \
          then waited for that work or found it complete (a synchronize or query of its stream, of \
-         a later event, or of the context). The manual does not promise that the unload waits.",
+         a later event, or of the context). The drivers that were measured wait for it in the \
+         unload, which the manual does not promise and which costs time.",
         at(site),
     );
     let title = "module unloaded while its work may still run";

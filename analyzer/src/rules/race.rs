@@ -226,7 +226,7 @@ pub(super) fn freed_while_pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
 }
 
 fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft> {
-    use cutape_registry::{Family, MemoryOp};
+    use cutape_registry::{Family, ImplicitWait, MemoryOp};
     let order = &check.state.order;
     let stream_ordered = check.family() == Family::Memory(MemoryOp::FreeAsync);
     let stream = check.state.ordering.stream;
@@ -257,6 +257,14 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
         .object(id)
         .and_then(crate::state::ordering::memory_origin);
     let pool = origin == Some(crate::state::data::MemoryOrigin::Pool);
+    let waits = check.plan.function.implicit_wait != ImplicitWait::No;
+    let why = match waits {
+        true => {
+            "The drivers that were measured wait for it, which the manual does not promise and \
+             which costs time"
+        }
+        false => "That the call waits for it is not promised, and was not seen",
+    };
     let (rule, title, why) = match kind {
         _ if stream_ordered => (
             rules::MEMORY_POOL_ACCESS_UNORDERED,
@@ -266,7 +274,7 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
         Kind::HostMemory | Kind::Registration => (
             rules::MEMORY_HOST_BUFFER_FREED_WHILE_PENDING,
             "host memory released while work may still use it",
-            "The device may read or write memory that belongs to something else by then",
+            why,
         ),
         _ if pool => (
             rules::MEMORY_FREE_POOL_POINTER_IN_USE,
@@ -276,7 +284,7 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
         _ => (
             rules::MEMORY_FREE_PENDING_WORK,
             "memory freed while work may still use it",
-            "cuMemFree may wait for it, which the manual does not promise and which costs time",
+            why,
         ),
     };
     let draft = Draft::new(rule, "", "")
@@ -307,6 +315,8 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
     ]);
     if assumed {
         draft = draft.severity(Severity::Advice);
+    } else if !waits && rule == rules::MEMORY_FREE_PENDING_WORK {
+        draft = draft.severity(Severity::Warning);
     }
     Some(draft)
 }

@@ -246,7 +246,7 @@ impl State {
             .clone()
     }
 
-    /// The compute capability of the device of the thread's current context, or of device 0.
+    /// The compute capability of the device of the thread's current context, or of the only device.
     pub(crate) fn capability(&self, thread: u32, context: &dyn TraceContext) -> Option<(u16, u16)> {
         let current = self
             .contexts
@@ -255,6 +255,7 @@ impl State {
             .and_then(|id| self.objects.get(id));
         let device = match current.map(|object| &object.data) {
             Some(Data::Context(data)) => data.device,
+            _ if context.meta("device.1.compute-capability").is_some() => return None,
             _ => 0,
         };
         let text = context.meta(&format!("device.{device}.compute-capability"))?;

@@ -2,6 +2,21 @@
 
 use super::{Row, START};
 
+/// A graph that allocates, uses and frees memory, then allocates and uses memory at that address.
+const REALLOCATED: &str = "
+    cuInit Flags=0
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuStreamCreate phStream:=0x300 Flags=1
+    cuGraphCreate phGraph:=0x800
+    cuGraphAddMemAllocNode phGraphNode:=0x900 hGraph=0x800 nodeParams:=[0*13,4096,0x80000]
+    cuGraphAddMemsetNode phGraphNode:=0x901 hGraph=0x800 dependencies=[0x900] numDependencies=1 memsetParams=[0x80000,0,0x400000000,4,1]
+    cuGraphAddMemFreeNode phGraphNode:=0x902 hGraph=0x800 dependencies=[0x901] numDependencies=1 dptr=0x80000
+    cuGraphAddMemAllocNode phGraphNode:=0x903 hGraph=0x800 dependencies=[0x902] numDependencies=1 nodeParams:=[0*13,4096,0x80000]
+    cuGraphAddMemsetNode phGraphNode:=0x904 hGraph=0x800 dependencies=[0x903] numDependencies=1 memsetParams=[0x80000,0,0x400000000,4,1]
+";
+
 /// A graph with a memset node, instantiated; node, graph and executable are 0x900, 0x800, 0xa00.
 const BUILT: &str = "
     cuInit Flags=0
@@ -212,6 +227,55 @@ pub(crate) const GRAPHS: &[Row] = &[
              cuGraphAddDependencies hGraph=0x800 from=[0x901] to=[0x902] numDependencies=1\n\
              cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
         ],
+    ),
+    // The address of memory that a node has freed is given to the next allocation of the graph.
+    (
+        "graph-allocation-lifetime",
+        REALLOCATED,
+        "cuGraphAddMemFreeNode phGraphNode:=0x905 hGraph=0x800 dependencies=[0x903] \
+         numDependencies=1 dptr=0x80000\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
+        &[
+            "cuGraphAddMemFreeNode phGraphNode:=0x905 hGraph=0x800 dependencies=[0x904] \
+             numDependencies=1 dptr=0x80000\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
+            // The second one is used and freed after the launch.
+            "cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800\n\
+             cuGraphLaunch hGraph=0xa00 hStream=0x300\n\
+             cuMemsetD8Async dstDevice=0x80010 N=16 hStream=0x300\n\
+             cuMemFreeAsync dptr=0x80000 hStream=0x300\n\
+             cuGraphLaunch hGraph=0xa00 hStream=0x300",
+            // A node that was added last uses the first one.
+            "cuGraphAddMemsetNode phGraphNode:=0x906 hGraph=0x800 dependencies=[0x900] \
+             numDependencies=1 memsetParams=[0x80000,0,0x400000000,4,1]\n\
+             cuGraphAddDependencies hGraph=0x800 from=[0x906] to=[0x902] numDependencies=1\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
+            // In a capture.
+            "cuStreamBeginCapture_v2 hStream=0x300\n\
+             cuMemAllocAsync dptr:=0x90000 bytesize=4096 hStream=0x300\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x90000\n\
+             cuMemFreeAsync dptr=0x90000 hStream=0x300\n\
+             cuMemAllocAsync dptr:=0x90000 bytesize=8192 hStream=0x300\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8 params=0x90100\n\
+             cuMemFreeAsync dptr=0x90000 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801",
+        ],
+    ),
+    (
+        "graph-allocation-lifetime",
+        REALLOCATED,
+        "cuGraphAddMemsetNode phGraphNode:=0x906 hGraph=0x800 dependencies=[0x900] \
+         numDependencies=1 memsetParams=[0x80000,0,0x400000000,4,1]\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
+        &[],
+    ),
+    (
+        "graph-relaunch-unfreed-allocation",
+        REALLOCATED,
+        "cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800\n\
+         cuGraphLaunch hGraph=0xa00 hStream=0x300\n cuGraphLaunch hGraph=0xa00 hStream=0x300 -> 1",
+        &[],
     ),
     // The same in a capture with two streams, of which one is not joined before the free.
     (

@@ -176,6 +176,13 @@ pub(crate) const OTHERS: &[Row] = &[
         &[
             "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=16\n\
              cuMemFree_v2 dptr=0x10000",
+            // A graph has the address of freed memory, and what it allocates is freed behind it.
+            "cuMemFree_v2 dptr=0x10000\n cuGraphCreate phGraph:=0x800\n\
+             cuGraphAddMemAllocNode phGraphNode:=0x900 hGraph=0x800 \
+             nodeParams:=[0*13,4096,0x10000]\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800\n\
+             cuGraphLaunch hGraph=0xa00 hStream=0x300\n\
+             cuMemFreeAsync dptr=0x10000 hStream=0x300",
             // Each launch of a graph allocates its memory again: captured ...
             "cuStreamBeginCapture_v2 hStream=0x300 mode=2\n\
              cuMemAllocAsync dptr:=0x302000000 bytesize=64 hStream=0x300\n\

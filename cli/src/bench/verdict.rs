@@ -104,6 +104,13 @@ impl Report {
         for (note, count) in outcome.notes.into_iter().chain(replay.notes) {
             *self.notes.entry(note).or_default() += count;
         }
+        for cause in &replay.consequences {
+            let note = format!(
+                "{} calls were not re-issued because of {}, the first call {}",
+                cause.left_out, cause.cause, cause.first
+            );
+            *self.notes.entry(note).or_default() += 1;
+        }
         if let Some(first) = replay.divergences.first() {
             let note = format!(
                 "{} calls diverged from the recording, first call {} {}: expected {}, received {}",

@@ -10,6 +10,7 @@ use cutape_analyzer::{Baseline, Class, Finding, RecordedProcess, Suppressions};
 use cutape_format::{Call, Trace};
 
 use crate::failure::Failure;
+use crate::input::Completeness;
 
 /// How many places are told apart when repeats are counted.
 const MOST_PLACES: usize = 1 << 16;
@@ -59,6 +60,8 @@ pub(crate) struct FindingFilter {
     pub(crate) findings: Vec<Finding>,
     /// Those that do not.
     pub(crate) omitted: Omitted,
+    /// Whether the traces have all calls.
+    pub(crate) state: Completeness,
 }
 
 impl FindingFilter {
@@ -83,6 +86,7 @@ impl FindingFilter {
             error: None,
             findings: Vec::new(),
             omitted: Omitted::default(),
+            state: Completeness::default(),
         })
     }
 
@@ -210,8 +214,15 @@ impl FindingFilter {
         let process = self.process.as_ref();
         let process = process.map_or_else(String::new, |process| process.label() + " ");
         self.print(&format!(
-            "{process}call {} {} did not return: the program ended during the call{signal}\n",
-            call.index, call.signature.name
+            "{process}call {} {} {}\n",
+            call.index,
+            call.signature.name,
+            match (trace.is_still_recorded(), trace.shortfall()) {
+                (true, _) => "has not returned yet".to_owned(),
+                (false, Some(shortfall)) if shortfall.lacks_calls =>
+                    "had not returned when the recording ended".to_owned(),
+                _ => format!("did not return: the program ended during the call{signal}"),
+            }
         ));
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn check_folder(folder: &Path, filter: &mut FindingFilter) -> Result<
             // The others are checked all the same.
             Err(failure) => {
                 filter.discard();
-                eprintln!("cutape: {}", failure.message);
+                message!("{}", failure.message);
                 is_complete = false;
             }
         }
@@ -87,8 +87,8 @@ fn check_together(
         return Ok(());
     }
     if !have_common_clock(traces) {
-        eprintln!(
-            "cutape: not checked: what these processes do to each other's objects; their traces \
+        message!(
+            "not checked: what these processes do to each other's objects; their traces \
              do not share a clock, as those of several machines"
         );
         return Ok(());
@@ -125,7 +125,7 @@ fn end_of(trace: &Trace) -> ProcessEnd {
     let number = |key| trace.meta_value(key)?.parse::<i64>().ok();
     let is_part = input::is_repaired(trace)
         || trace.meta().iter().any(|(key, _)| key.starts_with("cut."))
-        || input::writer(trace).is_some()
+        || trace.writer().is_some()
         // Of what a launcher starts, `record` sees only how the launcher ended.
         || number("exit.process") != Some(i64::from(trace.head().process));
     match (number("exit.signal"), number("exit.status")) {

@@ -63,8 +63,8 @@ fn finish(
     keep: bool,
 ) -> Result<(), Failure> {
     if outcome.traces.is_empty() {
-        eprintln!(
-            "cutape: nothing to check: no CUDA driver call of the program reached cutape (it {})",
+        message!(
+            "nothing to check: no CUDA driver call of the program reached cutape (it {})",
             outcome.describe()
         );
         return Ok(());
@@ -87,7 +87,7 @@ fn finish(
         }
     }
     if outcome.status.code() != Some(0) {
-        eprintln!("cutape: the program {}", outcome.describe());
+        message!("the program {}", outcome.describe());
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use cutape_format::{Call, Note, Trace, WalkSummary};
 use super::filter::FindingFilter;
 use super::ranges::set_ranges;
 use crate::failure::Failure;
+use crate::input::Completeness;
 use crate::progress::Progress;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
@@ -65,6 +66,13 @@ impl Pass {
 
     /// Checks what is missing at the end.
     pub(crate) fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
+        let state = Completeness::of(trace);
+        let is_end = !state.still_recording && state.ended_early.is_none();
+        filter.state.join(state);
+        // What would be missing at the end may come in calls that are not in the trace.
+        if !is_end {
+            return;
+        }
         let context = SymbolContext::new(trace, &self.resolver);
         filter.add(self.analyzer.finish(&context));
     }
@@ -78,8 +86,8 @@ impl Pass {
         }
         let names = self.unrecorded.iter();
         let names: Vec<_> = names.map(|name| name.escape_debug().to_string()).collect();
-        eprintln!(
-            "cutape: not checked: calls of {}, which the recorder does not know and did not record",
+        message!(
+            "not checked: calls of {}, which the recorder does not know and did not record",
             names.join(", ")
         );
     }

@@ -28,7 +28,11 @@ pub(super) fn trailer(
     let findings = &filter.findings;
     Ok(match format {
         Format::Text => summary(name, filter),
-        Format::Json => format!("{:#}", analyzer::json(findings, &filter.omitted)),
+        Format::Json => {
+            let mut report = analyzer::json(findings, &filter.omitted);
+            filter.state.add_to(&mut report);
+            format!("{report:#}")
+        }
         Format::Sarif => format!("{:#}", analyzer::sarif(findings, name, &folder())),
         Format::Junit => junit(name, findings)?,
     })

@@ -288,6 +288,14 @@ fn notes(driver: &Path, report: &Report) -> String {
             "note: the replay that gave the memory has {count}; `cutape replay` lists them"
         );
     }
+    for cause in &report.consequences {
+        let _ = writeln!(
+            notes,
+            "note: calls from {} on were not re-issued because of {}: memory may not be what it \
+             was",
+            cause.first, cause.cause
+        );
+    }
     notes + &of_exchanges(&report.exchanges)
 }
 

@@ -19,6 +19,7 @@ use super::process::{ProcessFacts, number, text};
 use super::ranges::{MarkFacts, RangeCounter, RangeFacts};
 use crate::exchanges::Exchanges;
 use crate::failure::Failure;
+use crate::input::Completeness;
 use crate::progress::Progress;
 use crate::render::{Limits, Renderer, notes};
 use cutape_format::TraceClock;
@@ -92,6 +93,8 @@ pub(crate) struct TraceFacts {
     pub(crate) distinct_stacks: u64,
     /// Its source, if it was cut.
     pub(crate) cut: Option<CutFacts>,
+    #[serde(flatten)]
+    pub(crate) state: Completeness,
 }
 
 #[derive(Debug, Serialize)]
@@ -558,6 +561,7 @@ impl TraceFacts {
             stacks: text(trace, "stacks"),
             distinct_stacks: trace.stack_count() as u64,
             cut: CutFacts::of(trace),
+            state: Completeness::of(trace),
         })
     }
 }

@@ -168,8 +168,8 @@ fn advice(process: u32, target: &Target) -> &'static str {
 
 fn warn(process: u32, path: &Path, advice: &str) {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    eprintln!(
-        "cutape: no call recorded from process {process} ({}), which mapped {} at least {} s ago; \
+    message!(
+        "no call recorded from process {process} ({}), which mapped {} at least {} s ago; \
          if it uses CUDA, its calls bypass cutape: {advice}",
         name.trim_end(),
         path.display(),

@@ -38,8 +38,8 @@ struct Cost {
 pub(crate) fn report(path: &Path, format: Format) -> Result<(), Failure> {
     let cost = Cost::of(&Trace::open(path)?, path);
     match format {
-        Format::Text => eprintln!("cutape: {}: {}", output::shown(path), cost.text()),
-        Format::Json => eprintln!("{}", serde_json::json!(cost)),
+        Format::Text => message!("{}: {}", output::shown(path), cost.text()),
+        Format::Json => output::stderr_line(format_args!("{}", serde_json::json!(cost))),
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(found, own, "{name}");
             let opened = Trace::open(&path).unwrap();
             assert_eq!(
-                crate::input::writer(&opened),
+                opened.writer(),
                 None,
                 "{name}: process 4242 does not have it mapped"
             );

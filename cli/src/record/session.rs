@@ -73,8 +73,8 @@ pub(crate) fn start(
     let driver = library::driver(recording.driver.as_deref())?;
     let folder = LibraryFolder::new(&interposer)?;
     if let Err(why) = folder.forward(&interposer, &driver) {
-        eprintln!(
-            "cutape: while recording, the program cannot find driver functions that this cutape \
+        message!(
+            "while recording, the program cannot find driver functions that this cutape \
              does not know: {why}"
         );
     }
@@ -105,8 +105,8 @@ pub(crate) fn start(
         command.env("CUTAPE_COST", "1");
     }
     match nvtx_library() {
-        Some(other) if !recording.no_nvtx => eprintln!(
-            "cutape: NVTX ranges and marks are not recorded: {NVTX} names another library, {}; \
+        Some(other) if !recording.no_nvtx => message!(
+            "NVTX ranges and marks are not recorded: {NVTX} names another library, {}; \
              unset it to record them",
             other.display()
         ),
@@ -230,14 +230,14 @@ impl Outcome {
     pub(crate) fn pack_or_warn(&self, path: &Path) {
         match self.pack(path) {
             Ok(summary) => report_missing(&summary.missing),
-            Err(failure) => eprintln!("cutape: {}", failure.message),
+            Err(failure) => message!("{}", failure.message),
         }
     }
 
     /// Packs a trace in place; adds the exit status, and the clock's rate if the trace lacks it.
     fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
         let mut trace = Trace::open(path)?;
-        if let Some(process) = input::writer(&trace) {
+        if let Some(process) = trace.writer() {
             return Err(input::still_written(path, process));
         }
         let mut meta = Vec::new();
@@ -276,9 +276,10 @@ impl Outcome {
 /// Reports on stderr the image bytes that packing could not find.
 pub(crate) fn report_missing(missing: &[MissingFileRange]) {
     for part in missing {
-        eprintln!(
-            "cutape: {} bytes of an image are not in the trace: {}",
-            part.length, part.why
+        message!(
+            "{} bytes of an image are not in the trace: {}",
+            part.length,
+            part.why
         );
     }
 }

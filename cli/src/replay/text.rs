@@ -28,7 +28,12 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         (None, count) => counted(count, "divergence") + &verdicts(report),
     };
     let mut verdict = verdict;
+    let lost: u64 = report.consequences.iter().map(|cause| cause.lost).sum();
+    if lost > 0 {
+        verdict = format!("{verdict}; data of {} is missing", counted(lost, "call"));
+    }
     for (count, why) in [
+        (following(report), Verdict::Consequence),
         (report.host_changed_count, Verdict::HostChanged),
         (report.changed_input_count, Verdict::ChangedInput),
     ] {
@@ -84,6 +89,9 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
     for sentence in report.died.iter().flat_map(|died| &died.may_wait_for) {
         let _ = writeln!(out, "  {}", printable(sentence));
     }
+    if let Some(teardown) = &report.teardown {
+        let _ = writeln!(out, "shutdown: {teardown}");
+    }
     describe_pending(&mut out, report);
     for divergence in &report.divergences {
         describe(&mut out, divergence);
@@ -91,6 +99,20 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
     if report.divergence_count > report.divergences.len() as u64 {
         let more = report.divergence_count - report.divergences.len() as u64;
         let _ = writeln!(out, "  and {more} more");
+    }
+    for cause in &report.consequences {
+        let _ = writeln!(
+            out,
+            "not re-issued because of {}: {}, the first call {}; data of {} is missing; {} may follow",
+            printable(&cause.cause),
+            counted(cause.left_out, "call"),
+            cause.first,
+            cause.lost,
+            counted(cause.differences, "later difference")
+        );
+        if let Some(first) = &cause.first_difference {
+            describe(&mut out, first);
+        }
     }
     for input in &report.replaced {
         let what = match (&input.error, input.differs) {
@@ -282,6 +304,12 @@ fn counted(count: u64, unit: &str) -> String {
     }
 }
 
+/// Differences that may follow from calls that were not re-issued.
+fn following(report: &Report) -> u64 {
+    let causes = report.consequences.iter();
+    causes.map(|cause| cause.differences).sum()
+}
+
 /// How many divergences have each verdict, if several replays or the replay itself tell them apart.
 fn verdicts(report: &Report) -> String {
     let of = |verdict| {
@@ -427,6 +455,8 @@ pub(super) fn junit(
         let found = || {
             let all = report.divergences.iter().chain(&report.host_changed);
             let all = all.chain(&report.changed_input);
+            let causes = report.consequences.iter();
+            let all = all.chain(causes.filter_map(|cause| cause.first_difference.as_ref()));
             all.filter(|found| found.verdict == verdict)
         };
         for divergence in found() {
@@ -435,6 +465,13 @@ pub(super) fn junit(
         let mut count = found().count() as u64;
         if verdict == Verdict::default() {
             count += unlisted;
+        }
+        if verdict == Verdict::Consequence {
+            let lost = report.consequences.iter().map(|cause| cause.lost);
+            count = following(report) + lost.sum::<u64>();
+            for cause in &report.consequences {
+                let _ = writeln!(description, "not re-issued because of {}", cause.cause);
+            }
         }
         let never_counts = match verdict {
             Verdict::HostChanged => Some(report.host_changed_count),
@@ -483,7 +520,7 @@ fn describe(out: &mut String, divergence: &Divergence) {
         },
     };
     let kind = match divergence.verdict {
-        Verdict::HostChanged | Verdict::ChangedInput => "difference",
+        Verdict::Consequence | Verdict::HostChanged | Verdict::ChangedInput => "difference",
         _ => "divergence",
     };
     let _ = writeln!(

@@ -187,6 +187,16 @@ fn before_the_part(
             first.call, first.why
         )));
     }
+    let mut causes = report.consequences.iter();
+    if let Some(cause) = causes.find(|cause| cause.first < start)
+        && !guarded.is_forced()
+    {
+        return Err(cannot(format!(
+            "calls from {} on were not re-issued because of {}; memory before call {start} is not \
+             what it was; --force takes it nevertheless",
+            cause.first, cause.cause
+        )));
+    }
     let Some(call) = observed.calls.first() else {
         return Err(cannot(format!("the replay did not reach call {start}")));
     };

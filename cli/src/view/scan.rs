@@ -10,7 +10,6 @@ use super::reply::{InFlight, Progress, Reply, Send};
 use super::shared::{Checkpoint, SharedTrace};
 use crate::check::live::SETTLE;
 use crate::clock::TickClock;
-use crate::input;
 use crate::render::{Known, Limits, Renderer};
 use cutape_model::Scope as Tracked;
 
@@ -108,7 +107,7 @@ fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
         if is_growing {
             let is_last = looked.elapsed() >= LIFE_INTERVAL && {
                 looked = Instant::now();
-                input::writer(&shared.trace()).is_none()
+                shared.trace().writer().is_none()
             };
             shared.refresh(clock.ago(SETTLE), is_last);
         }

@@ -72,7 +72,7 @@ impl SharedTrace {
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let mut trace = input::open_indexed(path)?;
         let is_packed = trace.head().flags & FILE_PACKED != 0;
-        let is_growing = !is_packed && input::writer(&trace).is_some();
+        let is_growing = !is_packed && trace.writer().is_some();
         if is_growing {
             trace = Trace::follow(path)?;
         }

@@ -22,6 +22,7 @@ use crate::parallel::for_each_ordered;
 use crate::payload_policy::PayloadPolicies;
 use crate::read::contents::{Contents, References};
 use crate::read::error::Damage;
+use crate::read::incomplete;
 use crate::read::trace::Trace;
 
 /// So that an index chunk stays far below what can be decoded at once.
@@ -168,7 +169,15 @@ pub(super) fn rewrite(
     let calls = changes.selection.map(|selection| &selection.changes);
     let reduction = Reduction::new(trace, policies, calls, changes.is_whole)
         .map_err(|why| invalid_data(format!("{}: {why}", trace.path().display())))?;
-    let meta = [changes.meta, &reduce::meta(trace, policies)].concat();
+    // A selection has all the calls that it is of.
+    let shortfall = trace.shortfall().filter(|_| changes.selection.is_none());
+    let shortfall = shortfall.map(|shortfall| shortfall.meta());
+    let meta = [
+        changes.meta,
+        &reduce::meta(trace, policies),
+        shortfall.as_ref().map_or(&[], |meta| &meta[..]),
+    ]
+    .concat();
     let source = trace.source.metadata()?;
     let is_in_place = match fs::metadata(target) {
         Ok(there) if (there.dev(), there.ino()) == (source.dev(), source.ino()) => true,
@@ -410,7 +419,8 @@ fn merged_meta(trace: &Trace, changes: &Changes<'_>) -> Vec<(String, String)> {
     let mut meta = trace.meta().to_vec();
     if changes.selection.is_some() {
         meta.retain(|there| {
-            !there.0.starts_with("cut.") && added.iter().all(|entry| entry.0 != there.0)
+            let of_source = there.0.starts_with("cut.") || incomplete::is_meta(&there.0);
+            !of_source && added.iter().all(|entry| entry.0 != there.0)
         });
     }
     let rate = trace.ticks_per_second();

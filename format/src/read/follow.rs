@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::control::{CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
-use crate::layout::{BufferNote, CHUNK_COPIED, CHUNK_HEAD_LENGTH, ChunkHead, chunk_kind};
+use crate::layout::{BufferNote, CHUNK_COPIED, ChunkHead, chunk_kind};
 use crate::read::growth::ThreadBuffer;
 use crate::read::record::{buffer_content, record_at};
 use crate::read::trace::{Body, Chunk, Trace};
@@ -180,7 +180,7 @@ impl Trace {
                         .last()
                         .is_some_and(|&last| is_unfinished(last, buffers));
                 let buffer = buffers.get(at).filter(|_| is_next)?;
-                self.add_buffer(buffer, note, Body::Owned(Vec::new()))
+                self.add_buffer(&buffer.head, buffer.position, note, Vec::new())
             }
         };
         let buffer = buffers.get_mut(at)?;
@@ -254,38 +254,22 @@ impl Trace {
     }
 
     fn buffer_body(&self, buffer: &ThreadBuffer) -> &[u8] {
-        let start = buffer.position + CHUNK_HEAD_LENGTH;
-        let length = usize::try_from(buffer.head.length).unwrap_or(usize::MAX);
-        self.source
-            .bytes(start..buffer.position.saturating_add(length))
+        self.source.buffer_body(&buffer.head, buffer.position)
     }
 
     /// Adds the content of a buffer as the chunk that it would become; the chunk's number.
-    fn add_buffer(&mut self, buffer: &ThreadBuffer, note: BufferNote, body: Body) -> Option<usize> {
+    pub(crate) fn add_buffer(
+        &mut self,
+        buffer: &ChunkHead,
+        position: usize,
+        note: BufferNote,
+        body: Vec<u8>,
+    ) -> Option<usize> {
         let head = ChunkHead {
-            length: buffer.head.length,
-            ..ChunkHead::of_buffer(buffer.head.thread, note)
+            length: buffer.length,
+            ..ChunkHead::of_buffer(buffer.thread, note)
         };
-        self.push_chunk(Chunk::new(head, buffer.position as u64, body))
-    }
-
-    /// Adds what is left in the buffers of a trace that does not grow any more.
-    pub(crate) fn add_last_of_buffers(&mut self) {
-        for buffer in std::mem::take(&mut self.growth.buffers) {
-            let body = self.buffer_body(&buffer);
-            let Some((note, records)) = buffer_content(body) else {
-                // Emptied, or not begun.
-                continue;
-            };
-            let end = buffer.position + CHUNK_HEAD_LENGTH + body.len();
-            let body = Body::InFile(end - records.len()..end);
-            // A closed copy counts; its buffer was only not emptied yet.
-            let chunks = self.thread_chunks(buffer.head.thread);
-            let is_known = |&chunk: &usize| self.chunk(chunk).head.sequence == note.sequence;
-            if !chunks.iter().any(is_known) {
-                self.add_buffer(&buffer, note, body);
-            }
-        }
+        self.push_chunk(Chunk::new(head, position as u64, Body::Owned(body)))
     }
 
     /// True if chunks before this one are still to be found, among them the copy of what a buffer

@@ -160,6 +160,9 @@ impl Trace {
                 }
             }
         }
+        if let Some(moment) = self.moment {
+            markers.retain(|marker| marker.ticks <= moment);
+        }
         markers.sort_by_key(|marker| marker.ticks);
         let unknown = |marker: &Marker| marker.thread.is_none() && marker.number != 0;
         if markers.iter().any(unknown) {

@@ -2,8 +2,8 @@
 
 use crate::codec::{self, Decode};
 use crate::layout::{
-    CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CHUNK_MAGIC, CallCount,
-    ChunkHead, IndexEntry, ResolvedAddress, Symbol, chunk_kind,
+    CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CallCount, ChunkHead,
+    IndexEntry, ResolvedAddress, Symbol, chunk_kind,
 };
 use crate::read::compress::{decompress, decompress_start};
 use crate::read::growth::ThreadBuffer;
@@ -22,11 +22,14 @@ enum Readiness {
     Never,
 }
 
+/// What is wrong where no sound head is.
+pub(crate) const NO_CHUNK: &str = "no chunk begins here as it should";
+
 /// More threads than any trace has.
 const THREAD_LIMIT: u32 = 1 << 20;
 
 impl Trace {
-    /// Reads chunk heads from where the last scan ended.
+    /// Reads the chunk heads of a packed or a growing trace from where the last scan ended.
     pub(crate) fn scan(&mut self) {
         let step = self.source.chunk_alignment();
         let is_growing = self.source.is_growing();
@@ -41,13 +44,8 @@ impl Trace {
                 if is_growing {
                     return;
                 }
-                // A claimed place is abandoned when the disk is full.
-                if !self.source.is_packed() && self.source.is_zero(position..head_end) {
-                    self.growth.scanned += step;
-                    continue;
-                }
-                self.add_damage(position as u64, "no chunk begins here as it should");
-                self.growth.scanned = self.next_magic(position + step);
+                self.add_damage(position as u64, NO_CHUNK);
+                self.growth.scanned = self.source.next_magic(position + step);
                 continue;
             };
             let length = usize::try_from(head.length).unwrap_or(usize::MAX);
@@ -59,16 +57,6 @@ impl Trace {
             self.growth.scanned = end;
             self.add_chunk(head, position);
         }
-    }
-
-    /// The next position from there on at which a chunk seems to begin, or the end of the file.
-    fn next_magic(&self, from: usize) -> usize {
-        let magic = CHUNK_MAGIC.to_le_bytes();
-        let last = self.source.length.saturating_sub(CHUNK_HEAD_LENGTH);
-        (from..=last)
-            .step_by(self.source.chunk_alignment())
-            .find(|&at| self.source.bytes(at..at + magic.len()) == magic)
-            .unwrap_or(self.source.length)
     }
 
     /// Makes the checks that need the whole file.
@@ -83,7 +71,6 @@ impl Trace {
         {
             self.add_damage(scanned as u64, "the file ends within a chunk's head");
         }
-        self.add_last_of_buffers();
         if self.signatures.functions().next().is_none() {
             let position = u64::from(self.head().head_length);
             self.add_damage(position, "the signature table is missing");

@@ -26,6 +26,7 @@ pub(crate) struct Source {
     /// Bytes of the map that the file has.
     pub(crate) length: usize,
     pub(crate) head: FileHead,
+    is_growing: bool,
 }
 
 /// The process that recorded a trace; `None` if the file does not begin with the head of a trace.
@@ -84,6 +85,7 @@ impl Source {
             map,
             length,
             head,
+            is_growing,
         })
     }
 
@@ -106,9 +108,15 @@ impl Source {
         self.file.metadata()
     }
 
-    /// Asks for the length of a growing file again.
+    /// Asks for the length of the file again, and maps what it has got since.
     pub(crate) fn refresh_length(&mut self) -> io::Result<()> {
         let length = usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX);
+        if length > self.map.len() && !self.is_growing {
+            let mut options = MmapOptions::new();
+            options.len(length);
+            // SAFETY: as in `open`.
+            self.map = unsafe { options.map(&self.file) }?;
+        }
         self.length = length.min(self.map.len());
         Ok(())
     }
@@ -117,9 +125,9 @@ impl Source {
         self.head.flags & FILE_PACKED != 0
     }
 
-    /// True while the file may get longer.
+    /// Whether the trace is followed while it grows.
     pub(crate) fn is_growing(&self) -> bool {
-        self.map.len() > self.length
+        self.is_growing
     }
 
     /// Chunks begin at multiples of this.
@@ -155,6 +163,23 @@ impl Source {
             && head.length >= CHUNK_HEAD_LENGTH as u64
             && head.length.is_multiple_of(self.chunk_alignment() as u64);
         is_sound.then_some(head)
+    }
+
+    /// The next position from there on at which a chunk seems to begin, or the end of the file.
+    pub(crate) fn next_magic(&self, from: usize) -> usize {
+        let magic = CHUNK_MAGIC.to_le_bytes();
+        let last = self.length.saturating_sub(CHUNK_HEAD_LENGTH);
+        (from..=last)
+            .step_by(self.chunk_alignment())
+            .find(|&at| self.bytes(at..at + magic.len()) == magic)
+            .unwrap_or(self.length)
+    }
+
+    /// The body of a thread buffer.
+    pub(crate) fn buffer_body(&self, head: &ChunkHead, position: usize) -> &[u8] {
+        let length = usize::try_from(head.length).unwrap_or(usize::MAX);
+        let end = position.saturating_add(length);
+        self.bytes(position + CHUNK_HEAD_LENGTH..end)
     }
 
     /// The stored body of the chunk at a position, as far as the file has it, and what is wrong

@@ -84,6 +84,10 @@ pub struct Trace {
     pub(crate) counts: Vec<CallCount>,
     pub(crate) damage: Vec<Damage>,
     pub(crate) growth: Growth,
+    /// The process that was recording to it when it was opened.
+    recorded_by: Option<u32>,
+    /// Calls that were entered after these ticks, while the trace was opened, were left out.
+    pub(crate) moment: Option<u64>,
 }
 
 static UNKNOWN: LazyLock<Signature> = LazyLock::new(|| Signature {
@@ -109,12 +113,28 @@ impl Trace {
         }
     }
 
-    /// Opens a trace, damaged or not; [`Trace::damage`] lists what is missing.
+    /// Opens a trace, damaged or not; [`Trace::damage`] lists what is missing. Of a trace that a
+    /// process is recording, all that is read belongs to one moment.
     pub fn open_damaged(path: &Path) -> Result<Self, Error> {
-        let mut trace = Self::of_source(Source::open(path, false)?);
-        trace.scan();
-        trace.finish();
-        Ok(trace)
+        loop {
+            let mut trace = Self::of_source(Source::open(path, false)?);
+            if trace.source.is_packed() {
+                trace.scan();
+            } else {
+                trace.recorded_by = trace.writer();
+                let read = trace.read_raw(trace.recorded_by.is_some());
+                read.map_err(|source| Error::Io {
+                    path: path.to_owned(),
+                    source,
+                })?;
+                // The program ended meanwhile: the trace is complete now.
+                if trace.recorded_by.is_some() && trace.writer().is_none() {
+                    continue;
+                }
+            }
+            trace.finish();
+            return Ok(trace);
+        }
     }
 
     /// Opens a packed trace by its index, in a time that does not depend on its length: chunks of
@@ -132,7 +152,13 @@ impl Trace {
         }
     }
 
-    /// Opens a trace that is being recorded; [`Trace::refresh`] takes in what is added.
+    /// Whether a process was still recording to the trace when it was opened: calls in flight may
+    /// return, and others follow.
+    pub fn is_still_recorded(&self) -> bool {
+        self.recorded_by.is_some() || self.moment.is_some()
+    }
+
+    /// Follows a trace that is being recorded; [`Trace::refresh`] takes in what is added.
     pub fn follow(path: &Path) -> Result<Self, Error> {
         let mut trace = Self::of_source(Source::open(path, true)?);
         trace.take_additions();
@@ -159,6 +185,8 @@ impl Trace {
                 scanned: start,
                 ..Growth::default()
             },
+            recorded_by: None,
+            moment: None,
         }
     }
 

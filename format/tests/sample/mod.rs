@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod recorder;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 

@@ -24,6 +24,7 @@ use std::sync::MutexGuard;
 use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_skip, note_kind};
 use cutape_registry::id;
 
+use crate::contexts;
 use crate::device_work::{allocated, gives_access_here, in_context, is_capturing, stream_of};
 use crate::hot::clock;
 use crate::hot::frame::Frame;
@@ -32,7 +33,7 @@ use crate::hot::thread::Thread;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::process::settings::Digests;
-use crate::queries::current_context;
+use crate::queries::{current_context, current_device};
 use crate::{driver, entry_addresses};
 use prepared::{Prepared, zero};
 use ranges::Range;
@@ -85,8 +86,7 @@ pub(crate) fn pre_call(thread: &Thread, frame: &Frame, step: DigestStep) {
         }
         DigestStep::DestroysContext => finish_context(thread, frame, frame.word(0)),
         DigestStep::ReleasesPrimary => {
-            let context = TABLE.lock().primary.get(&frame.word(0)).copied();
-            if let Some(context) = context {
+            if let Some(context) = contexts::primary(frame.word(0)) {
                 finish_context(thread, frame, context);
             }
         }
@@ -121,7 +121,6 @@ pub(crate) fn post_call(thread: &Thread, frame: &Frame, step: DigestStep, words:
         }
         DigestStep::RetainsPrimary => {
             if let Some(context) = memory::word(frame.word(0)) {
-                TABLE.lock().primary.insert(frame.word(1), context);
                 in_context(context, || prepare(thread, context));
             }
         }
@@ -232,14 +231,10 @@ fn access_set(thread: &Thread, frame: &Frame) {
 /// After a primary context was released or reset.
 fn primary_released(frame: &Frame) {
     let device = frame.word(0);
-    let arguments = |flags| [device, flags, flags + size_of::<i32>() as u64, 0];
-    // SAFETY: it writes two ints, the flags and whether it is active.
-    let state: Option<[i32; 2]> = unsafe { driver::ask(id::cuDevicePrimaryCtxGetState, arguments) };
-    if matches!(state, Some([_, 0])) {
-        let mut table = TABLE.lock();
-        if let Some(&context) = table.primary.get(&device) {
-            table.end_context(context);
-        }
+    if let Some(context) = contexts::primary(device)
+        && contexts::has_primary_ended(device)
+    {
+        TABLE.lock().end_context(context);
     }
 }
 
@@ -321,14 +316,14 @@ fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>)
 /// Whether memory of a pool lies on the device of the current context.
 fn is_of_current_device(address: u64) -> bool {
     const DEVICE_ORDINAL: u64 = 9;
-    // SAFETY: both write an int.
-    unsafe {
-        let here = driver::ask::<u32>(id::cuCtxGetDevice, |place| [place, 0, 0, 0]);
-        let there = driver::ask::<u32>(id::cuPointerGetAttribute, |place| {
+    let here = current_device();
+    // SAFETY: it writes an int.
+    let there = unsafe {
+        driver::ask::<u32>(id::cuPointerGetAttribute, |place| {
             [place, DEVICE_ORDINAL, address, 0]
-        });
-        here.is_some() && here == there
-    }
+        })
+    };
+    here.is_some() && here == there.map(u64::from)
 }
 
 /// After a call that has waited for work.

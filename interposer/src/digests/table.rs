@@ -22,8 +22,6 @@ pub(super) struct Table {
     pub(super) contexts: HashMap<u64, Prepared>,
     /// Contexts in which something that digests need was refused.
     pub(super) refused: HashSet<u64>,
-    /// Primary contexts by device.
-    pub(super) primary: HashMap<u64, u64>,
     /// Number of the next range that is digested.
     next: u64,
     /// By thread: calls in progress that enqueue work, wait for it, or end a context.
@@ -131,7 +129,6 @@ impl Table {
         self.contexts.remove(&context);
         self.refused.remove(&context);
         self.ranges.end_context(context);
-        self.primary.retain(|_, primary| *primary != context);
     }
 
     /// Enqueues digests in the current context, or notes why there are none. What other threads

@@ -39,8 +39,6 @@ pub(super) struct Table {
     pub(super) without_marks: Vec<u64>,
     /// The context that has page-locked the memory for copies.
     pub(super) registered: Option<u64>,
-    /// Primary contexts by device.
-    pub(super) primary: HashMap<u64, u64>,
     /// By thread: memory that its call in progress ends.
     pub(super) ending: HashMap<u32, Vec<Area<Memory>>>,
 }

@@ -23,6 +23,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use cutape_registry::{Family, Role, Shared, SharedKind, SharingOp, VirtualMemoryOp, id};
 
+use crate::contexts;
 use crate::device_work::{allocated, gives_access_here, in_context};
 use crate::hot::frame::Frame;
 use crate::hot::recording;
@@ -146,7 +147,6 @@ fn succeeded_call(frame: &Frame, step: ExchangeStep) {
         }
         ExchangeStep::RetainsPrimary => {
             if let Some(context) = memory::word(first) {
-                TABLE.lock().primary.insert(second, context);
                 in_context(context, || prepare(context));
             }
         }
@@ -297,7 +297,6 @@ fn context_ended(context: u64) {
     if table.registered == Some(context) {
         table.registered = None;
     }
-    table.primary.retain(|_, primary| *primary != context);
     table.without_marks.retain(|&without| without != context);
     // Nothing writes there any more.
     let Table { pending, ring, .. } = &mut *table;
@@ -312,14 +311,10 @@ fn context_ended(context: u64) {
 
 /// After a primary context was released or reset.
 fn primary_released(device: u64) {
-    let arguments = |flags| [device, flags, flags + size_of::<i32>() as u64, 0];
-    // SAFETY: it writes two ints, the flags and whether it is active.
-    let state: Option<[i32; 2]> = unsafe { driver::ask(id::cuDevicePrimaryCtxGetState, arguments) };
-    if matches!(state, Some([_, 0])) {
-        let context = TABLE.lock().primary.get(&device).copied();
-        if let Some(context) = context {
-            context_ended(context);
-        }
+    if let Some(context) = contexts::primary(device)
+        && contexts::has_primary_ended(device)
+    {
+        context_ended(context);
     }
 }
 

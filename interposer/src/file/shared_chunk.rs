@@ -85,7 +85,10 @@ impl SharedChunk {
                     });
                 }
             }
-            let (start, length) = self.open()?;
+            let Some((start, length)) = self.open() else {
+                trace_file::mark_incomplete(false);
+                return None;
+            };
             let new = Box::into_raw(Box::new(Region {
                 start,
                 length,

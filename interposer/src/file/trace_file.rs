@@ -4,7 +4,9 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
-use cutape_format::control::{self, CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
+use cutape_format::control::{
+    self, CONTROL_END, CONTROL_INCOMPLETE, CONTROL_LENGTH, CONTROL_POSITION, Incomplete,
+};
 use cutape_format::layout::{
     BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
     FileHead, MAGIC, MAJOR, MINOR, chunk_kind,
@@ -32,6 +34,8 @@ static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 static MOST_AHEAD: AtomicU64 = AtomicU64::new(0);
 /// The ticks in the file head. Short records count from there.
 static START_TICKS: AtomicU64 = AtomicU64::new(0);
+/// The error of the system for which the file could last not be written.
+static ERROR: AtomicI32 = AtomicI32::new(0);
 /// Programs that one process may become (`exec`) and record; a power of ten.
 const MOST_PROGRAMS: u64 = 1000;
 /// Lower descriptors are left to the program.
@@ -214,6 +218,30 @@ fn complain(what: &[u8], path: &[u8]) {
     log::line(&[what, path, b": ", why.to_bytes(), b"; nothing is recorded"]);
 }
 
+/// Says in the trace that something is missing because the file could not grow; that calls are,
+/// counts more. The place for that is in the control chunk, which the file has from the start.
+pub(crate) fn mark_incomplete(lacks_calls: bool) {
+    let end = END.load(Ordering::Acquire);
+    if end.is_null() {
+        return;
+    }
+    let offset = CONTROL_INCOMPLETE - CONTROL_END;
+    // SAFETY: within the control chunk, which is never unmapped; aligned, as both are multiples of
+    // 8; readers use it as an atomic as well.
+    let place = unsafe { &*end.cast::<u8>().add(offset).cast::<AtomicU64>() };
+    let error = ERROR.load(Ordering::Relaxed).cast_unsigned();
+    let word = Incomplete { lacks_calls, error }.word();
+    // Only one thread says that calls are missing. If both happen at once, either may be kept.
+    if lacks_calls || place.load(Ordering::Relaxed) == 0 {
+        place.store(word, Ordering::Release);
+    }
+}
+
+/// Keeps the error for `mark_incomplete`.
+fn failed() {
+    ERROR.store(errno::get(), Ordering::Relaxed);
+}
+
 /// Closes the file, in a forked child or after an error. What was written stays.
 pub(crate) fn close() {
     END.store(core::ptr::null_mut(), Ordering::Release);
@@ -325,7 +353,11 @@ fn write_to(descriptor: i32, position: u64, bytes: &[u8]) -> bool {
     let (start, length) = (bytes.as_ptr().cast(), bytes.len());
     // SAFETY: the bytes are valid for reading.
     let written = unsafe { libc::pwrite(descriptor, start, length, position as i64) };
-    written == length as isize
+    let is_written = written == length as isize;
+    if !is_written {
+        failed();
+    }
+    is_written
 }
 
 fn piece(bytes: &[u8]) -> libc::iovec {
@@ -350,6 +382,7 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
     let (position, end) = control::claim(claimed_to, least, alignment)?;
     if end > size_limit() {
         errno::set(libc::EFBIG);
+        failed();
         return None;
     }
     let claimed = Some((position, end - position));
@@ -367,7 +400,11 @@ pub(super) fn claim(least: u64, alignment: u64) -> Option<(u64, u64)> {
             return claimed;
         }
     }
-    claimed.filter(|&(position, length)| allocate(position, length, true))
+    let claimed = claimed.filter(|&(position, length)| allocate(position, length, true));
+    if claimed.is_none() {
+        failed();
+    }
+    claimed
 }
 
 /// Maps a claimed part of the file.
@@ -394,7 +431,11 @@ fn map_for(access: i32, position: u64, length: usize) -> Option<*mut u8> {
             position as i64,
         )
     };
-    (start != libc::MAP_FAILED).then_some(start.cast())
+    if start == libc::MAP_FAILED {
+        failed();
+        return None;
+    }
+    Some(start.cast())
 }
 
 /// Writes a claimed chunk: its open head and its body, and when these are complete the closed head.
@@ -409,7 +450,11 @@ pub(super) fn write_chunk(position: u64, open: &[u8], body: &[u8], closed: &[u8]
     let pieces = [open, body, padding].map(piece);
     // SAFETY: all pieces are valid for reading.
     let written = unsafe { libc::pwritev(descriptor, pieces.as_ptr(), 3, position as i64) };
-    written == padded as isize && write_to(descriptor, position, closed)
+    if written != padded as isize {
+        failed();
+        return false;
+    }
+    write_to(descriptor, position, closed)
 }
 
 /// A chunk head with the members that all chunks share.
@@ -462,7 +507,10 @@ pub(super) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
                 match errno::get() {
                     libc::EINTR if written < 0 => continue,
                     libc::EFAULT if written < 0 => return Err(NotKept::Unreadable),
-                    _ => return Err(NotKept::Disk),
+                    _ => {
+                        failed();
+                        return Err(NotKept::Disk);
+                    }
                 }
             }
             let of_head = head.len().min(written as usize);
@@ -478,9 +526,11 @@ pub(super) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
 }
 
 /// Writes a closed chunk of another kind.
-pub(crate) fn document(kind: u16, body: &[u8]) -> bool {
+pub(crate) fn document(kind: u16, body: &[u8]) {
     let _errno = Errno::keep();
-    put_document(kind, body)
+    if !put_document(kind, body) {
+        mark_incomplete(false);
+    }
 }
 
 /// The same; `errno` says why it failed.
@@ -489,14 +539,14 @@ fn put_document(kind: u16, body: &[u8]) -> bool {
     let Some((position, length)) = claim(length, CHUNK_ALIGNMENT) else {
         return false;
     };
-    let head = ChunkHead {
+    let open = head(kind, length);
+    let closed = ChunkHead {
         flags: CHUNK_CLOSED,
         used: body.len() as u64,
         body_checksum: cutape_format::checksum(body),
-        ..head(kind, length)
+        ..open
     };
-    // The head last: until then, a reader sees no chunk.
-    write_at(position + CHUNK_HEAD_LENGTH as u64, body) && write_at(position, &head.encode())
+    write_chunk(position, &open.encode(), body, &closed.encode())
 }
 
 #[cfg(test)]

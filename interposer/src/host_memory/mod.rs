@@ -12,19 +12,17 @@ mod table;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use cutape_registry::{Family, Function, Role, StreamMemoryOp, Waits};
+use cutape_registry::{Family, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
+use crate::followed_work;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::settings::HostMemory;
-use crate::queries::{
-    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context,
-    has_concurrent_managed_access, is_capturing,
-};
-use table::{FILTER, Range, TABLE, Touch};
+use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
+use table::{FILTER, Range, TABLE};
 pub(crate) use table::{Which, any, forget, is_touched};
 
 static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
@@ -150,21 +148,14 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
     if is_capturing(function, stream) {
         return;
     }
-    let touch = touch(function, stream);
+    let work = followed_work::follow(thread, frame, stream);
     let mut table = TABLE.lock();
-    for start in table.reached(words) {
+    let reached = table.reached(words);
+    for &start in &reached {
         table.look(thread, start, false);
-        table.touch(start, touch);
     }
+    table.touch(&reached, work);
     table.publish();
-}
-
-fn touch(function: &Function, stream: u64) -> Touch {
-    Touch {
-        stream: canonical_stream(function, stream),
-        context: current_context(),
-        on_several: false,
-    }
 }
 
 /// Before a call whose arguments are addresses that the device reads from or writes to.
@@ -180,20 +171,26 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
                 Role::DeviceWrite(_) | Role::HostWrite(_) => !reads,
                 _ => false,
             });
-        frame
-            .words
-            .iter()
-            .zip(of_kind)
-            .filter_map(|(&word, is_one)| is_one.then_some(word))
+        let positions = frame.words.iter().enumerate().zip(of_kind);
+        positions.filter_map(|((at, &word), is_one)| is_one.then_some((at, word)))
     };
-    if !may_reach(operands(true).chain(operands(false))) {
+    let words = operands(true).chain(operands(false));
+    if !may_reach(words.map(|(_, word)| word)) {
         return;
     }
+    // What only copies to the host write is recorded with the copies.
+    let is_memset = |position: usize| {
+        let role = function
+            .params
+            .get(position)
+            .map(|parameter| parameter.role);
+        matches!(role, Some(Role::DeviceWrite(_)))
+    };
     {
         let table = TABLE.lock();
-        let reads = operands(true).any(|word| table.find(word).is_some());
-        let mut written = operands(false).filter_map(|word| table.find(word));
-        if !reads && !written.any(|start| table.is_shadowed(start)) {
+        let looks = operands(true).any(|(_, word)| table.find(word).is_some());
+        let mut written = operands(false).filter_map(|(at, word)| Some((at, table.find(word)?)));
+        if !looks && !written.any(|(at, start)| is_memset(at) || table.is_shadowed(start)) {
             return;
         }
     }
@@ -202,151 +199,49 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
     if function.stream.is_some() && is_capturing(function, stream) {
         return;
     }
-    let touch = touch(function, stream);
+    let work = followed_work::follow(thread, frame, stream);
     let mut table = TABLE.lock();
     // Whoever fulfils a wait writes the value while the stream waits: the next wait for the stream
     // looks again.
     let is_wait = matches!(function.family, Family::StreamMemory(StreamMemoryOp::Wait));
-    for word in operands(true) {
+    let mut touched = Vec::new();
+    for (_, word) in operands(true) {
         if let Some(start) = table.find(word) {
             table.look(thread, start, false);
             if is_wait {
-                table.touch(start, touch);
+                touched.push(start);
             }
         }
     }
-    for word in operands(false) {
+    for (at, word) in operands(false) {
         if let Some(start) = table.find(word) {
-            table.touch(start, touch);
+            // What is there now must not be mistaken later for something that the host wrote.
+            if is_memset(at) && !table.is_shadowed(start) {
+                table.look(thread, start, false);
+            }
+            touched.push(start);
         }
     }
+    table.touch(&touched, work);
     // Of no launch.
     table.news.remove(&thread.ordinal.get());
     table.publish();
 }
 
-/// After a call that has waited for work: records what the work has written, so that later changes
-/// of the host show as such.
+/// After a call that has waited for work: records what completed work has written, so that later
+/// changes of the host show as such.
 #[inline]
-pub(crate) fn waited(thread: &Thread, frame: &Frame) {
+pub(crate) fn waited(thread: &Thread) {
     if is_touched() {
-        look_after_wait(thread, frame);
+        look_after_wait(thread);
     }
 }
 
 #[cold]
-fn look_after_wait(thread: &Thread, frame: &Frame) {
-    let function = frame.description();
-    let _errno = Errno::keep();
-    let context = match function.waits {
-        Waits::Context if !function.params.is_empty() && frame.word(0) != 0 => frame.word(0),
-        _ => current_context(),
-    };
-    let stream = match function.waits {
-        Waits::Stream(at) => Some(canonical_stream(function, frame.word(at))),
-        _ => None,
-    };
+fn look_after_wait(thread: &Thread) {
     let mut table = TABLE.lock();
-    for (start, touch) in table.touched() {
-        let (may_be, is_proved) = proof(touch, function.waits, stream, context);
-        if may_be {
-            table.look(thread, start, true);
-        }
-        if is_proved {
-            table.forget_touch(start);
-        }
+    for start in table.take_completed() {
+        table.look(thread, start, true);
     }
     table.publish();
-}
-
-/// Whether work may be complete now, and whether it is certain.
-fn proof(touch: Touch, waits: Waits, stream: Option<u64>, context: u64) -> (bool, bool) {
-    match (waits, stream) {
-        (Waits::Context, _) => (true, touch.context == context),
-        (_, Some(stream)) => {
-            let is_same = touch.stream == stream && !touch.on_several;
-            let is_own = stream > STREAM_PER_THREAD;
-            let is_proved =
-                is_same && (is_own || (stream == STREAM_LEGACY && touch.context == context));
-            // Default streams synchronize with others.
-            let is_unclear = touch.on_several || !is_own || touch.stream <= STREAM_PER_THREAD;
-            (is_same || is_unclear, is_proved)
-        }
-        _ => (true, false),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_prove_what_they_wait_for() {
-        let touch = |stream, context, on_several| Touch {
-            stream,
-            context,
-            on_several,
-        };
-        let (own, other) = (0x5000, 0x6000);
-        for (what, waits, stream, expected) in [
-            (touch(own, 1, false), Waits::Context, None, (true, true)),
-            (touch(own, 2, false), Waits::Context, None, (true, false)),
-            (touch(own, 1, true), Waits::Context, None, (true, true)),
-            (
-                touch(own, 1, false),
-                Waits::Stream(0),
-                Some(own),
-                (true, true),
-            ),
-            (
-                touch(own, 1, false),
-                Waits::Stream(0),
-                Some(other),
-                (false, false),
-            ),
-            (
-                touch(own, 1, true),
-                Waits::Stream(0),
-                Some(own),
-                (true, false),
-            ),
-            (
-                touch(own, 1, false),
-                Waits::Stream(0),
-                Some(STREAM_LEGACY),
-                (true, false),
-            ),
-            (
-                touch(STREAM_LEGACY, 1, false),
-                Waits::Stream(0),
-                Some(STREAM_LEGACY),
-                (true, true),
-            ),
-            (
-                touch(STREAM_LEGACY, 2, false),
-                Waits::Stream(0),
-                Some(STREAM_LEGACY),
-                (true, false),
-            ),
-            (
-                touch(STREAM_LEGACY, 1, false),
-                Waits::Stream(0),
-                Some(own),
-                (true, false),
-            ),
-            (
-                touch(STREAM_PER_THREAD, 1, false),
-                Waits::Stream(0),
-                Some(STREAM_PER_THREAD),
-                (true, false),
-            ),
-            (touch(own, 1, false), Waits::Event(0), None, (true, false)),
-        ] {
-            assert_eq!(
-                proof(what, waits, stream, 1),
-                expected,
-                "{what:?} {waits:?} {stream:?}"
-            );
-        }
-    }
 }

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
 
 use super::changes::changes;
+use crate::contexts;
 use crate::exchanges::step as exchanges;
 use crate::file::rows::Rows;
+use crate::followed_work::{self, Work};
 use crate::hot::host_range_filter::HostRangeFilter;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
@@ -19,15 +21,6 @@ use crate::snapshot;
 const MOST_OF_ONE: u64 = 64 << 20;
 /// Ranges beyond this many bytes in all are skipped.
 const MOST_OF_ALL: u64 = 1 << 30;
-
-/// The last work that may write a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Touch {
-    pub(super) stream: u64,
-    pub(super) context: u64,
-    /// There is such work on more than one stream.
-    pub(super) on_several: bool,
-}
 
 #[derive(Default)]
 pub(super) struct Range {
@@ -41,7 +34,8 @@ pub(super) struct Range {
     pub(super) is_exclusive: bool,
     /// Its content as the trace has it; `None` until work can reach it.
     pub(super) shadow: Option<Shadow>,
-    pub(super) touched: Option<Touch>,
+    /// Work that may write it: the last of each stream.
+    pub(super) writers: Vec<Work>,
 }
 
 pub(super) struct Shadow(Scratch);
@@ -95,8 +89,8 @@ pub(crate) enum Which {
     At(u64),
     /// Those that were allocated in a context.
     OfContext(u64),
-    /// All: a primary context has ended, and which ranges went with it is not known.
-    All,
+    /// Those that were allocated in the primary context of a device.
+    OfPrimary(u64),
 }
 
 impl Which {
@@ -104,7 +98,7 @@ impl Which {
         match self {
             Self::At(address) => start == address,
             Self::OfContext(context) => range.context == context,
-            Self::All => true,
+            Self::OfPrimary(device) => contexts::is_of_primary(range.context, device),
         }
     }
 }
@@ -117,7 +111,8 @@ impl Table {
             let compared = compared.map(|(&start, range)| (start, range.length));
             FILTER.publish(&compared.collect::<Vec<_>>());
         }
-        let touched = self.ranges.values().filter(|range| range.touched.is_some());
+        let touched = self.ranges.values();
+        let touched = touched.filter(|range| !range.writers.is_empty());
         TOUCHED.store(touched.count(), Ordering::Release);
         RANGES.store(self.ranges.len(), Ordering::Release);
     }
@@ -141,11 +136,13 @@ impl Table {
 
     fn remove(&mut self, start: u64) {
         self.is_changed = true;
-        let shadow = self
-            .ranges
-            .remove(&start)
-            .filter(|old| old.shadow.is_some());
-        self.shadows -= shadow.map_or(0, |old| old.length);
+        let Some(old) = self.ranges.remove(&start) else {
+            return;
+        };
+        followed_work::release(old.writers.len());
+        if old.shadow.is_some() {
+            self.shadows -= old.length;
+        }
     }
 
     /// The start of the range that an address is in.
@@ -201,19 +198,23 @@ impl Table {
         range.is_some_and(|range| range.shadow.is_some())
     }
 
-    /// The ranges that work may have written since they were last compared.
-    pub(super) fn touched(&self) -> Vec<(u64, Touch)> {
-        let ranges = self.ranges.iter();
-        ranges
-            .filter_map(|(&start, range)| Some((start, range.touched?)))
-            .collect()
-    }
-
-    /// All work that may have written a range is complete.
-    pub(super) fn forget_touch(&mut self, start: u64) {
-        if let Some(range) = self.ranges.get_mut(&start) {
-            range.touched = None;
-        }
+    /// Takes from the ranges the work that is complete, and returns the ranges that it may have
+    /// written.
+    pub(super) fn take_completed(&mut self) -> Vec<u64> {
+        let mut written = Vec::new();
+        let mut count = 0;
+        followed_work::asking(|is_complete| {
+            for (&start, range) in &mut self.ranges {
+                let before = range.writers.len();
+                range.writers.retain(|&work| !is_complete(work));
+                if range.writers.len() != before {
+                    count += before - range.writers.len();
+                    written.push(start);
+                }
+            }
+        });
+        followed_work::release(count);
+        written
     }
 
     /// Compares a range with its shadow and records what has changed.
@@ -284,31 +285,34 @@ impl Table {
         }
     }
 
-    /// Notes that work may write a range, if it is compared.
-    pub(super) fn touch(&mut self, start: u64, new: Touch) {
-        if let Some(range) = self.ranges.get_mut(&start)
-            && range.shadow.is_some()
-            && !range.is_skipped
-        {
-            let old = *range.touched.get_or_insert(new);
-            range.touched = Some(Touch {
-                stream: new.stream,
-                // 0 is no context: with several, none alone proves anything.
-                context: if old.context == new.context {
-                    new.context
-                } else {
-                    0
-                },
-                on_several: old.on_several || old.stream != new.stream,
-            });
+    /// Notes that followed work may write those of some ranges that are compared; it is released if
+    /// there are none.
+    pub(super) fn touch(&mut self, starts: &[u64], work: Work) {
+        let mut owners = 0;
+        let mut replaced = 0;
+        for start in starts {
+            let Some(range) = self.ranges.get_mut(start) else {
+                continue;
+            };
+            if range.shadow.is_none() || range.is_skipped {
+                continue;
+            }
+            let before = range.writers.len();
+            range.writers.retain(|&old| !work.is_behind(old));
+            replaced += before - range.writers.len();
+            range.writers.push(work);
+            owners += 1;
         }
+        // In this order: work that is followed must not run out in between.
+        followed_work::share(owners);
+        followed_work::release(replaced + 1);
     }
 }
 
 /// Records that a range is skipped from now on.
 fn skip(thread: &Thread, start: u64, range: &mut Range, reason: u8) {
     range.is_skipped = true;
-    range.touched = None;
+    followed_work::release(core::mem::take(&mut range.writers).len());
     let note = HostSkippedNote {
         address: start,
         length: range.length,

@@ -100,6 +100,18 @@ impl Frame {
         self.description().stream.is_none() || saved != 0
     }
 
+    /// Saves whether a call that frees memory waits for the work of its context.
+    pub(crate) fn set_waits_for_context(&mut self, waits: bool) {
+        let [saved, ..] = &mut self.saved;
+        *saved = waits.into();
+    }
+
+    /// Whether a call that frees memory has waited; `set_waits_for_context` must have been called.
+    pub(crate) fn waits_for_context(&self) -> bool {
+        let [saved, ..] = self.saved;
+        saved != 0
+    }
+
     /// The thread that makes the call.
     #[inline(always)]
     pub(crate) fn thread(&self) -> &'static Thread {

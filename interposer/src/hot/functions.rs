@@ -7,7 +7,7 @@ use cutape_registry::id;
 
 use super::kernel_parameters::ParameterLayout;
 use crate::process::errno::Errno;
-use crate::{driver, queries};
+use crate::{contexts, driver};
 
 /// More functions than any program was seen to use. Parameters of further ones are not kept, and
 /// the trace says so.
@@ -95,7 +95,7 @@ pub(crate) fn add(handle: u64, is_kernel: bool, owner: u64) {
     if !is_kernel {
         entry
             .context
-            .store(queries::current_context(), Ordering::Release);
+            .store(contexts::known_current(), Ordering::Release);
     }
     if entry.state.load(Ordering::Acquire) != state || entry.owner.load(Ordering::Acquire) != owner
     {
@@ -140,8 +140,8 @@ pub(crate) enum Owner {
     Module(u64),
     /// Those in a context.
     Context(u64),
-    /// Those in any context, but no kernels.
-    AnyContext,
+    /// Those in the primary context of a device.
+    Primary(u64),
 }
 
 /// Marks functions as dead: the driver must not be asked about them any more.
@@ -150,7 +150,11 @@ pub(crate) fn end(owner: Owner) {
         let ends = match owner {
             Owner::Module(module) => entry.owner.load(Ordering::Relaxed) == module,
             Owner::Context(context) => entry.context.load(Ordering::Relaxed) == context,
-            Owner::AnyContext => entry.context.load(Ordering::Relaxed) != 0,
+            Owner::Primary(device) => {
+                // Kernels belong to none.
+                let context = entry.context.load(Ordering::Relaxed);
+                context != 0 && contexts::is_of_primary(context, device)
+            }
         };
         if ends {
             entry.state.fetch_or(DEAD, Ordering::AcqRel);

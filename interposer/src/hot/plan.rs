@@ -5,14 +5,14 @@ use core::cell::UnsafeCell;
 
 use cutape_format::slot::{self, ShortForm, ValueForm};
 use cutape_registry::{
-    EventOp, FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Role, Waits,
-    Width, attributes, id,
+    FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Role, Width, attributes,
+    id,
 };
 
-use crate::awaited_roles;
 use crate::digests::step::{DigestStep, step_of};
 use crate::exchanges::step::{self as exchange_step, ExchangeStep};
 use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
+use crate::{awaited_roles, call_order};
 
 /// Most parameters of any function.
 pub(crate) const MOST_PARAMETERS: usize = 16;
@@ -158,9 +158,9 @@ pub(crate) struct Plan {
     pub(crate) enter: EnterForm,
     pub(crate) pre_call: PreCall,
     pub(crate) leave: LeaveForm,
-    /// It waits for work or records an event. Then the leave record is generic while a readback is
-    /// awaited, or host memory that the device may have written is to be compared.
-    pub(crate) waits_or_marks: bool,
+    /// It tells something about the order of work. Then the leave record is generic while work is
+    /// followed.
+    pub(crate) tells_order: bool,
     /// If `leave` is `Value`, or `ValueByAttribute` with `bytes` unknown.
     pub(crate) value: Output,
     pub(crate) value_form: ValueForm,
@@ -205,7 +205,7 @@ const EMPTY: Plan = Plan {
     enter: EnterForm::Generic,
     pre_call: PreCall::Nothing,
     leave: LeaveForm::Generic,
-    waits_or_marks: false,
+    tells_order: false,
     value: NO_OUTPUT,
     value_form: ValueForm::new(0, false),
     is_scattered: false,
@@ -260,9 +260,8 @@ pub(crate) fn make(function: &Function) -> Plan {
     add_roles(&mut plan, function);
     let hooks = Hooks::of(function);
     plan.owned = hooks.owned;
-    plan.waits = function.waits != Waits::No;
-    let is_event_record = function.family == Family::Event(EventOp::Record);
-    plan.waits_or_marks = plan.waits || is_event_record;
+    plan.waits = call_order::is_proved_by(function);
+    plan.tells_order = call_order::is_told_by(function);
     let is_launch = matches!(
         function.family,
         Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_))
@@ -271,7 +270,7 @@ pub(crate) fn make(function: &Function) -> Plan {
         // What a launch points at is read behind the enter record; see `launch`.
         plan.snapshots_before = false;
         plan.may_change_errno = false;
-    } else if !is_event_record {
+    } else {
         plan.may_change_errno |= hooks.have(u8::MAX);
     }
     if !plan.is_scattered && !plan.snapshots_before && !hooks.have(PUT_PRE) {
@@ -284,8 +283,7 @@ pub(crate) fn make(function: &Function) -> Plan {
         _ if plan.operands != 0 => PreCall::Operands,
         _ => PreCall::Nothing,
     };
-    // An event's hook runs only while something is awaited: see `waits_or_marks`.
-    let has_hook = hooks.have(PUT_POST | FINISH) || hooks.have(POST) && !is_event_record;
+    let has_hook = hooks.have(PUT_POST | FINISH | POST);
     let traces_function = plan.function.is_some() && !is_launch;
     if !has_hook && !plan.awaits_copy && !traces_function {
         set_leave_form(&mut plan, function);

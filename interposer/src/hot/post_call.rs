@@ -12,7 +12,7 @@ use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
 use super::{clock, cost};
 use crate::process::errno::Errno;
-use crate::{async_readback, host_memory, overrides, snapshot, stack};
+use crate::{async_readback, followed_work, host_memory, overrides, snapshot, stack};
 
 /// Called by every entry after the driver, unless `pre_call` returned `NOT_RECORDED`.
 pub(crate) extern "C" fn post_call(frame: &mut Frame) {
@@ -98,9 +98,9 @@ fn leave_fast<const MAKES_ROOM: bool>(
     plan: &Plan,
     ticks: u64,
 ) -> LeaveOutcome {
-    if plan.waits_or_marks {
+    if plan.tells_order {
         cold_path();
-        if !is_nothing_awaited() {
+        if followed_work::any() {
             return LeaveOutcome::Slow;
         }
     }
@@ -258,20 +258,19 @@ extern "C" fn leave_slowly(thread: &Thread, frame: &mut Frame, plan: &Plan, tick
     thread.end_call();
 }
 
-/// Whether a wait completes no readback, and no host memory has to be compared.
-fn is_nothing_awaited() -> bool {
-    !async_readback::any() && !host_memory::is_touched()
-}
-
 /// Does what the function's roles and override need, and writes a `LEAVE` with snapshots.
 #[inline(never)]
 fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
     let _errno = plan.may_change_errno.then(Errno::keep);
     let result = frame.result as i32;
     overrides::post_call(thread, frame, plan);
-    if result == 0 && plan.waits {
-        async_readback::complete(thread, frame);
-        host_memory::waited(thread, frame);
+    if result == 0 && plan.tells_order && followed_work::any() {
+        let _errno = Errno::keep();
+        followed_work::observe(thread, frame);
+        if plan.waits {
+            async_readback::complete(thread);
+            host_memory::waited(thread);
+        }
     }
     thread.write(record_kind::LEAVE, frame.function, |draft| {
         draft.put_encoded(LeaveHead { ticks, result })?;

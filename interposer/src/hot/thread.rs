@@ -16,6 +16,7 @@ use super::{recording, tls};
 use crate::file::kept_blobs;
 use crate::file::rows::{NotKept, Rows};
 use crate::file::thread_buffer::ThreadBuffer;
+use crate::file::trace_file;
 use crate::process::errno::Errno;
 use crate::process::{log, memory};
 
@@ -525,6 +526,7 @@ impl Thread {
         if !recording::stop() {
             return;
         }
+        trace_file::mark_incomplete(true);
         const WHY: &[u8] = b"the trace cannot grow: no space left, or its descriptor was closed";
         log::line(&[WHY, b"; recording stops, the program continues"]);
         let end = self.end.get();

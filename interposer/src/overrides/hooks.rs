@@ -1,9 +1,9 @@
 //! Which families have code here, and which parameters that code looks behind.
 
 use cutape_registry::{
-    ContextOp, CopyOp, EventOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad,
-    ImageSource, LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp,
-    PrimaryOp, SharingOp, StreamOp,
+    ContextOp, CopyOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad, ImageSource,
+    LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp, PrimaryOp,
+    SharingOp, StreamOp,
 };
 
 /// The hooks of `overrides` that do something for a function.
@@ -42,8 +42,9 @@ impl Hooks {
 fn hooks(family: Family) -> u8 {
     match family {
         Family::Init => PRE | POST,
-        Family::Context(ContextOp::Create) | Family::PrimaryContext(PrimaryOp::Retain) => PRE,
-        Family::Event(EventOp::Record) => POST,
+        Family::Context(ContextOp::Create) | Family::PrimaryContext(PrimaryOp::Retain) => {
+            PRE | FINISH
+        }
         Family::ProcAddress { .. } => POST | PUT_POST | FINISH,
         Family::Context(ContextOp::Destroy) | Family::ModuleUnload | Family::LibraryUnload => {
             PRE | FINISH

@@ -1,8 +1,8 @@
 //! Which functions are alive: only those may be asked for their parameters.
 
-use cutape_registry::{FunctionOp, id};
+use cutape_registry::FunctionOp;
 
-use crate::driver;
+use crate::contexts;
 use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::functions::{self, Owner};
@@ -52,12 +52,16 @@ pub(super) fn found(frame: &Frame, op: FunctionOp, is_kernel: bool) {
 }
 
 fn found_one(frame: &Frame, output: u8, is_kernel: bool, owner: u64) {
-    let place = frame.word(output);
-    if place != 0 {
-        // SAFETY: the driver has just written a handle there.
-        let handle = unsafe { (place as *const u64).read_unaligned() };
+    if let Some(handle) = returned(frame, output) {
         functions::add(handle, is_kernel, owner);
     }
+}
+
+/// The handle that a successful call has returned.
+fn returned(frame: &Frame, output: u8) -> Option<u64> {
+    let place = frame.word(output);
+    // SAFETY: the driver has just written a handle there.
+    (place != 0).then(|| unsafe { (place as *const u64).read_unaligned() })
 }
 
 /// Before a module or library is unloaded: the driver is not asked about its functions any more.
@@ -77,16 +81,25 @@ pub(super) fn context_ended(frame: &Frame) {
     host_memory::ended(Which::OfContext(frame.word(0)), frame.succeeded());
     if frame.succeeded() {
         functions::end(Owner::Context(frame.word(0)));
+        contexts::destroyed(frame.word(0));
     }
 }
 
-/// After a primary context was released or reset. It has ended if it is not active any more.
+/// After a call that may have created a context, or retained the primary one of `device`.
+pub(super) fn context_returned(frame: &Frame, device: Option<u64>) {
+    if let Some(context) = frame.succeeded().then(|| returned(frame, 0)).flatten() {
+        match device {
+            Some(device) => contexts::retained(context, device),
+            None => contexts::created(context),
+        }
+    }
+}
+
+/// After a primary context was released or reset.
 pub(super) fn primary_context_ended(frame: &Frame) {
-    let arguments = |flags| [frame.word(0), flags, flags + size_of::<i32>() as u64, 0];
-    // SAFETY: it writes two ints, the flags and whether it is active.
-    let state: Option<[i32; 2]> = unsafe { driver::ask(id::cuDevicePrimaryCtxGetState, arguments) };
-    if frame.succeeded() && matches!(state, Some([_, 0])) {
-        functions::end(Owner::AnyContext);
-        host_memory::ended(Which::All, true);
+    let device = frame.word(0);
+    if frame.succeeded() && contexts::has_primary_ended(device) {
+        functions::end(Owner::Primary(device));
+        host_memory::ended(Which::OfPrimary(device), true);
     }
 }

@@ -27,10 +27,11 @@ mod scatter;
 mod sharing;
 
 use cutape_registry::{
-    ContextOp, CopyOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, LinkOp, MemoryOp,
-    OccupancyOp, PrimaryOp, StreamOp,
+    ContextOp, CopyOp, Family, FunctionOp, GraphOp, HostMemoryOp, LinkOp, MemoryOp, OccupancyOp,
+    PrimaryOp, StreamOp,
 };
 
+use crate::contexts;
 use crate::digests::{self, step::DigestStep};
 use crate::exchanges::{self, step::ExchangeStep};
 use crate::file::identity;
@@ -39,7 +40,8 @@ use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::{address_space, maps};
-use crate::{async_readback, device_work, driver_log};
+use crate::queries::is_of_pool;
+use crate::{async_readback, device_work, driver_log, followed_work};
 
 /// In a forked child: objects of the parent are not this process's.
 pub(crate) fn forget() {
@@ -88,8 +90,13 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         }
         Family::Graph(op) => graph::pre_call(thread, frame, op),
         Family::Sharing(op) => sharing::pre_call(thread, frame, op),
-        Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
-        | Family::Memory(MemoryOp::Free) => {
+        Family::Memory(MemoryOp::Free) => {
+            let address = frame.word(0);
+            let waits = followed_work::any() && !is_of_pool(address);
+            frame.set_waits_for_context(waits);
+            host_memory::ending(Which::At(address));
+        }
+        Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister) => {
             host_memory::ending(Which::At(frame.word(0)));
         }
         Family::Context(ContextOp::Destroy) => {
@@ -164,7 +171,6 @@ pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             identity::write_devices();
             driver_log::register();
         }
-        Family::Event(EventOp::Record) => async_readback::event_recorded(thread, frame),
         Family::Graph(op) => graph::post_call(thread, frame, op),
         Family::Copy(op @ (CopyOp::Batch { .. } | CopyOp::Batch3D { .. })) => {
             batch::enqueued(thread, frame, op);
@@ -216,17 +222,24 @@ pub(crate) fn finish_call(frame: &mut Frame, plan: &Plan) {
         Family::Function(op) => lifetime::found(frame, op, false),
         Family::Kernel(op) => lifetime::found(frame, op, true),
         Family::HostMemory(HostMemoryOp::Allocate) => {
+            contexts::known_current();
             host_memory::created(frame, host_memory::Origin::Allocated);
         }
         Family::HostMemory(HostMemoryOp::Register) => {
+            contexts::known_current();
             host_memory::created(frame, host_memory::Origin::Registered);
         }
         Family::Memory(MemoryOp::AllocateManaged) => {
+            contexts::known_current();
             host_memory::created(frame, host_memory::Origin::Managed);
         }
         Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
         | Family::Memory(MemoryOp::Free) => {
             host_memory::ended(Which::At(frame.word(0)), succeeded);
+        }
+        Family::Context(ContextOp::Create) => lifetime::context_returned(frame, None),
+        Family::PrimaryContext(PrimaryOp::Retain) => {
+            lifetime::context_returned(frame, Some(frame.word(1)));
         }
         Family::Context(ContextOp::Destroy) => lifetime::context_ended(frame),
         Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => {

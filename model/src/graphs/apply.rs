@@ -81,7 +81,6 @@ impl Graphs {
                 node
             }));
         self.graphs.insert(handle, Arc::new(whole));
-        self.note_frees(handle);
     }
 
     /// A successful call.
@@ -276,12 +275,6 @@ impl Graphs {
         if let Work::Allocation { address, size } = work {
             self.allocates(address, size, site);
         }
-        if let Work::Free { address } = work
-            && let Some((start, _)) = self.memory_at(address)
-            && let Some(memory) = self.memory.get_mut(start)
-        {
-            memory.is_freed_by_node = true;
-        }
         if is_conditional {
             self.conditions.entry(graph).or_default().1 += 1;
         }
@@ -392,7 +385,7 @@ impl Graphs {
         let Some(exec) = self.execs.get(&handle) else {
             return;
         };
-        let unfreed: FxHashSet<u64> = exec.unfreed().into_iter().map(|(at, _)| at).collect();
+        let unfreed: FxHashSet<u64> = exec.unfreed().into_iter().collect();
         let touched: Vec<u64> = exec
             .active()
             .into_iter()
@@ -424,23 +417,8 @@ impl Graphs {
             freed: None,
             launched: None,
             is_live: false,
-            is_freed_by_node: false,
         };
         self.memory.insert(address, size, memory);
-    }
-
-    /// Notes which memory the nodes of a captured graph free.
-    fn note_frees(&mut self, graph: u64) {
-        let Some(graph) = self.graphs.get(&graph) else {
-            return;
-        };
-        for (_, node) in graph.live() {
-            if let Work::Free { address } = node.work
-                && let Some(memory) = self.memory.get_mut(address)
-            {
-                memory.is_freed_by_node = true;
-            }
-        }
     }
 
     /// A call outside of graphs freed memory.

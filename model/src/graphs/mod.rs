@@ -7,6 +7,7 @@
 mod action;
 mod apply;
 mod graph;
+mod lifetimes;
 mod node;
 mod tables;
 mod user_object;
@@ -14,6 +15,7 @@ mod user_object;
 pub(crate) use action::GraphAction;
 pub use apply::{instantiate_flags, node_array, node_arrays};
 pub use graph::{Graph, KernelWork, Node, Operand, Work};
+pub use lifetimes::NodeAllocation;
 pub(crate) use node::captured as captured_work;
 pub use tables::{AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, GraphMemory, Graphs, Rejected};
 pub use user_object::UserObjectState;

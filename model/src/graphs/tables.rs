@@ -1,7 +1,6 @@
 //! All graphs and executable graphs by handle, and the memory that graphs allocate.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -85,20 +84,27 @@ impl Exec {
     }
 
     /// The addresses that its nodes allocate and none of them frees.
-    pub fn unfreed(&self) -> Vec<(u64, u64)> {
+    pub fn unfreed(&self) -> Vec<u64> {
         let active = self.active();
-        let freed: HashSet<u64> = active
-            .iter()
-            .filter_map(|(_, work)| match work {
-                Work::Free { address } => Some(*address),
-                _ => None,
-            })
-            .collect();
+        // After a free, a later node may allocate the same address: a free ends one allocation.
+        let mut frees: FxHashMap<u64, usize> = FxHashMap::default();
+        for (_, work) in &active {
+            if let Work::Free { address } = work {
+                *frees.entry(*address).or_default() += 1;
+            }
+        }
         let allocations = active.iter().filter_map(|(_, work)| match work {
-            Work::Allocation { address, size } => Some((*address, *size)),
+            Work::Allocation { address, .. } => Some(*address),
             _ => None,
         });
-        allocations.filter(|(at, _)| !freed.contains(at)).collect()
+        let mut is_unfreed = |address: &u64| match frees.get_mut(address) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        };
+        allocations.filter(|address| is_unfreed(address)).collect()
     }
 }
 
@@ -113,8 +119,6 @@ pub struct GraphMemory {
     pub launched: Option<Site>,
     /// The memory is allocated now.
     pub is_live: bool,
-    /// A node of the same graph frees it.
-    pub is_freed_by_node: bool,
 }
 
 /// All graphs, by handle.

@@ -12,7 +12,7 @@ use crate::effects::CallArguments;
 
 /// An access to memory of the work that a call enqueues or does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Touch {
+pub(crate) enum Touch {
     /// It reads these bytes.
     Read(Range<u64>),
     /// It writes all of these bytes.
@@ -27,7 +27,7 @@ pub(super) enum Touch {
 
 impl Touch {
     /// The first address.
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         match self {
             Self::Read(range) | Self::Write(range) => range.start,
             Self::Any(address) | Self::ReadAny(address) | Self::Name(address) => *address,
@@ -51,6 +51,11 @@ impl Operands {
     /// Addresses of memory, each the first of what the call names there.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.touches.iter().map(Touch::address)
+    }
+
+    /// The accesses to memory that the call names itself.
+    pub(crate) fn touches(&self) -> &[Touch] {
+        &self.touches
     }
 
     /// Of a call of that function.

@@ -234,6 +234,27 @@ impl<D> Objects<D> {
         (id, ended)
     }
 
+    /// A call has returned the handle of an object whose creation was not seen before, and says what
+    /// it is. The object stays, with all that belongs to it.
+    pub(crate) fn adopt(&mut self, id: ObjectId, new: NewObject, data: D) {
+        let Some(object) = self.get_mut(id) else {
+            return;
+        };
+        object.origin = new.origin;
+        object.created = new.created;
+        object.created_ticks = new.created_ticks;
+        object.context = new.context;
+        object.data = data;
+        if object.parent != new.parent {
+            self.unlink(id);
+            if let Some(object) = self.get_mut(id) {
+                object.parent = new.parent;
+            }
+            self.link(id, new.parent);
+        }
+        self.changed(new.kind);
+    }
+
     /// Puts an object into a free slot.
     fn place(&mut self, object: Object<D>) -> ObjectId {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);

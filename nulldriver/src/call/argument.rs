@@ -108,6 +108,7 @@ macro_rules! arguments {
 pub(crate) use arguments;
 
 /// A pointer to where the call writes a value.
+#[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Clone for Out<T> {
@@ -180,10 +181,16 @@ impl<T> Out<T> {
 /// An `Out` that is not NULL: with NULL the call answers `INVALID_VALUE` and does nothing.
 pub(crate) struct OutRef<T>(Out<T>);
 
+impl<T> OutRef<T> {
+    /// `INVALID_VALUE` for NULL.
+    pub(crate) fn of(out: Out<T>) -> Answer<Self> {
+        out.check().map(|()| OutRef(out))
+    }
+}
+
 impl<T> Argument for OutRef<T> {
     fn read(call: &Call, index: usize) -> Answer<Self> {
-        let out = Out::read(call, index)?;
-        out.check().map(|()| OutRef(out))
+        OutRef::of(Out::read(call, index)?)
     }
 }
 
@@ -244,9 +251,23 @@ impl<T: Copy> In<T> {
     }
 }
 
-/// `Extra<Stream, ASYNC>` is the last argument of an asynchronous function.
+/// `Site<ASYNC>` is the last argument of an asynchronous function.
 pub(crate) const ASYNC: bool = true;
 pub(crate) const SYNC: bool = false;
+
+/// Where a copy or memset runs: on the stream of an asynchronous function, or on the default stream
+/// of a synchronous one, which has no such argument.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<const IS_ASYNC: bool>(pub(crate) Stream);
+
+impl<const IS_ASYNC: bool> Argument for Site<IS_ASYNC> {
+    const WORDS: usize = if IS_ASYNC { Stream::WORDS } else { 0 };
+
+    fn read(call: &Call, index: usize) -> Answer<Self> {
+        let raw = if IS_ASYNC { call.words[index] } else { 0 };
+        Ok(Site(Stream::from_raw(raw, call.function.per_thread)))
+    }
+}
 
 /// An argument that only some variants of a function have.
 #[derive(Clone, Copy)]

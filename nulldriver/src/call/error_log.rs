@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cutape_registry::Function;
 
 use crate::call::answer::{CUresult, SUCCESS};
+use crate::settings;
 
 /// A `CUlogsCallback`: its data, the level, the text with its length.
 type Entry = unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize);
@@ -71,10 +72,14 @@ pub(crate) fn report(function: &Function, code: CUresult) {
 
 /// Tells the callbacks what is wrong. They must not call the driver.
 pub(crate) fn say(text: impl FnOnce() -> String) {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+    let is_printed = settings::get().log;
+    if COUNT.load(Ordering::Relaxed) == 0 && !is_printed {
         return;
     }
     let text = text() + "\0";
+    if is_printed {
+        eprintln!("cutape null driver: {}", text.trim_end_matches('\0'));
+    }
     let all = callbacks().clone();
     for Callback { entry, data, .. } in all {
         let place = text.as_ptr().cast();

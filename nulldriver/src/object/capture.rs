@@ -5,19 +5,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::object::graph::Dependency;
+use crate::object::stream_key::Key;
 
 // CUstreamCaptureMode.
 pub(crate) const GLOBAL: u32 = 0;
 pub(crate) const THREAD_LOCAL: u32 = 1;
 pub(crate) const RELAXED: u32 = 2;
-
-/// A stream: its handle; of a default stream also the context, and of a per-thread one the thread.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) handle: u64,
-    pub(crate) context: u64,
-    pub(crate) thread: u64,
-}
 
 /// One capture.
 pub(crate) struct Capture {

@@ -32,6 +32,14 @@ pub(crate) struct Primary {
     pub(crate) pool: Option<u64>,
 }
 
+/// A value of context-local storage.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredValue {
+    pub(crate) value: u64,
+    /// The address of the function that is called when the context ends, or 0.
+    pub(crate) destructor: u64,
+}
+
 /// What `cuGreenCtxCreate` makes a green context from.
 pub(crate) struct ResourceDescriptor {
     pub(crate) multiprocessors: u32,

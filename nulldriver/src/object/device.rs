@@ -1,5 +1,7 @@
 //! The device: an H200 where numbers describe the hardware.
 
+use cutape_driver::types::CUuuid;
+
 use crate::call::answer::{Answer, INVALID_DEVICE, require};
 use crate::settings;
 
@@ -21,6 +23,26 @@ pub(crate) const PITCH_ALIGNMENT: u64 = 32;
 pub(crate) const MAX_PITCH: u64 = i32::MAX as u64;
 /// Numerically highest and lowest priority of streams (least, greatest).
 pub(crate) const PRIORITIES: (i32, i32) = (0, -5);
+
+/// `PCI_DOMAIN_ID` and `PCI_DEVICE_ID` of every device.
+pub(crate) const PCI_DOMAIN: i32 = 0;
+pub(crate) const PCI_DEVICE: i32 = 0;
+
+/// `PCI_BUS_ID`.
+pub(crate) fn pci_bus(device: i32) -> i32 {
+    device + 1
+}
+
+/// What `cuDeviceGetUuid` returns.
+pub(crate) fn uuid(device: i32) -> CUuuid {
+    // A device with another compute capability is another device.
+    let (major, minor) = settings::get().capability(device);
+    let mut bytes = *b"cutape-null-\0\0\0\0";
+    bytes[12..].copy_from_slice(&[major as u8, minor as u8, 0, device as u8]);
+    CUuuid {
+        bytes: bytes.map(|byte| byte as std::ffi::c_char),
+    }
+}
 
 /// Checks a device ordinal, which is what `CUdevice` is here and in the real driver.
 pub(crate) fn check_device(device: i32) -> Answer {

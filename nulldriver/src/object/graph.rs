@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::call::answer::{Answer, invalid_if};
 use crate::call::argument::In;
+use crate::object::queue::Ticket;
 use crate::object::work::Work;
 
 /// `CUgraphEdgeData`: ports and type; zeros are an ordinary dependency.
@@ -43,6 +44,8 @@ pub(crate) struct Step {
     pub(crate) node: u64,
     pub(crate) work: Work,
     pub(crate) is_enabled: bool,
+    /// The nodes of the same graph that it comes after.
+    pub(crate) after: Vec<u64>,
     /// The graphs in it.
     pub(crate) inner: Vec<Vec<Step>>,
 }
@@ -55,6 +58,8 @@ pub(crate) struct Exec {
     pub(crate) graph: u64,
     pub(crate) has_memory: bool,
     pub(crate) objects: HashMap<u64, u32>,
+    /// The end of its last launch, which the next one comes after.
+    pub(crate) last: Ticket,
 }
 
 /// A user object: references, destructor, and the destructor's argument.

@@ -206,6 +206,23 @@ pub(crate) fn device_of(properties: &CUmemAllocationProp) -> Option<i32> {
     (location.type_.0 == DEVICE).then_some(location.id)
 }
 
+/// What kind of memory an address lies in, as far as calls wait for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Host memory that the driver does not know.
+    Pageable,
+    /// Page-locked host memory: allocated or registered.
+    Pinned,
+    Managed,
+    Device,
+}
+
+impl Place {
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Place::Pageable | Place::Pinned)
+    }
+}
+
 /// Bytes of this process that back a range of the program's addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment {
@@ -231,6 +248,14 @@ impl Segment {
             size: bytes.len() as u64,
         }
     }
+
+    /// The bytes of a slice that is written.
+    pub(crate) fn of_mut(bytes: &mut [u8]) -> Segment {
+        Segment {
+            bytes: bytes.as_mut_ptr() as u64,
+            size: bytes.len() as u64,
+        }
+    }
 }
 
 /// Copies between lists of segments of the same total size. Where they overlap, the result is
@@ -247,9 +272,10 @@ pub(crate) fn move_bytes(target: &[Segment], source: &[Segment]) {
                 continue;
             }
             let size = from.size.min(to.size);
-            // SAFETY: known segments lie in living memory of the driver, which the lock keeps
-            // alive; host segments are the program's own pointers, for which the C API makes it
-            // responsible. `copy` allows overlap.
+            // SAFETY: known segments lie in memory of the driver, which lives until the work that
+            // was enqueued before its end is complete (`State::retire`); host segments are the
+            // program's own pointers, for which the C API makes it responsible. `copy` allows
+            // overlap.
             unsafe { std::ptr::copy(from.bytes as *const u8, to.bytes as *mut u8, size as usize) };
             for side in [&mut from, &mut to] {
                 side.bytes += size;
@@ -263,8 +289,8 @@ pub(crate) fn move_bytes(target: &[Segment], source: &[Segment]) {
 /// straddles two.
 pub(crate) fn fill_bytes(segments: &[Segment], unit: &[u8]) {
     for segment in segments {
-        // SAFETY: the segment lies in living memory of the driver, which the lock held by the
-        // caller keeps alive.
+        // SAFETY: the segment lies in memory of the driver, which lives until the work that was
+        // enqueued before its end is complete (`State::retire`).
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(segment.bytes as *mut u8, segment.size as usize)
         };

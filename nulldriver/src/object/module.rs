@@ -24,4 +24,6 @@ pub(crate) struct Library {
     pub(crate) kernels: HashMap<usize, u64>,
     /// Its module in each context that has used it.
     pub(crate) modules: HashMap<u64, u64>,
+    /// Managed variables, which all its modules share: (address, bytes).
+    pub(crate) managed: HashMap<String, (u64, u64)>,
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use cutape_driver::types::CUstreamAttrValue;
 
+use crate::object::queue::Ticket;
 use crate::object::shared_file::SharedFile;
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -35,6 +36,8 @@ pub(crate) struct Event {
     pub(crate) context: u64,
     pub(crate) flags: u32,
     pub(crate) recorded: Option<Instant>,
+    /// What completes it: the place of the last record in its stream.
+    pub(crate) ticket: Ticket,
     /// What other processes know it by, once it was exported.
     pub(crate) file: Option<SharedFile>,
 }

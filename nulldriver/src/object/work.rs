@@ -1,4 +1,4 @@
-//! What a graph node does.
+//! What graph nodes and host functions do.
 
 use std::collections::HashMap;
 
@@ -22,6 +22,15 @@ pub(crate) const FREE: u32 = NodeType::CU_GRAPH_NODE_TYPE_MEM_FREE.0;
 pub(crate) const BATCH: u32 = NodeType::CU_GRAPH_NODE_TYPE_BATCH_MEM_OP.0;
 pub(crate) const CONDITION: u32 = NodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL.0;
 
+/// A function of the program and its arguments.
+#[derive(Clone, Copy)]
+pub(crate) enum HostFunction {
+    /// `CUhostFn`.
+    Function { entry: u64, data: u64 },
+    /// `CUstreamCallback`.
+    Callback { entry: u64, stream: u64, data: u64 },
+}
+
 /// A kernel launch with its parameter values, which the node owns.
 pub(crate) struct KernelNode {
     params: CUDA_KERNEL_NODE_PARAMS,
@@ -42,9 +51,9 @@ impl KernelNode {
         }
     }
 
-    /// The bytes of the kernel's first parameter.
-    pub(crate) fn first_value(&self) -> Option<&[u8]> {
-        self.values.first().map(|value| &**value)
+    /// The bytes of the kernel's parameters.
+    pub(crate) fn values(&self) -> &[Box<[u8]>] {
+        &self.values
     }
 
     /// The parameters with pointers to the node's own values.

@@ -44,6 +44,7 @@ pub(crate) mod memory {
     pub(crate) mod pool;
     pub(crate) mod virtual_memory;
 }
+pub(crate) mod private_tables;
 pub(crate) mod stream {
     //! Streams, events, stream capture.
     pub(crate) mod capture;

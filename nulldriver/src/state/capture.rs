@@ -9,9 +9,10 @@ use crate::call::answer::{
     STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNSUPPORTED,
 };
 use crate::call::argument::{LEGACY, PER_THREAD, Stream};
-use crate::object::capture::{Capture, GLOBAL, Key, RELAXED, THREAD_LOCAL};
+use crate::object::capture::{Capture, GLOBAL, RELAXED, THREAD_LOCAL};
 use crate::object::capture::{is_any_open, mode, this_thread};
-use crate::object::graph::Edge;
+use crate::object::graph::{Dependency, Edge};
+use crate::object::stream_key::Key;
 use crate::object::work::Work;
 use crate::state::store::{State, lock};
 
@@ -90,6 +91,11 @@ impl State {
         let id = captures.streams[&key].0;
         captures.invalidate(id);
         Err(STREAM_CAPTURE_UNSUPPORTED)
+    }
+
+    /// What the next work that the stream captures comes after.
+    pub(crate) fn captured_before(&mut self, key: Key) -> Vec<Dependency> {
+        self.captures.get_mut().streams[&key].1.clone()
     }
 
     /// Adds work behind what the stream has captured so far.

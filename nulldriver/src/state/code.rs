@@ -9,28 +9,17 @@ use crate::call::answer::Answer;
 use crate::object::code::Code;
 use crate::object::function::{Function, Kernel, Launchable, LegacyLaunch, Spec};
 use crate::object::memory::{Purpose, Segment, fill_bytes, move_bytes};
-use crate::object::module::Module;
+use crate::object::module::{Library, Module};
 use crate::state::store::State;
 
 impl State {
     /// Creates a module in the current context, with its variables.
     pub(crate) fn load_module(&mut self, code: Arc<Code>, library: u64) -> Answer<u64> {
         let context = self.current()?;
-        let mut globals = HashMap::new();
-        for global in &code.content.globals {
-            if globals.contains_key(&global.name) || global.size == 0 {
-                continue;
-            }
-            match self.place_global(global) {
-                Ok(address) => globals.insert(global.name.clone(), (address, global.size)),
-                Err(code) => {
-                    for (address, _) in globals.into_values() {
-                        self.remove_allocation(address);
-                    }
-                    return Err(code);
-                }
-            };
-        }
+        let device = self.contexts[&context].device;
+        let is_own = |global: &&Global| library == 0 || !global.managed;
+        let own = code.content.globals.iter().filter(is_own);
+        let globals = self.place_globals(own, context, device)?;
         self.modules.add(Module {
             context,
             code,
@@ -40,12 +29,50 @@ impl State {
         })
     }
 
-    fn place_global(&mut self, global: &Global) -> Answer<u64> {
+    /// Adds a library, with its managed variables: they are there before any context is (seen with
+    /// the runtime 13.0, which asks for them first).
+    pub(crate) fn load_library(&mut self, code: Arc<Code>) -> Answer<u64> {
+        let managed = code.content.globals.iter().filter(|global| global.managed);
+        let managed = self.place_globals(managed, 0, 0)?;
+        self.libraries.add(Library {
+            code,
+            kernels: HashMap::new(),
+            modules: HashMap::new(),
+            managed,
+        })
+    }
+
+    /// Allocates variables: (address, bytes) by name. None stays if one of them does not fit.
+    fn place_globals<'a>(
+        &mut self,
+        variables: impl Iterator<Item = &'a Global>,
+        context: u64,
+        device: i32,
+    ) -> Answer<HashMap<String, (u64, u64)>> {
+        let mut globals = HashMap::new();
+        for global in variables {
+            if globals.contains_key(&global.name) || global.size == 0 {
+                continue;
+            }
+            match self.place_global(global, context, device) {
+                Ok(address) => globals.insert(global.name.clone(), (address, global.size)),
+                Err(code) => {
+                    for (address, _) in globals.into_values() {
+                        self.remove_allocation(address);
+                    }
+                    return Err(code);
+                }
+            };
+        }
+        Ok(globals)
+    }
+
+    fn place_global(&mut self, global: &Global, context: u64, device: i32) -> Answer<u64> {
         let purpose = match global.managed {
             true => Purpose::Managed,
             false => Purpose::Global,
         };
-        let address = self.allocate(global.size, purpose, 0)?;
+        let address = self.allocate_for(context, device, global.size, purpose, 0)?;
         let target = self.device_range(address, global.size)?;
         fill_bytes(&target, &[0]);
         if let Some(initial) = &global.initial {

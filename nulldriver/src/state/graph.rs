@@ -123,6 +123,35 @@ impl State {
         self.drop_references(&graph.objects);
     }
 
+    /// The address of memory of at least that size that a node frees before a node that comes after
+    /// those, and that no node of the graph has allocated again. The driver gives it to the next
+    /// allocation (driver 580.159.04, H200, 2026-11-23: NVIDIA's graphMemoryNodes).
+    pub(crate) fn freed_before(&self, after: &[Dependency], size: u64) -> Option<u64> {
+        let mut open: Vec<u64> = after.iter().map(|(node, _)| *node).collect();
+        let mut seen = HashSet::new();
+        while let Some(handle) = open.pop() {
+            let Some(node) = self.nodes.get(&handle).filter(|_| seen.insert(handle)) else {
+                continue;
+            };
+            open.extend(node.after.iter().map(|(before, _)| *before));
+            let Work::Free(address) = node.work else {
+                continue;
+            };
+            let works = self.graphs.get(&node.graph)?.nodes.iter();
+            let works = works.filter_map(|node| Some(&self.nodes.get(node)?.work));
+            let balance = works.fold(0_i32, |balance, work| match work {
+                Work::Allocate(params) if params.dptr == address => balance + 1,
+                Work::Free(freed) if *freed == address => balance - 1,
+                _ => balance,
+            });
+            let memory = self.inactive.get(&address);
+            if balance == 0 && memory.is_some_and(|memory| memory.size >= size) {
+                return Some(address);
+            }
+        }
+        None
+    }
+
     /// Whether a graph has nodes that allocate or free, in inner graphs too.
     pub(crate) fn has_memory_nodes(&self, graph: u64) -> Answer<bool> {
         for node in &self.graphs.find(graph)?.nodes {

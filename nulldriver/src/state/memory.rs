@@ -3,7 +3,7 @@
 use crate::call::answer::{Answer, INVALID_VALUE, OUT_OF_MEMORY, reject_if, valid_if};
 use crate::object::address_space::Class;
 use crate::object::memory::{
-    AddressRange, Allocation, Location, Mapping, Purpose, Registration, Segment, device_of,
+    AddressRange, Allocation, Location, Mapping, Place, Purpose, Registration, Segment, device_of,
 };
 use crate::object::shared_file::{IpcHandle, SharedFile};
 use crate::settings;
@@ -14,6 +14,20 @@ impl State {
     pub(crate) fn allocate(&mut self, size: u64, purpose: Purpose, flags: u32) -> Answer<u64> {
         let context = self.current()?;
         let device = self.contexts[&context].device;
+        let is_pooled = matches!(purpose, Purpose::Pool(_));
+        let owner = if is_pooled { 0 } else { context };
+        self.allocate_for(owner, device, size, purpose, flags)
+    }
+
+    /// The same for a context that need not be current; 0 for memory that outlives contexts.
+    pub(crate) fn allocate_for(
+        &mut self,
+        context: u64,
+        device: i32,
+        size: u64,
+        purpose: Purpose,
+        flags: u32,
+    ) -> Answer<u64> {
         let class = match purpose {
             Purpose::Host => Class::Host,
             Purpose::Managed => Class::Managed,
@@ -28,11 +42,10 @@ impl State {
         }
         reject_if(is_on_host && size > settings::get().memory, OUT_OF_MEMORY)?;
         let placed = self.space.allocate(class, size).ok_or(OUT_OF_MEMORY)?;
-        let is_pooled = matches!(purpose, Purpose::Pool(_));
         let allocation = Allocation {
             size,
             purpose,
-            context: if is_pooled { 0 } else { context },
+            context,
             device,
             bytes: placed.bytes,
             flags,
@@ -101,7 +114,14 @@ impl State {
         }
         if let Some(allocation) = self.allocations.remove(&address) {
             self.advice.remove(&address);
-            self.space.release(address, allocation.size);
+            self.retire(move |state| state.space.release(address, allocation.size));
+        }
+    }
+
+    /// Ends an array.
+    pub(crate) fn remove_array(&mut self, handle: u64) {
+        if let Some(array) = self.arrays.remove(handle) {
+            self.drop_later(array.pages);
         }
     }
 
@@ -122,11 +142,19 @@ impl State {
         (address - base < registration.size).then_some((base, *registration))
     }
 
-    /// Whether an address lies in page-locked host memory.
-    pub(crate) fn is_of_host(&self, address: u64) -> bool {
+    /// What kind of memory an address lies in.
+    pub(crate) fn place_at(&self, address: u64) -> Place {
         match self.allocation_at(address) {
-            Some((_, allocation)) => allocation.purpose == Purpose::Host,
-            None => self.registration_at(address).is_some(),
+            Some((_, allocation)) => match allocation.purpose {
+                Purpose::Host => Place::Pinned,
+                Purpose::Managed => Place::Managed,
+                Purpose::Device | Purpose::Pool(_) | Purpose::Global | Purpose::Imported => {
+                    Place::Device
+                }
+            },
+            None if self.registration_at(address).is_some() => Place::Pinned,
+            None if self.mapping_at(address).is_some() => Place::Device,
+            None => Place::Pageable,
         }
     }
 

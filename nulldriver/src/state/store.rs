@@ -11,7 +11,7 @@ use crate::call::argument::{Argument, Call};
 use crate::object::address_space::Space;
 use crate::object::array::{Array, MipmappedArray};
 use crate::object::capture::Captures;
-use crate::object::context::{Context, GreenContext, Primary, ResourceDescriptor};
+use crate::object::context::{Context, GreenContext, Primary, ResourceDescriptor, StoredValue};
 use crate::object::function::{Function, Kernel};
 use crate::object::graph::{Exec, Graph, Node, UserObject};
 use crate::object::link::{Link, Quarantine};
@@ -19,9 +19,11 @@ use crate::object::memory::{
     Advice, Allocation, Import, Mapping, MemoryHandle, Pool, Registration,
 };
 use crate::object::module::{Library, Module};
+use crate::object::queue::Queue;
 use crate::object::stream::{Event, StreamObject};
 use crate::object::table::{Object, Table};
 use crate::object::texture::{Surface, Texture, TextureReference};
+use crate::object::work::HostFunction;
 use crate::settings;
 
 macro_rules! missing {
@@ -40,6 +42,20 @@ missing! {
         TextureReference UserObject;
 }
 
+/// What a task of the queue does when it runs.
+pub(crate) enum Action {
+    /// Changes memory.
+    Run(Box<dyn FnOnce(&mut State) + Send>),
+    /// Calls a function of the program, without the lock.
+    Host(HostFunction),
+    /// Completes when the condition holds.
+    Until(Box<dyn Fn(&State) -> bool + Send>),
+    /// Only has a place in the order.
+    Nothing,
+    /// Gives up memory or an object that earlier work may use. The program cannot notice when.
+    Retire(Box<dyn FnOnce(&mut State) + Send>),
+}
+
 /// All objects.
 #[derive(Default)]
 pub(crate) struct State {
@@ -48,6 +64,10 @@ pub(crate) struct State {
     pub(crate) destroyed_contexts: HashSet<u64>,
     /// By device.
     pub(crate) primaries: Vec<Primary>,
+    /// Context-local storage, by context and key.
+    pub(crate) context_storage: BTreeMap<(u64, u64), StoredValue>,
+    /// What has a destructor of the storage of contexts that have ended, by context and key.
+    pub(crate) ended_storage: Vec<((u64, u64), StoredValue)>,
     pub(crate) modules: Table<Module>,
     pub(crate) functions: Table<Function>,
     pub(crate) libraries: Table<Library>,
@@ -89,6 +109,8 @@ pub(crate) struct State {
     /// The addresses of all memory of allocation nodes.
     pub(crate) graph_addresses: HashSet<u64>,
     pub(crate) captures: RefCell<Captures>,
+    /// Work that is not complete.
+    pub(crate) queue: Queue<Action>,
     last_id: u64,
 }
 

@@ -8,8 +8,9 @@ use crate::call::argument::Stream;
 use crate::crash;
 use crate::object::context::Context;
 use crate::object::device::PRIORITIES;
+use crate::object::queue::Ticket;
 use crate::object::stream::{Event, StreamObject};
-use crate::state::store::State;
+use crate::state::store::{Action, State};
 
 impl State {
     /// Creates a stream in a context.
@@ -68,10 +69,30 @@ impl State {
         }
     }
 
-    /// Records an event now.
-    pub(crate) fn record(&mut self, handle: u64) {
+    /// Records an event, which a task completes.
+    pub(crate) fn record(&mut self, handle: u64, ticket: Ticket) {
         if let Some(event) = self.events.get_mut(&handle) {
             event.recorded = Some(Instant::now());
+            event.ticket = ticket;
         }
+    }
+
+    /// Records an event that all work of a context completes.
+    pub(crate) fn record_context(&mut self, context: u64, event: u64) {
+        let before = self.queue.of_context(context);
+        let ticket = match before.is_empty() {
+            true => 0,
+            false => self.queue.insert(None, context, before, Action::Nothing),
+        };
+        self.record(event, ticket);
+    }
+
+    /// All later work of a context waits for an event.
+    pub(crate) fn wait_in_context(&mut self, context: u64, event: u64) -> Answer {
+        let before = self.event(event)?.ticket;
+        if self.queue.is_pending(before) {
+            self.queue.add_gate(context, before, Action::Nothing);
+        }
+        Ok(())
     }
 }

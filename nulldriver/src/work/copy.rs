@@ -3,9 +3,13 @@
 use cutape_driver::types::CUDA_MEMCPY3D;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
+use crate::call::argument::Site;
 use crate::object::device::MAX_PITCH;
-use crate::object::memory::{Segment, move_bytes};
-use crate::state::State;
+use crate::object::memory::{Place, Segment, move_bytes};
+use crate::settings::{self, Schedule};
+use crate::state::{Action, Locked, State};
+use crate::work::kernel::read;
+use crate::work::schedule;
 
 // CUmemorytype.
 pub(crate) const HOST: u32 = 1;
@@ -82,7 +86,25 @@ impl Row {
     }
 }
 
+impl Row {
+    pub(crate) fn place(self, state: &State) -> Place {
+        match self {
+            Row::Device(address) | Row::Any(address) => state.place_at(address),
+            Row::Array(_) => Place::Device,
+        }
+    }
+}
+
 impl Pitched {
+    /// What kind of memory it is.
+    pub(crate) fn place(&self, state: &State) -> Place {
+        match self.memory {
+            HOST => state.place_at(self.host),
+            ARRAY => Place::Device,
+            _ => state.place_at(self.device),
+        }
+    }
+
     /// For a side that is an array: takes place and layout from it, and checks that the box lies in
     /// it.
     fn resolve_array(&mut self, state: &State, [width, height, depth]: Extent) -> Answer {
@@ -173,6 +195,44 @@ pub(crate) fn volume_moves(state: &State, copy: &CUDA_MEMCPY3D) -> Answer<Moves>
     invalid_if(copy.srcLOD != 0 || copy.dstLOD != 0 || has_reserved)?;
     let (to, from, extent) = sides(copy);
     moves(state, to, from, extent)
+}
+
+/// The places of both sides of a copy: destination, source.
+pub(crate) type Places = (Place, Place);
+
+/// Enqueues a copy and waits as long as the manual says ("API synchronization behavior"):
+/// synchronous copies for everything but device to device, asynchronous ones where host memory is
+/// copied to host memory or to pageable memory. Pageable memory is read before the call returns;
+/// a synchronous call waits for the stream first.
+pub(crate) fn enqueue<const IS_ASYNC: bool>(
+    mut state: Locked,
+    Site(stream): Site<IS_ASYNC>,
+    moves: Moves,
+    (to, from): Places,
+) -> Answer {
+    let is_busy = state.queue.len() > 0 || settings::get().schedule != Schedule::Eager;
+    if is_busy && from == Place::Pageable && !to.is_host() {
+        if !IS_ASYNC {
+            let before = state.enqueue(stream, Action::Nothing)?;
+            state = schedule::wait_locked(state, &[before]);
+        }
+        let staged: Vec<Vec<u8>> = moves.iter().map(|(_, source)| read(source)).collect();
+        let work = move |_: &mut State| {
+            for ((target, _), bytes) in moves.iter().zip(&staged) {
+                move_bytes(target, &[Segment::of(bytes)]);
+            }
+        };
+        return state
+            .enqueue(stream, Action::Run(Box::new(work)))
+            .map(|_| ());
+    }
+    let ticket = state.enqueue(stream, Action::Run(Box::new(move |_| apply(&moves))))?;
+    let is_on_device = to == Place::Device && from == Place::Device;
+    let has_waited = to == Place::Pageable || to.is_host() && from.is_host();
+    if has_waited || !IS_ASYNC && !is_on_device {
+        schedule::wait(state, &[ticket]);
+    }
+    Ok(())
 }
 
 /// Does what was checked.

@@ -1,6 +1,4 @@
 //! Functions of the program that run in stream order, on a thread of the driver as on the real one.
-//! The enqueuing call returns when they have returned, because everything before them on the stream
-//! is done.
 
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,17 +6,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cutape_driver::types::CUresult;
 
-use crate::call::answer::{Answer, OUT_OF_MEMORY, SUCCESS, valid_if};
+use crate::call::answer::{Answer, OUT_OF_MEMORY, SUCCESS};
+use crate::object::work::HostFunction;
 use crate::state::Locked;
-
-/// A function and its arguments.
-#[derive(Clone, Copy)]
-pub(crate) enum HostFunction {
-    /// `CUhostFn`.
-    Function { entry: u64, data: u64 },
-    /// `CUstreamCallback`.
-    Callback { entry: u64, stream: u64, data: u64 },
-}
 
 struct Job {
     function: HostFunction,
@@ -37,8 +27,6 @@ pub(crate) fn is_inside() -> bool {
 /// Runs a function on the driver's thread and waits for it; the state must not be locked.
 pub(crate) fn run(function: HostFunction) -> Answer {
     static WORKER: OnceLock<Mutex<Option<Sender<Job>>>> = OnceLock::new();
-    let (HostFunction::Function { entry, .. } | HostFunction::Callback { entry, .. }) = function;
-    valid_if(entry != 0)?;
     let worker = WORKER.get_or_init(|| {
         let (sender, jobs) = channel();
         let thread = std::thread::Builder::new().name("cutape-null".to_owned());

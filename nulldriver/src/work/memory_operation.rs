@@ -2,10 +2,10 @@
 
 use cutape_driver::types::CUstreamBatchMemOpParams;
 
-use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, require};
-use crate::object::memory::{Purpose, Segment, move_bytes};
-use crate::state::State;
-use crate::work::pending_wait::{self, Value, Wait};
+use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if};
+use crate::object::memory::{Place, Segment, move_bytes};
+use crate::state::{Action, State};
+use crate::work::value_wait::{Value, Wait};
 
 // CUstreamBatchMemOpType.
 const WAIT_32: u32 = 1;
@@ -49,27 +49,43 @@ impl Operation {
     }
 }
 
-/// Waits for a value in memory. In host memory the program, or another process, may write it later:
-/// the stream waits. In other memory nothing can change the value later, because all work is done
-/// when it is enqueued: a wait that is not fulfilled now cannot be done here.
-pub(crate) fn wait(state: &State, wait: Wait) -> Answer {
-    if wait.is_fulfilled(state)? {
-        return Ok(());
+/// The work of an operation, checked. A wait for a value that nothing can change is refused: while
+/// no work is pending, only memory of the host can change.
+pub(crate) fn action(state: &State, operation: Operation) -> Answer<Action> {
+    match operation {
+        Operation::Wait(address, wanted, flags) => {
+            let wait = Wait {
+                address,
+                wanted,
+                flags,
+            };
+            let can_change = || {
+                state.queue.len() > 0
+                    || matches!(state.place_at(address), Place::Pinned | Place::Managed)
+            };
+            match wait.is_fulfilled(state)? || can_change() {
+                true => Ok(wait.action()),
+                false => Err(NOT_SUPPORTED),
+            }
+        }
+        Operation::Write(address, value, flags) => {
+            invalid_if(flags > 1)?;
+            write(state, address, value)
+        }
+        Operation::Barrier => Ok(Action::Nothing),
+        Operation::Flush => Err(NOT_SUPPORTED),
     }
-    require(state.is_of_host(wait.address), NOT_SUPPORTED)?;
-    pending_wait::add(wait);
-    Ok(())
 }
 
-/// Writes a value to device memory.
-pub(crate) fn write(state: &State, address: u64, value: Value) -> Answer {
+/// Writes a value to memory of the device or page-locked memory.
+fn write(state: &State, address: u64, value: Value) -> Answer<Action> {
     let size = value.width as u64;
     // Managed memory cannot be an operand (measured).
-    let memory = state.allocation_at(address);
-    let is_managed = memory.is_some_and(|(_, memory)| memory.purpose == Purpose::Managed);
+    let is_managed = state.place_at(address) == Place::Managed;
     invalid_if(!address.is_multiple_of(size) || is_managed)?;
-    let bytes = value.bits.to_le_bytes();
     let target = state.device_range(address, size)?;
-    move_bytes(&target, &[Segment::of(&bytes[..value.width])]);
-    Ok(())
+    Ok(Action::Run(Box::new(move |_| {
+        let bytes = value.bits.to_le_bytes();
+        move_bytes(&target, &[Segment::of(&bytes[..value.width])]);
+    })))
 }

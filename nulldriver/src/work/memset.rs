@@ -4,7 +4,7 @@ use cutape_driver::types::CUDA_MEMSET_NODE_PARAMS_v2;
 
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::object::memory::{Segment, fill_bytes};
-use crate::state::State;
+use crate::state::{Action, State};
 
 /// The rows of a memset, checked.
 pub(crate) fn rows(
@@ -38,9 +38,11 @@ pub(crate) fn node_rows(
 }
 
 /// Fills rows with the low bytes of the memset's value.
-pub(crate) fn apply(rows: &[Vec<Segment>], memset: &CUDA_MEMSET_NODE_PARAMS_v2) {
-    let unit = memset.value.to_le_bytes();
-    for segments in rows {
-        fill_bytes(segments, &unit[..memset.elementSize as usize]);
-    }
+pub(crate) fn action(rows: Vec<Vec<Segment>>, memset: &CUDA_MEMSET_NODE_PARAMS_v2) -> Action {
+    let (unit, size) = (memset.value.to_le_bytes(), memset.elementSize as usize);
+    Action::Run(Box::new(move |_| {
+        for segments in &rows {
+            fill_bytes(segments, &unit[..size]);
+        }
+    }))
 }

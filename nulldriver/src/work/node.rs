@@ -9,6 +9,7 @@ use cutape_driver::types::{
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if, reject_if, valid_if};
 use crate::call::argument::In;
+use crate::object::graph::Dependency;
 use crate::object::memory::{DEVICE, PINNED, Purpose};
 use crate::object::work::{
     ALLOCATE, BATCH, Batch, CHILD, CONDITION, COPY, EMPTY, FREE, HOST, KERNEL, KernelNode, MEMSET,
@@ -156,12 +157,21 @@ pub(crate) fn batch(state: &State, params: CUDA_BATCH_MEM_OP_NODE_PARAMS) -> Ans
     })))
 }
 
-/// An allocation: the address is chosen now, the memory is allocated when the graph runs.
-pub(crate) fn allocate(state: &mut State, params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) -> Answer<Work> {
+/// An allocation after those nodes: the address is chosen now, the memory is allocated when the
+/// graph runs.
+pub(crate) fn allocate(
+    state: &mut State,
+    after: &[Dependency],
+    params: &mut CUDA_MEM_ALLOC_NODE_PARAMS,
+) -> Answer<Work> {
     let properties = &params.poolProps;
     let is_on_device = properties.allocType.0 == PINNED && properties.location.type_.0 == DEVICE;
     invalid_if(!is_on_device || params.bytesize == 0)?;
-    let address = state.allocate(params.bytesize as u64, Purpose::Device, 0)?;
+    let size = params.bytesize as u64;
+    let address = match state.freed_before(after, size) {
+        Some(address) => address,
+        None => state.allocate(size, Purpose::Device, 0)?,
+    };
     state.graph_addresses.insert(address);
     state.deactivate(address);
     params.dptr = address;
@@ -232,7 +242,7 @@ pub(crate) fn from_params(
             ALLOCATE => {
                 let mut own = from_fields!(CUDA_MEM_ALLOC_NODE_PARAMS from &body.alloc;
                     poolProps accessDescs accessDescCount bytesize dptr;);
-                let work = allocate(state, &mut own)?;
+                let work = allocate(state, &[], &mut own)?;
                 body.alloc.dptr = own.dptr;
                 Ok(work)
             }

@@ -4,8 +4,8 @@ use cutape_registry::Family;
 
 use crate::alone::exchanges::Partner;
 use crate::issue::player::Job;
-use crate::issue::skip::Skip;
-use crate::place::absent::Cause;
+use crate::issue::skip::{Root, Skip};
+use crate::place::absent::{Cause, is_shared_by_ranks};
 use crate::place::held_addresses::Known;
 use crate::report::OneExchange;
 
@@ -13,6 +13,7 @@ impl Job<'_, '_> {
     /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
     /// it copies.
     pub(crate) fn needs_nothing_unavailable(&mut self) -> Result<(), Skip> {
+        self.find_private_memory();
         let cause = match self.unavailable.absent.is_empty() {
             true => None,
             false => self.unavailable.absence(
@@ -22,8 +23,10 @@ impl Job<'_, '_> {
             ),
         };
         if let Some(cause) = cause {
-            self.leave_out_absent(cause);
-            return Err(cause.skip("memory"));
+            if let Cause::Function(function) = cause {
+                self.leave_out_absent(function);
+            }
+            return Err(self.unavailable.skip(cause, "memory"));
         }
         if self.options.alone.is_some() {
             self.exchanges_nothing()?;
@@ -37,7 +40,7 @@ impl Job<'_, '_> {
 
     /// What a call would have written that needs memory which is absent.
     #[cold]
-    fn leave_out_absent(&mut self, cause: Cause) {
+    fn leave_out_absent(&mut self, function: &'static str) {
         let writes = self
             .unavailable
             .would_write_here(self.call, self.function, &self.ranges);
@@ -52,7 +55,7 @@ impl Job<'_, '_> {
         let what = "work on memory of another process or API was left out, and what it would have \
                     written is missing";
         let advice =
-            match cause.is_shared_by_ranks() && !is_recorded && self.options.alone.is_none() {
+            match is_shared_by_ranks(function) && !is_recorded && self.options.alone.is_none() {
                 true => "; record with --outputs-of-exchanges, and give all ranks (--rank)",
                 false => "",
             };
@@ -113,11 +116,12 @@ impl Job<'_, '_> {
         };
         self.player.report.exchanges.leave_out(one);
         let Partner { ranks, memory } = &*partner;
-        Err(Skip::because(match self.function.family {
+        let reason = match self.function.family {
             Family::StreamMemory(_) => {
                 format!("waits for a value that {ranks} may write ({memory})")
             }
             _ => format!("exchanges data with {ranks} ({memory})"),
-        }))
+        };
+        Err(Skip::from_root(Root::Exchange, reason))
     }
 }

@@ -34,7 +34,7 @@ impl Job<'_, '_> {
         let stream = stream_argument(self.call, self.function).unwrap_or(0);
         let stream = self
             .live_handle(Kind::Stream, stream)
-            .map_err(|skip| skip.0)?;
+            .map_err(|skip| skip.reason)?;
         for piece in &known.pieces {
             self.put_piece_of_exchange(piece, (stream, per_thread))?;
         }

@@ -1,8 +1,10 @@
 //! What the driver returned, compared with the recording.
 
 pub(crate) mod comparer;
+pub(crate) mod consequences;
 pub(crate) mod digest_kernel;
 pub(crate) mod launch_values;
+pub(crate) mod lost;
 pub(crate) mod outcome;
 pub(crate) mod payload;
 pub(crate) mod readbacks;

@@ -397,6 +397,9 @@ impl<'t> Job<'_, 't> {
                 Kind::Module | Kind::Library | Kind::Context | Kind::Link
             )
         };
+        for &(_, library) in ended.iter().filter(|key| key.0 == Kind::Library) {
+            self.lent.images.remove(&library);
+        }
         if ended.iter().any(owns_memory) {
             self.player.end_ranges(self.call.index, &ended, context);
         }

@@ -145,17 +145,13 @@ impl Readbacks {
     }
 
     /// The call of a host function that may have run between a copy and the recording of its bytes,
-    /// and changed them: one behind it on the stream; for a copy of a graph, one in any graph.
+    /// and changed them: one that was enqueued later, on any stream, since streams wait for each
+    /// other; for a copy of a graph, also one in any graph.
     pub(crate) fn changed_by(&self, readback: &Readback) -> Option<u64> {
-        let Some(stream) = readback.stream else {
-            return self.host_node;
-        };
-        // Default streams wait for others, and others for them.
-        let is_default = |stream: u64| stream <= 2;
-        let behind = self.host_functions.iter().filter(|&(&other, &call)| {
-            call > readback.call && (other == stream || is_default(other) || is_default(stream))
-        });
-        behind.map(|(_, &call)| call).max()
+        let of_graphs = self.host_node.filter(|_| readback.stream.is_none());
+        let behind = self.host_functions.values().copied();
+        let behind = behind.filter(|&call| call > readback.call).max();
+        behind.or(of_graphs)
     }
 
     /// True if a copy still waits for bytes in that memory.

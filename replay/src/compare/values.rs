@@ -62,6 +62,17 @@ pub(crate) struct Enqueued {
     pub changed_by: Option<u64>,
 }
 
+/// Where a value comes from that differs.
+#[derive(Clone, Copy, Default)]
+struct Source<'a> {
+    /// All of it, if it is bytes.
+    bytes: Option<&'a [u8]>,
+    /// What enqueued it.
+    enqueued: Option<Enqueued>,
+    /// The result code that the driver returned, if that differs.
+    code: Code,
+}
+
 impl<'t> Job<'_, 't> {
     /// A snapshot that was recorded after the call.
     pub(crate) fn returned(&self, position: usize, name: u8) -> Option<Snapshot<'t>> {
@@ -78,25 +89,36 @@ impl<'t> Job<'_, 't> {
 
     /// Reports a difference unless comparison is off for this call.
     pub(crate) fn diverge(&mut self, what: What, position: Option<usize>, texts: (String, String)) {
-        self.diverge_in(what, position, texts, None, (None, None));
+        self.diverge_in(what, position, texts, None, Source::default());
     }
 
-    /// As above, with the first differing byte and how many differ, the bytes that came, and the
-    /// call that enqueued them.
+    /// As above, with the first differing byte and how many differ, and where the value comes from.
     fn diverge_in(
         &mut self,
         what: What,
         position: Option<usize>,
         (expected, received): (String, String),
         bytes: Option<(usize, usize)>,
-        (received_bytes, enqueued): (Option<&[u8]>, Option<Enqueued>),
+        source: Source<'_>,
     ) {
+        let enqueued = source.enqueued;
         let mut history = self.history();
         let changed_by = enqueued.and_then(|enqueued| enqueued.changed_by);
         if let Some(host_function) = changed_by {
             history.insert(0, format!("the host function of call {host_function} may have changed the bytes before they were recorded"));
         }
-        self.player.report.diverge(Divergence {
+        let follows = match what {
+            What::Bytes if changed_by.is_none() => {
+                let copy = enqueued.map_or(self.call.index, |enqueued| enqueued.by);
+                self.consequences.of_copy(copy)
+            }
+            What::Result => {
+                let consequences = &mut self.player.consequences;
+                consequences.of_error(self.call.index, source.code)
+            }
+            _ => None,
+        };
+        let divergence = Divergence {
             call: self.call.index,
             function: self.function.name.to_owned(),
             what,
@@ -105,17 +127,22 @@ impl<'t> Job<'_, 't> {
                 .map(|param| param.name.to_owned()),
             expected,
             received,
-            verdict: match changed_by {
-                Some(_) => Verdict::HostChanged,
-                None => Verdict::default(),
+            verdict: match (changed_by, follows) {
+                (Some(_), _) => Verdict::HostChanged,
+                (None, Some(_)) => Verdict::Consequence,
+                (None, None) => Verdict::default(),
             },
-            received_hash: received_bytes.map(|bytes| blake3::hash(bytes).to_string()),
+            received_hash: source.bytes.map(|bytes| blake3::hash(bytes).to_string()),
             first_differing_byte: bytes.map(|(first, _)| first as u64),
             differing_bytes: bytes.map(|(_, count)| count as u64),
             enqueued_by: enqueued.map(|enqueued| enqueued.by),
             kernel: None,
             history,
-        });
+        };
+        match follows {
+            Some(cause) => self.player.consequences.add(cause, divergence),
+            None => self.player.report.diverge(divergence),
+        }
     }
 
     /// The objects and memory that a call names.
@@ -175,7 +202,11 @@ impl<'t> Job<'_, 't> {
         }
         if self.is_compared() {
             let texts = (result_name(recorded), result_name(received));
-            self.diverge(What::Result, None, texts);
+            let source = Source {
+                code: received,
+                ..Source::default()
+            };
+            self.diverge_in(What::Result, None, texts, None, source);
         }
         false
     }
@@ -245,8 +276,12 @@ impl<'t> Job<'_, 't> {
             }
         };
         let received = gather(pieces);
-        let origin = (Some(received.as_slice()), enqueued);
-        self.diverge_in(What::Bytes, Some(position), texts, found, origin);
+        let source = Source {
+            bytes: Some(&received),
+            enqueued,
+            ..Source::default()
+        };
+        self.diverge_in(What::Bytes, Some(position), texts, found, source);
     }
 
     /// Compares the bytes that the recording says had arrived when this call returned.
@@ -361,8 +396,11 @@ impl<'t> Job<'_, 't> {
         };
         let texts = (text(&expected), text(received));
         let found = first_difference(&expected, received);
-        let origin = (Some(received), None);
-        self.diverge_in(What::OutParameter, Some(position), texts, found, origin);
+        let source = Source {
+            bytes: Some(received),
+            ..Source::default()
+        };
+        self.diverge_in(What::OutParameter, Some(position), texts, found, source);
     }
 
     /// Compares a text that the call gave back.

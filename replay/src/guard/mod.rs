@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 pub(crate) mod awaited;
 pub(crate) mod crash_report;
+pub(crate) mod environment;
 pub(crate) mod kept_attempts;
 pub(crate) mod position;
 pub(crate) mod randomisation;
@@ -25,6 +26,7 @@ pub use crate::guard::attempt::Guard;
 use crate::guard::attempt::{Assignment, Attempt};
 use crate::guard::awaited::Surroundings;
 use crate::guard::crash_report::crash_report;
+use crate::guard::environment::environment;
 use crate::guard::kept_attempts::KeptAttempts;
 use crate::guard::position::{Page, Position};
 use crate::observe::job::{Observation, Observed};
@@ -65,11 +67,23 @@ pub(crate) enum Message {
     Failed(Error),
 }
 
+impl Message {
+    fn report_mut(&mut self) -> Option<&mut Report> {
+        match self {
+            Self::Report(report) => Some(report),
+            Self::Measurements(measurements) => Some(&mut measurements.outcome.report),
+            Self::Observed(observed) => Some(&mut observed.report),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
 /// Replays in a child process that `command` makes: normally this executable with a hidden verb
 /// that calls [`run_as_child`] with the same trace and options. `progress` gets the number of calls
 /// that are done.
 ///
-/// A child that a signal kills, or that hangs, becomes a report with `died`.
+/// A child that a signal kills, or that hangs, becomes a report with `died`; one whose report was
+/// complete keeps it, with `teardown`.
 ///
 /// # Errors
 ///
@@ -231,48 +245,6 @@ fn guarded(
     }
 }
 
-/// Settings of the recorded process that change what the driver does, for the child. Which devices
-/// are visible is this machine's matter.
-const ENVIRONMENT: &[&str] = &[
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_DISABLE_JIT",
-    "CUDA_DISABLE_PTX_JIT",
-    "CUDA_FORCE_JIT",
-    "CUDA_FORCE_PTX_JIT",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
-    "CUDA_MODULE_DATA_LOADING",
-    "CUDA_MODULE_LOADING",
-];
-
-/// How the recorded null driver was configured. What is set here wins.
-const NULL_MACHINE: &[&str] = &[
-    "CUTAPE_NULL_CAPABILITY",
-    "CUTAPE_NULL_DEVICES",
-    "CUTAPE_NULL_MEMORY",
-    "CUTAPE_NULL_VERSION",
-];
-
-pub(crate) fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
-    let unset = NULL_MACHINE
-        .iter()
-        .filter(|name| std::env::var_os(name).is_none());
-    let mut settings: Vec<(String, String)> = ENVIRONMENT
-        .iter()
-        .chain(unset)
-        .filter_map(|&name| {
-            let value = trace.meta_value(&format!("environment.{name}"))?;
-            Some((name.to_owned(), value.to_owned()))
-        })
-        .collect();
-    // The program may have set it for itself.
-    if let Some(mode) = plan.loading_mode {
-        settings.push(("CUDA_MODULE_LOADING".to_owned(), mode.to_owned()));
-    }
-    settings
-}
-
 /// What a child wrote, how it ended, whether it was killed because it hung.
 pub(crate) type End = (Option<Message>, ExitStatus, bool);
 
@@ -372,14 +344,28 @@ pub(crate) fn one_child(
     let (status, hung) = watch(&mut child, page, guard, company.cancel, watchers)
         .map_err(failed("waiting for it"))?;
     let bytes = reading.join().unwrap_or_default();
-    let message = (status.code() == Some(EXIT_REPORTED))
-        .then(|| serde_json::from_slice(&bytes).ok())
-        .flatten();
+    let mut message = serde_json::from_slice::<Message>(&bytes).ok();
+    if status.code() != Some(EXIT_REPORTED)
+        && let Some(report) = message.as_mut().and_then(Message::report_mut)
+    {
+        report.teardown = Some(teardown_text(status, hung));
+    }
     Ok((message, status, hung))
 }
 
+/// How a child ended that had already written its message.
+fn teardown_text(status: ExitStatus, hung: bool) -> String {
+    match status.signal() {
+        _ if hung => "the driver did not shut down in time, after the last call".to_owned(),
+        Some(signal) => {
+            format!("the driver crashed while shutting down, after the last call (signal {signal})")
+        }
+        None => format!("the process ended with another status after the last call: {status}"),
+    }
+}
+
 /// Waits for the child; kills it when a call takes too long. The watchdog starts anew with each
-/// call.
+/// call. It does not time the planning of the trace, which reads a file and ends.
 fn watch(
     child: &mut Child,
     page: &Page,
@@ -389,12 +375,14 @@ fn watch(
 ) -> io::Result<(ExitStatus, bool)> {
     let position = || {
         let counters = page.counters();
-        let other = [&counters.steps, &counters.looks].map(|count| count.load(Ordering::Relaxed));
+        let other = [&counters.steps, &counters.looks, &counters.planned];
+        let other = other.map(|count| count.load(Ordering::Relaxed));
         (page.read(), other)
     };
     let mut seen = position();
     let mut since = Instant::now();
     let mut is_late = false;
+    let planned = &page.counters().planned;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((status, false));
@@ -409,6 +397,8 @@ fn watch(
             since = Instant::now();
             is_late = false;
             (watchers.progress)(now.0.1);
+        } else if planned.load(Ordering::Relaxed) == 0 {
+            since = Instant::now();
         } else if !is_late && since.elapsed() > guard.watchdog / 2 {
             is_late = true;
             (watchers.late)(child.id(), since.elapsed());
@@ -552,6 +542,7 @@ fn as_child(
         ..options.clone()
     };
 
+    page.counters().planned.store(1, Ordering::Relaxed);
     let position = Arc::new(Position::Shared(page));
     let message = match work(&plan, &options, &position) {
         Ok(message) => message,
@@ -594,7 +585,7 @@ mod tests {
     }
 
     /// Runs a shell script as the only attempt.
-    fn run_script(script: &str, guard: &Guard) -> End {
+    fn run_script(script: &str, guard: &Guard, is_planned: bool) -> End {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         let attempt = Attempt::first(PlacementStrategy::None, guard);
@@ -603,6 +594,8 @@ mod tests {
             progress: &mut |_| {},
             late: &mut |_, _| {},
         };
+        let planned = &page.counters().planned;
+        planned.store(is_planned.into(), Ordering::Relaxed);
         let company = Company::none(&page);
         let end = one_child(command, guard, &attempt, company, &mut watchers);
         assert_eq!(page.read(), (0, 0));
@@ -616,15 +609,22 @@ mod tests {
             watchdog: Duration::from_millis(200),
             ..Guard::default()
         };
-        for (script, signal, hung) in [
-            ("kill -SEGV $$", Some(11), false),
-            ("exec sleep 30", Some(9), true),
-            ("exit 5", None, false),
+        for (script, is_planned, signal, hung) in [
+            ("kill -SEGV $$", true, Some(11), false),
+            ("exec sleep 30", true, Some(9), true),
+            ("exit 5", true, None, false),
+            // Planning takes longer than a call may.
+            ("exec sleep 1", false, None, false),
         ] {
-            let (message, status, was_hung) = run_script(script, &guard);
+            let (message, status, was_hung) = run_script(script, &guard, is_planned);
             assert!(message.is_none(), "{script}");
             assert_eq!((status.signal(), was_hung), (signal, hung), "{script}");
         }
+    }
+
+    /// A script that writes a message into the pipe.
+    fn writes(message: &str) -> String {
+        format!(r#"fd=${{{VARIABLE}#*,}}; printf '{message}' > /proc/self/fd/${{fd%,*}}"#)
     }
 
     #[test]
@@ -634,13 +634,45 @@ mod tests {
             watchdog: Duration::from_secs(20),
             ..Guard::default()
         };
-        let script = format!(
-            r#"fd=${{{VARIABLE}#*,}}; printf '{{"Failed":{{"NoReport":{{"how":"x"}}}}}}' > /proc/self/fd/${{fd%,*}}"#
-        );
-        let (message, ..) = run_script(&script, &guard);
+        let script = writes(r#"{"Failed":{"NoReport":{"how":"x"}}}"#);
+        let (message, ..) = run_script(&script, &guard, true);
         assert!(
             matches!(message, Some(Message::Failed(Error::NoReport { .. }))),
             "{message:?}"
         );
+    }
+
+    #[test]
+    fn a_complete_report_survives_the_teardown() {
+        let guard = Guard {
+            attempts: 1,
+            watchdog: Duration::from_millis(500),
+            ..Guard::default()
+        };
+        let whole = Message::Report(Box::new(Report {
+            calls: 7,
+            ..Report::default()
+        }));
+        let whole = serde_json::to_string(&whole).unwrap();
+        let half = whole.get(..whole.len() / 2).unwrap();
+        for (text, end, expected) in [
+            (&*whole, "exit 0", Some(None)),
+            (&whole, "kill -SEGV $$", Some(Some("signal 11"))),
+            (&whole, "exec sleep 30", Some(Some("in time"))),
+            (&whole, "exit 9", Some(Some("exit status: 9"))),
+            (half, "kill -SEGV $$", None),
+        ] {
+            let script = format!("{}; {end}", writes(text));
+            let (message, ..) = run_script(&script, &guard, true);
+            let teardown = message.map(|message| match message {
+                Message::Report(report) if report.calls == 7 => report.teardown,
+                other => panic!("{other:?}"),
+            });
+            match (teardown, expected) {
+                (None, None) | (Some(None), Some(None)) => {}
+                (Some(Some(text)), Some(Some(part))) if text.contains(part) => {}
+                (found, _) => panic!("{end}: {found:?}"),
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::memory_file;
 const PAGE: usize = 4096;
 const _: () = assert!(size_of::<Counters>() <= PAGE);
 /// Threads of which it is known where they are; the shared page has no room for more.
-const THREADS: usize = 490;
+const THREADS: usize = 489;
 
 /// In [`Counters::complete`]: the replay of that rank has ended.
 pub(crate) const ENDED: u64 = 1 << 63;
@@ -21,6 +21,8 @@ pub(crate) const ENDED: u64 = 1 << 63;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
+    /// Not 0 once the trace has been planned: the watchdog counts from then on.
+    pub planned: AtomicU64,
     /// Index of the call that was last given to the driver.
     pub call: AtomicU64,
     /// How many calls are done.
@@ -49,6 +51,7 @@ pub(crate) struct Counters {
 impl Default for Counters {
     fn default() -> Self {
         Self {
+            planned: AtomicU64::new(0),
             call: AtomicU64::new(0),
             done: AtomicU64::new(0),
             steps: AtomicU64::new(0),

@@ -7,6 +7,8 @@ use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site
 use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
+use crate::issue::skip::Root;
+
 /// A handle of the recording.
 pub(crate) type Key = (Kind, u64);
 
@@ -228,6 +230,13 @@ impl Handles {
             (Some(live), Some(_)) => Resolved::Live(live),
             (Some(live), None) => Resolved::Dead(live),
         }
+    }
+
+    /// The call that made an object which the replay could not make.
+    pub(crate) fn root_of_missing(&self, kind: Kind, value: u64) -> Root {
+        let id = self.objects.resolve(kind, value).known();
+        let object = id.and_then(|id| self.objects.get(id));
+        object.map_or(Root::Itself, |object| Root::Object(object.created.index))
     }
 
     /// True if some texture or surface object has had another handle than recorded.

@@ -11,7 +11,8 @@ use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Resolved, crashes_after_end};
 use crate::issue::length::length_of;
 use crate::issue::player::{Job, Player};
-use crate::issue::skip::{Skip, skip};
+use crate::issue::skip::{Root, Skip, skip};
+use crate::place::absent::skip_of_function;
 use crate::place::address::{Found, Range};
 use crate::place::unavailable::Unavailable;
 use crate::report::Stale;
@@ -152,7 +153,10 @@ impl<'t> Job<'_, 't> {
                 Role::Pointer if value == 0 => 0,
                 Role::Pointer => self.live_address(value)?,
                 Role::Image | Role::Callback if value == 0 => 0,
-                Role::Image | Role::Callback => {
+                Role::Callback => {
+                    return skip("calls a function of the program, which a replay does not have");
+                }
+                Role::Image => {
                     return Err(Skip::because(format!(
                         "what {} points at is not known",
                         param.name
@@ -226,7 +230,7 @@ impl<'t> Job<'_, 't> {
             false => self.live_host(value, length),
         };
         if let Some(address) = kept {
-            self.store_host(address, &bytes);
+            self.store_source(value, address, &bytes);
             return Ok(address);
         }
         Ok(frame.lend(Buffer::of(&bytes)))
@@ -282,22 +286,24 @@ impl<'t> Job<'_, 't> {
         let name = kind.name();
         match resolved {
             Resolved::Live(live) => Ok(live),
-            Resolved::Dead(_) if crashes_after_end(kind) && !self.options.reissue_fatal => Err(
-                Skip::because(format!("would use a destroyed {name} (crashes the driver)")),
-            ),
+            Resolved::Dead(_) if crashes_after_end(kind) && !self.options.reissue_fatal => {
+                let reason = format!("would use a destroyed {name} (crashes the driver)");
+                Err(Skip::from_root(Root::Misuse, reason))
+            }
             Resolved::Dead(live) if self.handles.is_taken(kind, live) => {
-                Err(Skip::because(format!(
+                let reason = format!(
                     "would use a destroyed {name} whose handle value the driver has given to another one at replay"
-                )))
+                );
+                Err(Skip::from_root(Root::Misuse, reason))
             }
             Resolved::Dead(live) => Ok(live),
             Resolved::Missing => Err(
-                match Unavailable::cause_of_missing(&self.handles, kind, value) {
-                    Some(cause) => cause.skip(name),
-                    None => Skip::because(format!(
-                        "needs {} {name} that replay could not make",
-                        article(name)
-                    )),
+                match Unavailable::maker_of_missing(&self.handles, kind, value) {
+                    Some(function) => skip_of_function(function, name),
+                    None => Skip::from_root(
+                        self.handles.root_of_missing(kind, value),
+                        format!("needs {} {name} that replay could not make", article(name)),
+                    ),
                 },
             ),
             Resolved::Unknown => match kind {

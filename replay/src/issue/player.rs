@@ -13,6 +13,7 @@ use crate::alone::exchanges::Exchanges;
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
 use crate::compare::comparer::Comparer;
+use crate::compare::consequences::Consequences;
 use crate::compare::digest_kernel::Digests;
 use crate::compare::launch_values::LaunchDigests;
 use crate::compare::payload::KeptBlobs;
@@ -50,6 +51,8 @@ pub(crate) struct Player<'t> {
     pub current: Current,
     pub issuer: Issuer,
     pub comparer: Comparer,
+    /// What follows from calls that were left out.
+    pub consequences: Consequences,
     /// Bytes that asynchronous copies bring.
     pub readbacks: Readbacks,
     pub blobs: KeptBlobs,
@@ -282,6 +285,7 @@ impl<'t> Player<'t> {
             current: Current::default(),
             issuer: Issuer::new(position, options.watchdog),
             comparer: Comparer::new(plan, options.timing),
+            consequences: Consequences::default(),
             readbacks: Readbacks::default(),
             blobs: KeptBlobs::default(),
             captures: StreamCaptures::default(),

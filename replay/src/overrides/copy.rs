@@ -400,9 +400,9 @@ pub(super) fn host_rows(
     };
     let bytes = bytes.unwrap_or_default();
     let mut rest = &bytes[..];
-    for &(row, length) in &placed {
+    for (&(recorded, _), &(live, length)) in rows.iter().zip(&placed) {
         let (part, behind) = rest.split_at(length.min(rest.len()));
-        job.store_host(row, part);
+        job.store_source(recorded, live, part);
         rest = behind;
     }
     let first = rows.first().zip(placed.first());

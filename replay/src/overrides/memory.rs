@@ -69,6 +69,9 @@ fn context_missing(player: &Player<'_>) -> Option<Code> {
 /// of a live allocation (observed); the replay answers that itself for addresses that it knows.
 pub(crate) fn free(job: &mut Job<'_, '_>) -> Played {
     let address = job.call.argument(0);
+    if let Some(range) = allocated_again(job, address) {
+        job.ranges.insert(range);
+    }
     let live = job.ranges.at(address).cloned();
     match live {
         Some(range) if range.way == Way::Granules && job.call.succeeded() => {
@@ -84,6 +87,23 @@ pub(crate) fn free(job: &mut Job<'_, '_>) -> Played {
             job.answer_with(INVALID_VALUE, &[])
         }
         None => job.plain(),
+    }
+}
+
+/// Memory of a graph that was freed, and that a launch of the graph has allocated again: no call
+/// returns its address a second time.
+fn allocated_again(job: &Job<'_, '_>, address: u64) -> Option<Range> {
+    match job.ranges.find(address) {
+        Found::Freed(range)
+            if job.call.succeeded() && range.start == address && range.way == Way::Plain =>
+        {
+            let ended = None;
+            Some(Range {
+                ended,
+                ..range.clone()
+            })
+        }
+        _ => None,
     }
 }
 
@@ -206,7 +226,7 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
             let live = match provided {
                 Some(end) => {
                     job.map_private(first, end);
-                    job.map_shared(&shared, start, first);
+                    job.map_shared(&shared, start, (first, end));
                     start
                 }
                 None if !shared.is_empty() => {
@@ -214,7 +234,7 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
                     let Some(pages) = allocator::map_pages(length) else {
                         return skip("registers more host memory than replay provides");
                     };
-                    job.map_shared(&shared, start, pages);
+                    job.map_shared(&shared, start, (pages, pages + length));
                     pages + start % PAGE
                 }
                 // Page-aligned memory of our own takes its place.

@@ -16,6 +16,8 @@ use crate::overrides::jit;
 use crate::overrides::library::library_options;
 use crate::place::address::Found;
 
+/// The parameter behind which a load puts the handle.
+const LIBRARY: usize = 0;
 /// Where a fatbin wrapper points at its container, and at the list of linked-in images.
 const WRAPPER_CONTAINER: usize = 8;
 const WRAPPER_LIST: usize = 16;
@@ -33,16 +35,23 @@ pub(crate) fn load(job: &mut Job<'_, '_>) -> Played {
         ImageSource::File(_) => _file = file(job, position, &mut presets)?,
         ImageSource::Data(_) | ImageSource::FatBinary(_) => image(job, position, &mut presets)?,
     }
+    let mut image = Vec::new();
     if let Some(options) = load.library_options {
         // With CU_LIBRARY_BINARY_IS_PRESERVED the driver may read the image for as long as the
         // library lives.
-        job.lent.kept.append(&mut presets.buffers);
+        image = std::mem::take(&mut presets.buffers);
         library_options(job, options, &mut presets)?;
     }
     if let Some(options) = load.options {
         jit::options(job, options, &mut presets)?;
     }
-    job.reissue_with(presets)
+    job.reissue_with(presets)?;
+    if !image.is_empty()
+        && let Some(library) = job.call.out(LIBRARY).filter(|_| job.call.succeeded())
+    {
+        job.lent.images.insert(library, image);
+    }
+    Ok(())
 }
 
 /// Lets a parameter point at its image.

@@ -8,6 +8,9 @@ use rustc_hash::FxBuildHasher;
 
 use crate::buffer::{copy_common, number};
 
+/// What drivers align device memory to.
+const ALIGNMENT: u64 = 512;
+
 /// How the memory of a range is provided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -246,6 +249,11 @@ impl Ranges {
     /// True for an address in live memory that is not host memory.
     pub(crate) fn is_device(&self, address: u64) -> bool {
         matches!(self.find(address), Found::Live(range, _) if !range.is_host_memory())
+    }
+
+    /// True in live memory, and past its end as far as the driver aligns what follows.
+    pub(crate) fn is_in_block(&self, address: u64) -> bool {
+        matches!(self.find(address / ALIGNMENT * ALIGNMENT), Found::Live(..))
     }
 
     /// The live range that overlaps any of these bytes.

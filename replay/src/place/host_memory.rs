@@ -5,19 +5,23 @@
 //! said are written: bytes that a kernel still in flight was about to write, here and in the
 //! recording, are left to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
 use cutape_format::{Note, Snapshot};
+use cutape_model::PendingWrite;
 use cutape_registry::Waits;
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
+use crate::compare::received::holds;
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::measure::timing::Measure;
 use crate::place::address::{Found, Range};
 use crate::place::late_writes::{self, Write};
+use crate::place::launch_marks::Seen;
 use crate::report::PutDuringWait;
 
 /// The recorder looks at no longer range.
@@ -60,12 +64,40 @@ impl<'t> Job<'_, 't> {
         if writes.is_empty() {
             return false;
         }
-        let returned = self.trace.nanoseconds(Measure::returned_at(self.call));
-        let entered = self.trace.nanoseconds(self.call.ticks);
-        let recorded = Duration::from_nanos(returned.saturating_sub(entered));
-        let others = self.options.peers.clone();
-        self.lent.late_writes.expect(recorded, writes, others);
+        let is_shared = writes.iter().any(|write| write.is_shared);
+        let others = self.options.peers.clone().filter(|_| is_shared);
+        let returned = Measure::returned_at(self.call);
+        let writers: Vec<PendingWrite> = self.inexact_writers().collect();
+        let recorded = self.longest_of(&writers, returned);
+        let mut watch = self.lent.launch_marks.watch(&writers, recorded, others);
+        let api = Arc::clone(&self.api);
+        let mut has_entered = false;
+        let look = move || {
+            if !std::mem::replace(&mut has_entered, true) {
+                watch.enter_context(&api);
+            }
+            watch.look(&api)
+        };
+        self.player.lent.late_writes.expect(writes, Box::new(look));
         true
+    }
+
+    /// Work in flight at the entry of the recorded call that may write anywhere in memory of which
+    /// the call has notes.
+    fn inexact_writers(&self) -> impl Iterator<Item = PendingWrite> {
+        let writes = self.plan.pending_writes.at_entry(self.call.index);
+        writes.iter().filter(|write| !write.is_exact).cloned()
+    }
+
+    /// The longest that these launches took at most, if they were complete at that time.
+    fn longest_of(&self, writers: &[PendingWrite], end: u64) -> Duration {
+        let first = writers
+            .iter()
+            .map(|write| write.entered)
+            .min()
+            .unwrap_or(end);
+        let [first, end] = [first, end].map(|ticks| self.trace.nanoseconds(ticks));
+        Duration::from_nanos(end.saturating_sub(first))
     }
 
     /// After the call: reports what was put while it waited.
@@ -75,7 +107,9 @@ impl<'t> Job<'_, 't> {
             return;
         }
         self.report
-            .note("waits that lasted longer than recorded, until bytes of host memory were put that the program wrote meanwhile");
+            .note("waits for kernels that waited for bytes of host memory, which were put then");
+        let writers: Vec<PendingWrite> = self.inexact_writers().collect();
+        self.player.lent.launch_marks.learn(&writers);
         let (player, call) = (&mut *self.player, self.call.index);
         let room = PutDuringWait::KEPT.saturating_sub(player.report.put_during_waits.len());
         for write in written.into_iter().take(room) {
@@ -183,8 +217,13 @@ impl<'t> Job<'_, 't> {
                 // be.
                 let zeros = Buffer::zeroed(length);
                 let live_end = range.live.saturating_add(range.length);
+                let is_written = self.plan.pending_writes.at_entry(self.call.index);
+                let is_written = is_written.iter().any(|write| {
+                    write.bytes.start < range.start.saturating_add(range.length)
+                        && range.start < write.bytes.end
+                });
                 // Shared memory begins as zeros, and other ranks may have written there.
-                if !is_shared && !self.readbacks.any_in(range.live, live_end) {
+                if !is_shared && !is_written && !self.readbacks.any_in(range.live, live_end) {
                     self.store_host(range.live, zeros.bytes());
                 }
                 zeros
@@ -194,16 +233,13 @@ impl<'t> Job<'_, 't> {
             return;
         };
         let runs = differing_runs(old, &bytes);
+        let live = range.live.wrapping_add(offset as u64);
         if is_shared {
-            let live = range.live.wrapping_add(offset as u64);
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            for (at, length) in runs {
-                let live = range.live.wrapping_add((offset + at) as u64);
-                let changed = bytes.get(at..at + length);
-                self.store_host(live, changed.unwrap_or_default());
-            }
+            let parts = self.parts_of(&runs, note);
+            self.put_parts(&parts, old, &bytes, live);
         }
         old.copy_from_slice(&bytes);
         self.report.host_bytes_put += bytes.len() as u64;
@@ -211,7 +247,155 @@ impl<'t> Job<'_, 't> {
     }
 }
 
+/// Whether the program has written bytes that changed in the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    /// No work could.
+    Program,
+    /// Work that was enqueued writes all of them: the program's are overwritten, or came later
+    /// without a call that shows it.
+    Device,
+    /// Work that was enqueued may have.
+    Unknown,
+}
+
+/// Changed bytes, by offset in a note's: first, behind the last.
+type Part = (usize, usize, Writer);
+
+impl Job<'_, '_> {
+    /// Divides changed runs of a note's bytes by who has written them.
+    fn parts_of(&self, runs: &[(usize, usize)], note: HostChangedNote) -> Vec<Part> {
+        let pending = match note.is_after != 0 {
+            // What was complete then has written what the recording shows, in the replay as well.
+            true => self.plan.pending_writes.behind(self.call.index),
+            false => self.plan.pending_writes.at_entry(self.call.index),
+        };
+        divide(runs, note.address, pending)
+    }
+
+    /// Puts what a copy of the call read, by the recording, at a live address of pinned or registered
+    /// memory.
+    pub(crate) fn store_source(&mut self, recorded: u64, live: u64, bytes: &[u8]) {
+        let pending = self.plan.pending_writes.at_entry(self.call.index);
+        if pending.is_empty() || holds(live, bytes) {
+            return self.store_host(live, bytes);
+        }
+        let mut parts = divide(&[(0, bytes.len())], recorded, pending);
+        let old = self.known_bytes(recorded, bytes.len());
+        if old.is_none() {
+            // Without what the memory held before, what work has written cannot be told.
+            for part in parts.iter_mut().filter(|part| part.2 == Writer::Unknown) {
+                part.2 = Writer::Program;
+            }
+        }
+        self.put_parts(&parts, &old.unwrap_or_default(), bytes, live);
+    }
+
+    /// What the notes of the trace say that host memory holds.
+    fn known_bytes(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let Found::Live(range, offset) = self.ranges.find(address) else {
+            return None;
+        };
+        let (made, shadow) = self.lent.shadows.get(&range.start)?;
+        let from = usize::try_from(offset).ok()?;
+        let bytes = shadow.bytes().get(from..from.checked_add(length)?)?;
+        (*made == range.made).then(|| bytes.to_vec())
+    }
+
+    /// Puts the parts that the program has written, or may have and work has not.
+    fn put_parts(&mut self, parts: &[Part], old: &[u8], new: &[u8], live: u64) {
+        if parts.iter().any(|part| part.2 == Writer::Unknown) {
+            let writers: Vec<PendingWrite> = self.inexact_writers().collect();
+            let recorded = self.longest_of(&writers, self.call.ticks);
+            if self.player.await_launches(&writers, recorded) == Seen::Waiting {
+                self.report.note(
+                    "launches that seem to wait for host memory, which was put before they were \
+                     complete",
+                );
+                self.player.lent.launch_marks.learn(&writers);
+            }
+        }
+        for &(from, end, writer) in parts {
+            let at = live.wrapping_add(from as u64);
+            let Some(new) = new.get(from..end) else {
+                continue;
+            };
+            match writer {
+                Writer::Program => self.store_host(at, new),
+                Writer::Device => {}
+                Writer::Unknown => {
+                    let old = old.get(from..end).unwrap_or_default();
+                    self.store_unwritten(at, old, new);
+                }
+            }
+        }
+    }
+}
+
+/// Divides runs of changed bytes, (offset, length) each, by which work may have been writing them.
+fn divide(runs: &[(usize, usize)], address: u64, pending: &[PendingWrite]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for &(at, length) in runs {
+        let (first, end) = (at, at + length);
+        // Where the writer may change.
+        let mut borders = vec![first, end];
+        for write in pending {
+            let inside = [write.bytes.start, write.bytes.end]
+                .map(|border| border.saturating_sub(address) as usize);
+            borders.extend(
+                inside
+                    .into_iter()
+                    .filter(|border| (first..end).contains(border)),
+            );
+        }
+        borders.sort_unstable();
+        borders.dedup();
+        for pair in borders.windows(2) {
+            let &[from, to] = pair else { continue };
+            let byte = address.wrapping_add(from as u64);
+            let here = pending.iter().filter(|write| write.bytes.contains(&byte));
+            let writer = here.fold(Writer::Program, |writer, write| {
+                match (writer, write.is_exact) {
+                    (_, true) | (Writer::Device, _) => Writer::Device,
+                    (_, false) => Writer::Unknown,
+                }
+            });
+            match parts.last_mut() {
+                Some(last) if last.1 == from && last.2 == writer => last.1 = to,
+                _ => parts.push((from, to, writer)),
+            }
+        }
+    }
+    parts
+}
+
 impl<'t> Player<'t> {
+    /// Puts new bytes where the old ones still are: work has written the others.
+    fn store_unwritten(&mut self, live: u64, old: &[u8], new: &[u8]) {
+        // SAFETY: the caller found these bytes inside a live range of host memory of this process;
+        // the device may write there at the same time.
+        let now: Vec<u8> = (0..old.len() as u64)
+            .map(|at| unsafe { ((live + at) as *const u8).read_volatile() })
+            .collect();
+        let mut at = 0;
+        while at < old.len() {
+            if now.get(at) != old.get(at) {
+                at += 1;
+                continue;
+            }
+            let run = now
+                .iter()
+                .zip(old)
+                .skip(at)
+                .take_while(|(now, old)| now == old);
+            let end = at + run.count();
+            if let Some(bytes) = new.get(at..end) {
+                self.store_host(live.wrapping_add(at as u64), bytes);
+            }
+            at = end;
+        }
+    }
+
     /// Whether the trace says what a range holds, or will when the graph that is being captured is
     /// launched.
     pub(crate) fn has_host_memory(&self, range: &Range) -> bool {

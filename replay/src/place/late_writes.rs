@@ -2,22 +2,18 @@
 //!
 //! A kernel may wait for such a value: without it, the replay would wait until the kernel gives up,
 //! or for ever. The recording says what the memory held when the wait was over, but not when it was
-//! written, nor whether the device wrote it. So it is put there only if a wait lasts much longer
-//! than the recorded one, and only a few bytes that still hold what they held before. In memory that
-//! other ranks share, their kernels or CPU threads may be about to write them, so it is put when the
-//! other ranks make no progress either.
+//! written, nor whether the device wrote it. So it is put there only if a launch that can reach it
+//! runs, and nothing goes on for many looks (`launch_marks`), and only a few bytes that still hold
+//! what they held before.
 
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use crate::place::shared_memory::STANDSTILL;
-use crate::ranks::peers::Peers;
+use crate::place::launch_marks::{PAUSE, Seen};
 
 /// The stack of the thread that writes.
 pub(crate) const STACK: usize = 256 << 10;
-/// How much longer than twice the recorded time a wait may last.
-const GRACE: Duration = Duration::from_millis(3);
 /// Longer runs of changed bytes are results rather than flags.
 const LONGEST_RUN: usize = 64;
 /// With more runs, they are results, too.
@@ -69,38 +65,30 @@ pub(crate) fn may_be_flags(runs: &[(usize, usize)]) -> bool {
     runs.len() <= MOST_RUNS && runs.iter().all(|run| run.1 <= LONGEST_RUN)
 }
 
-#[derive(Debug, Default)]
+/// Looks once at what is waited for.
+pub(crate) type Look = Box<dyn FnMut() -> Seen + Send>;
+
+#[derive(Default)]
 struct Task {
-    due: Option<Instant>,
+    look: Option<Look>,
     writes: Vec<Write>,
-    /// Other ranks, and their progress when it was last looked at.
-    others: Option<(Arc<Peers>, u64)>,
     written: Vec<Write>,
     is_over: bool,
 }
 
 impl Task {
-    /// Writes what is due; the rest comes when the other ranks have stood still.
     fn write(&mut self) {
-        let progress = self.others.as_mut().map(|(peers, seen)| {
-            let now = peers.progress_of_others();
-            std::mem::replace(seen, now) != now
-        });
-        let is_later = |write: &Write| write.is_shared && progress == Some(true);
-        let (later, now): (Vec<_>, Vec<_>) = self.writes.drain(..).partition(is_later);
-        for write in now {
+        for write in self.writes.drain(..) {
             // SAFETY: the player withdraws the task, under the lock, before the call returns that
             // it waits for, and meanwhile nothing frees memory.
             if unsafe { write.apply() } {
                 self.written.push(write);
             }
         }
-        self.due = (!later.is_empty()).then(|| Instant::now() + STANDSTILL);
-        self.writes = later;
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     task: Mutex<Task>,
     changed: Condvar,
@@ -114,61 +102,55 @@ impl Shared {
     fn run(&self) {
         let mut task = self.lock();
         while !task.is_over {
-            let now = Instant::now();
-            task = match task.due {
-                Some(due) if due <= now => {
-                    task.write();
-                    task
+            let seen = task.look.as_mut().map(|look| look());
+            match seen {
+                Some(Seen::Progress) => {
+                    let waited = self.changed.wait_timeout(task, PAUSE);
+                    task = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
                 }
-                Some(due) => {
-                    let waited = self.changed.wait_timeout(task, due - now);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let waited = self.changed.wait(task);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+                Some(Seen::Waiting) => task.write(),
+                Some(Seen::Complete) | None => {}
+            }
+            task.look = None;
+            let waited = self.changed.wait(task);
+            task = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 /// The thread that writes, started for the first wait that needs it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct LateWrites {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
+impl fmt::Debug for LateWrites {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LateWrites").finish_non_exhaustive()
+    }
+}
+
 impl LateWrites {
-    /// Before a wait that took so long in the recording.
-    pub(crate) fn expect(
-        &mut self,
-        recorded: Duration,
-        writes: Vec<Write>,
-        others: Option<Arc<Peers>>,
-    ) {
+    /// Before a wait: writes once `look` has seen that the device waits.
+    pub(crate) fn expect(&mut self, writes: Vec<Write>, look: Look) {
         if self.thread.is_none() {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().stack_size(STACK);
             self.thread = thread.spawn(move || shared.run()).ok();
         }
         let mut task = self.shared.lock();
-        task.due = Some(Instant::now() + recorded * 2 + GRACE);
+        task.look = Some(look);
         task.writes = writes;
         task.written.clear();
-        task.others = others.map(|peers| {
-            let progress = peers.progress_of_others();
-            (peers, progress)
-        });
         self.shared.changed.notify_one();
     }
 
     /// After it. What was written.
     pub(crate) fn withdraw(&self) -> Vec<Write> {
         let mut task = self.shared.lock();
-        task.due = None;
-        task.others = None;
+        task.look = None;
         task.writes.clear();
         std::mem::take(&mut task.written)
     }
@@ -186,10 +168,12 @@ impl Drop for LateWrites {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
-    fn a_wait_that_lasts_gets_the_bytes_that_are_still_old() {
+    fn a_kernel_that_waits_gets_the_bytes_that_are_still_old() {
         let memory = [1_u8, 2, 3, 4];
         let address = memory.as_ptr().expose_provenance() as u64;
         let write = |at: u64, old: &[u8], new: &[u8]| Write {
@@ -202,15 +186,24 @@ mod tests {
         // SAFETY: the array lives as long as the test.
         let read = || unsafe { (address as *const [u8; 4]).read_volatile() };
         let mut late = LateWrites::default();
-        late.expect(Duration::from_secs(600), writes(), None);
-        assert!(late.withdraw().is_empty());
-        assert_eq!(read(), [1, 2, 3, 4]);
-        late.expect(Duration::ZERO, writes(), None);
-        let begin = Instant::now();
-        while read()[0] == 1 && begin.elapsed() < Duration::from_secs(60) {
-            std::thread::yield_now();
+        for (seen, expected) in [
+            (Seen::Progress, false),
+            (Seen::Complete, false),
+            (Seen::Waiting, true),
+        ] {
+            let (looked, looks) = mpsc::channel();
+            late.expect(
+                writes(),
+                Box::new(move || {
+                    let _ = looked.send(());
+                    seen
+                }),
+            );
+            looks.recv().unwrap();
+            // The lock is free again when the thread has done what it saw.
+            let written = late.withdraw();
+            assert_eq!(written.len(), usize::from(expected), "{seen:?}");
         }
-        assert_eq!(late.withdraw().len(), 1);
         assert_eq!(read(), [9, 2, 3, 4], "the second run had changed");
     }
 

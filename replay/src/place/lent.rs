@@ -6,6 +6,7 @@ use crate::buffer::Buffer;
 use crate::issue::kernels::PARAMETER_BYTES;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;
+use crate::place::launch_marks::LaunchMarks;
 use crate::place::shared_memory::SharedMemory;
 
 /// Most kernel parameters that the stub array points at.
@@ -16,8 +17,10 @@ const NOTHING: usize = 4096;
 /// Memory that the driver may use after the call that it was lent for.
 #[derive(Debug, Default)]
 pub(crate) struct LentMemory {
-    /// As long as the replay runs: images that the driver uses in place.
+    /// As long as the replay runs.
     pub kept: Vec<Buffer>,
+    /// By recorded handle: the image of a library that lives, which the driver uses in place.
+    pub images: HashMap<u64, Vec<Buffer>>,
     /// Of asynchronous calls, until the device has been waited for.
     pub in_flight: InFlight,
     /// What the notes of the trace say of host memory that the device reads without a copy. By
@@ -25,6 +28,8 @@ pub(crate) struct LentMemory {
     pub shadows: HashMap<u64, (u64, Buffer)>,
     /// What the program may have written there during a wait.
     pub late_writes: LateWrites,
+    /// Launches that may wait for it.
+    pub launch_marks: LaunchMarks,
     /// Which of it ranks share.
     pub shared_memory: SharedMemory,
     /// Zeros.

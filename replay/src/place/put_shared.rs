@@ -26,6 +26,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// Where the pages of a part are, how many bytes they have, and their offset in the file; `None` if
+/// they are not among these pages. Both begin in the same place of a page.
+fn pages_of(
+    part: &SharedMappingNote,
+    start: u64,
+    (live, end): (u64, u64),
+) -> Option<(u64, u64, u64)> {
+    let in_page = part.address % PAGE;
+    let offset = part.offset.checked_sub(in_page)?;
+    let distance = (part.address - in_page).checked_sub(start / PAGE * PAGE)?;
+    let at = live.checked_add(distance)?;
+    let length = in_page.checked_add(part.length)?;
+    let length = length.checked_next_multiple_of(PAGE)?;
+    (length > 0 && at.checked_add(length)? <= end).then_some((at, length, offset))
+}
+
 impl Job<'_, '_> {
     /// The parts of the memory that the call registers which other ranks may have mapped.
     pub(crate) fn shared_parts(&self) -> Vec<SharedMappingNote> {
@@ -40,25 +56,29 @@ impl Job<'_, '_> {
         parts.collect()
     }
 
-    /// Maps those parts from the files that all ranks have. The pages of the registered memory
-    /// begin at `live`, of which the first is for the recorded address `start`.
-    pub(crate) fn map_shared(&mut self, parts: &[SharedMappingNote], start: u64, live: u64) {
+    /// Maps those parts from the files that all ranks have. `pages` (first, behind the last) are
+    /// those of the registered memory, of which the first is for the recorded address `start`.
+    pub(crate) fn map_shared(
+        &mut self,
+        parts: &[SharedMappingNote],
+        start: u64,
+        pages: (u64, u64),
+    ) {
         let Some(peers) = self.options.peers.clone() else {
             return;
         };
-        let (first, call) = (start / PAGE * PAGE, self.call.index);
+        let call = self.call.index;
         for part in parts {
             let Some((position, file)) = peers.file(part.device, part.inode) else {
                 continue;
             };
-            // Both begin in the same place of a page.
-            let in_page = part.address % PAGE;
-            let (address, offset) = (part.address - in_page, part.offset.checked_sub(in_page));
-            let (Some(offset), Some(distance)) = (offset, address.checked_sub(first)) else {
+            let Some((at, length, offset)) = pages_of(part, start, pages) else {
+                self.report.note(
+                    "a part of host memory that ranks share is not in the memory that the call \
+                     registers: not mapped",
+                );
                 continue;
             };
-            let at = live.wrapping_add(distance);
-            let length = (in_page + part.length).next_multiple_of(PAGE);
             // SAFETY: the caller has provided these pages for this memory just now, and only the
             // driver will have their addresses.
             let is_mapped = unsafe { mapping::replace(at, length, Some((file, offset))) };
@@ -145,5 +165,38 @@ impl Player<'_> {
             }
             false => "changes of shared host memory that were put: made by a CPU thread",
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_the_registered_memory_are_mapped() {
+        // Three pages at 0x7000_0000, recorded from 0x1_0800 on.
+        let (start, pages) = (0x1_0800, (0x7000_0000, 0x7000_3000));
+        for (address, length, offset, expected) in [
+            (0x1_0800, 0x10, 0x4800, Some((0x7000_0000, 0x1000, 0x4000))),
+            (0x1_1000, 0x2000, 0, Some((0x7000_1000, 0x2000, 0))),
+            (0x1_1000, 0x2001, 0, None), // past the end
+            (0x1_0000, 0x4000, 0, None),
+            (0x1_3000, 1, 0, None),
+            (0xf000, 0x1000, 0, None), // before the start
+            (0x1_0800, u64::MAX, 0x800, None),
+            (u64::MAX, 1, u64::MAX, None),
+            (0x1_0800, 0x10, 0x7ff, None), // not the same place of a page
+            (0x1_1000, 0, 0, None),
+        ] {
+            let part = SharedMappingNote {
+                address,
+                length,
+                offset,
+                device: 0,
+                inode: 0,
+            };
+            let found = pages_of(&part, start, pages);
+            assert_eq!(found, expected, "{address:#x} {length:#x} {offset:#x}");
+        }
     }
 }

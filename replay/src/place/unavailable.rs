@@ -1,7 +1,9 @@
-//! Memory that does not exist at replay, because another process or API made it, and what depends
-//! on it: calls that name it, and launches that can reach it from their parameters. They are left
+//! Memory that does not exist at replay, because another process or API made it, or a library
+//! through private tables of the driver, and what depends on it: calls that name it, and launches that can reach it from their parameters. They are left
 //! out by name, since the driver would refuse them, or the device would follow an address to
 //! nowhere.
+
+use std::sync::Arc;
 
 use cutape_format::{Bytes, Call, layout::field};
 use cutape_reach::words;
@@ -13,14 +15,11 @@ use crate::buffer::number;
 use crate::issue::handles::Handles;
 use crate::issue::length::length_of;
 use crate::issue::length::made_length;
-use crate::place::absent::{Absent, Cause};
+use crate::issue::skip::{Root, Skip};
+use crate::place::absent::{Absent, Cause, GRANULE, skip_of_function};
 use crate::place::address::Ranges;
 use crate::place::held_addresses::{HeldAddresses, Known, Piece};
 use crate::plan::Plan;
-
-/// Pages in which devices map memory of other processes: how far memory of unknown length is taken
-/// to go.
-const GRANULE: u64 = 2 << 20;
 
 /// The function if it cannot be re-issued even in principle: what it made is absent.
 fn made_elsewhere(function: &str) -> Option<&'static Function> {
@@ -28,11 +27,13 @@ fn made_elsewhere(function: &str) -> Option<&'static Function> {
 }
 
 /// What is absent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Unavailable {
     pub absent: Absent,
     /// Whether there may be such memory, so that the addresses that copies bring are remembered.
     may_exist: bool,
+    /// Who uses memory that no recorded call made; empty until there is some.
+    private_memory: Arc<str>,
 }
 
 impl Unavailable {
@@ -45,8 +46,9 @@ impl Unavailable {
         let left_out = plan.unreplayable.iter();
         let mut elsewhere = left_out.filter_map(|known| made_elsewhere(&known.function));
         Self {
-            may_exist: elsewhere.any(makes_memory),
+            may_exist: elsewhere.any(makes_memory) || plan.names_private_memory,
             absent: Absent::default(),
+            private_memory: "".into(),
         }
     }
 
@@ -56,10 +58,34 @@ impl Unavailable {
         self.may_exist
     }
 
-    /// What a handle that the replay could not make is absent for, if it was made elsewhere.
-    pub(crate) fn cause_of_missing(handles: &Handles, kind: Kind, value: u64) -> Option<Cause> {
+    /// The function that made an object elsewhere whose handle the replay could not make.
+    pub(crate) fn maker_of_missing(
+        handles: &Handles,
+        kind: Kind,
+        value: u64,
+    ) -> Option<&'static str> {
         let created = handles.object((kind, value))?.created;
-        made_elsewhere(created.function).map(|function| Cause(function.name))
+        made_elsewhere(created.function).map(|function| function.name)
+    }
+
+    /// Why a call is left out that needs `what`.
+    pub(crate) fn skip(&self, cause: Cause, what: &str) -> Skip {
+        match cause {
+            Cause::Function(function) => skip_of_function(function, what),
+            Cause::Private => {
+                let owner = Arc::clone(&self.private_memory);
+                let reason = format!("depends on {owner}, which no recorded call made");
+                Skip::from_root(Root::PrivateMemory(owner), reason)
+            }
+        }
+    }
+
+    /// A call names memory that no recorded call made.
+    pub(crate) fn add_private(&mut self, start: u64, length: u64, owner: impl FnOnce() -> String) {
+        if self.private_memory.is_empty() {
+            self.private_memory = owner().into();
+        }
+        self.absent.insert_private(start, length);
     }
 
     /// A call is left out: notes the memory that is unavailable because of it, and the end of what
@@ -75,8 +101,9 @@ impl Unavailable {
                 allocation,
             }) => {
                 let of = |position: u8| call.argument(usize::from(position));
-                let cause = Self::cause_of_missing(handles, Kind::Allocation, of(allocation));
-                if let Some(cause) = cause {
+                let maker = Self::maker_of_missing(handles, Kind::Allocation, of(allocation));
+                if let Some(function) = maker {
+                    let cause = Cause::Function(function);
                     self.absent.insert(of(address), of(size), cause);
                 }
                 return;
@@ -99,7 +126,8 @@ impl Unavailable {
                         0 => GRANULE - start % GRANULE,
                         length => length,
                     };
-                    self.absent.insert(start, length, Cause(function.name));
+                    self.absent
+                        .insert(start, length, Cause::Function(function.name));
                 }
                 Role::Destroy(kind) if kind.is_address() => {
                     self.absent.end(call.argument(position), 1);

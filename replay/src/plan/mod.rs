@@ -1,7 +1,10 @@
 //! One reading of a trace: what a replay of it needs, and what it cannot do.
 
 pub(crate) mod exchange_outputs;
+pub(crate) mod host_ranges;
 pub(crate) mod needs;
+pub(crate) mod pending_writes;
+pub(crate) mod private_memory;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,6 +18,8 @@ use crate::issue::length::made_length;
 use crate::place::slots::{SLOT, slots_around, union};
 use crate::plan::exchange_outputs::{AllExchangeOutputs, OutputCollector};
 use crate::plan::needs::{Needs, Observer};
+use crate::plan::pending_writes::PendingWrites;
+use crate::plan::private_memory::PrivateMemoryObserver;
 
 /// What a replay of a trace needs, and what it cannot do.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -68,6 +73,12 @@ pub struct Plan {
     /// Numbers (first, behind the last) of digests that do not count.
     #[serde(skip)]
     pub void_digests: Vec<(u64, u64)>,
+    /// Where work may have been writing host memory that the trace has bytes of.
+    #[serde(skip)]
+    pub(crate) pending_writes: PendingWrites,
+    /// Calls name device memory that no recorded call made.
+    #[serde(skip)]
+    pub(crate) names_private_memory: bool,
     /// What work changed that exchanged data with other processes.
     #[serde(skip)]
     pub(crate) exchange_outputs: AllExchangeOutputs,
@@ -165,13 +176,18 @@ pub fn plan(trace: &Trace) -> Plan {
     let mut registered = Vec::new();
     let mut observer = Observer::new(trace);
     let mut outputs = OutputCollector::new(trace);
+    let mut private_memory = PrivateMemoryObserver::default();
     let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
     // Threads that make a context, and when they have done it.
     let mut making: Vec<(u32, u64)> = Vec::new();
     let mut noted: Vec<NotedRanges> = Vec::new();
+    let mut has_host_memory = false;
     for call in trace.calls() {
         plan.calls += 1;
         if call.has_notes() {
+            has_host_memory |= call
+                .notes()
+                .any(|note| matches!(note, Note::HostChanged(..)));
             note_digests(&call, &mut plan);
             outputs.observe(&call);
             if address_space(&call).is_some() {
@@ -201,6 +217,7 @@ pub fn plan(trace: &Trace) -> Plan {
         if let Family::Sharing(op) = function.family {
             observer.observe_sharing(&call, op);
         }
+        private_memory.observe(&call, function);
         if let Some(forever) = not_reissued(function) {
             let entry = unreplayable
                 .entry(function.name)
@@ -280,11 +297,13 @@ pub fn plan(trace: &Trace) -> Plan {
                     );
                 }
                 Role::Make(Kind::HostMemory, _) if is_pinned_allocation(function) => {
+                    has_host_memory = true;
                     pinned.extend(call.out(position).map(|start| (start, length)));
                 }
                 Role::HostAddress
                     if function.family == Family::HostMemory(HostMemoryOp::Register) =>
                 {
+                    has_host_memory = true;
                     pinned.push((call.argument(position), length));
                     registered.push((call.argument(position), length));
                 }
@@ -292,8 +311,12 @@ pub fn plan(trace: &Trace) -> Plan {
             }
         }
     }
+    if has_host_memory {
+        plan.pending_writes = PendingWrites::of(trace);
+    }
     plan.needs = observer.finish();
     plan.exchange_outputs = outputs.finish();
+    plan.names_private_memory = private_memory.is_named;
     plan.device_slots = union(slots);
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.registered = host_regions(&registered, &plan.device_slots);

@@ -15,11 +15,10 @@ use crate::error::Error;
 use crate::guard::attempt::{Attempt, Guard};
 use crate::guard::awaited::{self, FileNumber, Surroundings};
 use crate::guard::crash_report::crash_report;
+use crate::guard::environment::environment;
 use crate::guard::kept_attempts::KeptAttempts;
 use crate::guard::position::{ENDED, Page};
-use crate::guard::{
-    Company, End, Message, Misfits, Watchers, environment, failed, one_child, tell_of_wait,
-};
+use crate::guard::{Company, End, Message, Misfits, Watchers, failed, one_child, tell_of_wait};
 use crate::machine::check::recorded_devices;
 use crate::machine::ranks::{DeviceExchange, RankDevice, RankDevices};
 use crate::memory_file;

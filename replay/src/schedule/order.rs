@@ -12,7 +12,7 @@
 use cutape_format::{Call, Calls, Trace};
 use cutape_registry::{Function, Waits};
 
-use super::overlap::{Done, Overlap, Step};
+use super::overlap::{Done, Overlap, Step, clock_skew};
 use crate::issue::traits::{self, Functions, Traits};
 
 /// A call between its enter and its return.
@@ -53,7 +53,7 @@ impl<'t> Steps<'t> {
             next: None,
             held: Vec::new(),
             order: match overlapping {
-                true => Order::Overlapping(Overlap::new(threads)),
+                true => Order::Overlapping(Overlap::new(threads, clock_skew(trace))),
                 false => Order::Lockstep {
                     calls: vec![0; threads],
                     last: None,
@@ -248,6 +248,32 @@ mod tests {
             after.extend(waits.then_some((0, 2)));
             let expected = [(0, vec![]), (1, vec![]), (2, after)];
             assert_eq!(overlapping(&builder, "memory"), expected);
+        }
+    }
+
+    /// A handle is given out again that ended with its module or context, which a call of another
+    /// thread ends meanwhile.
+    #[test]
+    fn a_handle_waits_for_the_end_of_what_owned_it() {
+        for (ender, argument, waits) in [
+            ("cuModuleUnload", 0x5500, true),
+            ("cuCtxDetach", 0x5600, true),
+            ("cuCtxDestroy_v2", 0x5600, true),
+            ("cuDevicePrimaryCtxRelease_v2", 0, true),
+            ("cuStreamDestroy_v2", 0x5700, false),
+        ] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            let function = 0x5800_u64.to_le_bytes();
+            enter(&mut builder, 0, "cuFuncSetBlockShape", &[0x5800, 1, 1, 1]);
+            enter(&mut builder, 1, "cuModuleGetFunction", &[8, 0x5900, 8]);
+            builder.leave(0, 0, &[]);
+            enter(&mut builder, 0, ender, &[argument]);
+            let made = NewSnapshot::pointee(0, &function);
+            builder.leave(1, 0, &[made]).leave(0, 0, &[]);
+            let mut after = Vec::new();
+            after.extend(waits.then_some((0, 2)));
+            let expected = [(0, vec![]), (2, vec![]), (1, after)];
+            assert_eq!(overlapping(&builder, "owner"), expected, "{ender}");
         }
     }
 

@@ -2,17 +2,18 @@
 //! So calls that overlapped may overlap again, and an order that was there is kept.
 //!
 //! A call that returns a handle also waits for one that was destroying the object with that handle:
-//! it may have been entered before that one, and even have returned before it.
+//! it may have been entered before that one, and even have returned before it. Which handles end
+//! with a context, a module or a library, the call does not say: any.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-use cutape_format::Call;
+use cutape_format::{Call, Trace};
 use cutape_registry::{Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
 use crate::issue::length::made_length;
-use crate::issue::traits;
+use crate::issue::traits::{self, Traits};
 
 /// A thread, and how many of its calls must be done.
 pub(crate) type Done = (u32, u64);
@@ -96,7 +97,15 @@ struct Destroy {
     entered: u64,
     returned: u64,
     ended: Vec<Ended>,
+    /// It may end objects that it does not name.
+    ends_others: bool,
     done: Done,
+}
+
+/// True if what ends owns objects, which end with it.
+fn ends_owner(traits: &Traits, ended: &[Ended]) -> bool {
+    let owns = |kind| matches!(kind, Kind::Context | Kind::Module | Kind::Library);
+    traits.is_of_contexts || ended.iter().any(|&(kind, ..)| owns(kind))
 }
 
 /// The calls of one thread so far.
@@ -111,6 +120,23 @@ struct Progress {
     seen: u64,
 }
 
+/// The time stamp counter is read without a fence, so a processor may read it before it has the
+/// value of an earlier load, of which it has predicted what follows: at most as long as a load
+/// takes that misses all caches, on a busy machine with several nodes (assumed).
+const SKEW_NANOSECONDS: u64 = 500;
+
+/// How many ticks too early a call may be entered by a trace's clock.
+pub(crate) fn clock_skew(trace: &Trace) -> u64 {
+    let is_counter = trace.head().clock != 0;
+    let per_second = if is_counter {
+        0
+    } else {
+        trace.ticks_per_second()
+    };
+    let ticks = u128::from(per_second) * u128::from(SKEW_NANOSECONDS) / 1_000_000_000;
+    u64::try_from(ticks).unwrap_or(0)
+}
+
 /// What had returned when.
 pub(crate) struct Overlap {
     /// Entered and not returned: moment of return, thread, how many of its calls are done then.
@@ -121,11 +147,16 @@ pub(crate) struct Overlap {
     stamp: u64,
     destroys: Vec<Destroy>,
     lengths: Lengths,
+    /// How much later than it is the clock may say that a call returned, compared with the entry of
+    /// a call of another thread.
+    skew: u64,
 }
 
 impl Overlap {
-    pub(crate) fn new(threads: usize) -> Self {
+    /// `skew` in ticks: see [`clock_skew`].
+    pub(crate) fn new(threads: usize, skew: u64) -> Self {
         Self {
+            skew,
             open: BinaryHeap::new(),
             threads: vec![Progress::default(); threads],
             returns: BTreeMap::new(),
@@ -177,21 +208,29 @@ impl Overlap {
         let Some(leave) = call.leave else {
             return after;
         };
-        self.open.push(Reverse((leave.ticks, done.0, done.1)));
-        let Some(function) = function else {
+        let traits = function.map(traits::of);
+        // What gives out handles keeps its place: it comes when it returned, and a call that waits
+        // for it has to come later.
+        let returned = match traits {
+            Some(traits) if traits.gives => leave.ticks,
+            _ => leave.ticks.saturating_sub(self.skew).max(call.ticks),
+        };
+        self.open.push(Reverse((returned, done.0, done.1)));
+        let (Some(function), Some(traits)) = (function, traits) else {
             return after;
         };
-        let traits = traits::of(function);
         if traits.gives {
             self.lengths.see(call, function);
-        } else if traits.destroys {
+        } else if traits.destroys || traits.is_of_contexts {
             // Only what overlaps with a call that is held, or comes later, matters.
             let horizon = oldest.map_or(call.ticks, |oldest| oldest.min(call.ticks));
             self.destroys.retain(|old| old.returned >= horizon);
+            let ended = self.lengths.ended(call, function);
             self.destroys.push(Destroy {
                 entered: call.ticks,
                 returned: leave.ticks,
-                ended: self.lengths.ended(call, function),
+                ends_others: ends_owner(traits, &ended),
+                ended,
                 done,
             });
         }
@@ -207,9 +246,59 @@ impl Overlap {
         for destroy in &self.destroys {
             let overlaps = destroy.entered < returned && destroy.returned > step.call.ticks;
             let own = destroy.done.0 == step.call.thread;
-            if overlaps && !own && recycles(&step.call, function, &destroy.ended) {
+            let recycles = || recycles(&step.call, function, &destroy.ended);
+            if overlaps && !own && (destroy.ends_others || recycles()) {
                 step.after.push(destroy.done);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cutape_format::{NewCall, TraceBuilder};
+
+    /// One thread's call is over when another's begins, which the clock says began somewhat
+    /// earlier.
+    #[test]
+    fn a_return_within_the_skew_is_waited_for() {
+        for (name, returned, skew, waits) in [
+            ("cuMemFree_v2", 100, 0, true),
+            ("cuMemFree_v2", 101, 0, false),
+            ("cuMemFree_v2", 150, 50, true),
+            ("cuMemFree_v2", 151, 50, false),
+            ("cuStreamCreate", 101, 50, false),
+        ] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            let calls = [(0, name, 50, returned), (1, "cuMemFree_v2", 100, 200)];
+            for (thread, name, entered, _) in calls {
+                let count = if name == "cuStreamCreate" { 2 } else { 1 };
+                builder.at(entered).call(NewCall {
+                    thread,
+                    name,
+                    arguments: &[0; 2][..count],
+                    ..NewCall::default()
+                });
+            }
+            for (thread, _, _, returned) in calls {
+                builder.at(returned).leave(thread, 0, &[]);
+            }
+            let file = format!("cutape-skew-{}.cutape", std::process::id());
+            let path = std::env::temp_dir().join(file);
+            builder.write(&path).unwrap();
+            let trace = Trace::open(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(clock_skew(&trace), 0, "its clock is a counter");
+            let mut overlap = Overlap::new(2, skew);
+            let mut functions = traits::Functions::default();
+            let after = trace.calls().map(|call| {
+                let function = functions.of(&call);
+                overlap.enter(&call, function, None)
+            });
+            let expected = if waits { vec![(0, 1)] } else { vec![] };
+            let after: Vec<_> = after.collect();
+            assert_eq!(after, [vec![], expected], "{name} {returned} {skew}");
         }
     }
 }

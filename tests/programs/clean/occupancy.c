@@ -1,3 +1,4 @@
+// replay-skips: cuOccupancyMaxPotentialBlockSizeWithFlags
 /* Occupancy questions about a function and about a library kernel. */
 #include "program.h"
 

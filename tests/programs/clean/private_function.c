@@ -2,41 +2,18 @@
  * tables: here it is looked up in the driver's own library, past the recorder. A replay finds it by
  * module and name. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-
 #include "program.h"
+#include "unrecorded.h"
 
 typedef CUresult (*GetFunction)(CUfunction *, CUmodule, const char *);
-
-/* cuModuleGetFunction of the library that really is the driver. */
-static GetFunction of_the_driver(void)
-{
-    char line[4096];
-    GetFunction found = NULL;
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && found == NULL && fgets(line, sizeof line, maps) != NULL) {
-        char *path = strchr(line, '/');
-        if (path == NULL || strstr(path, "interposer") != NULL)
-            continue;
-        path[strcspn(path, "\n")] = '\0';
-        char *name = strrchr(path, '/');
-        if (strstr(name, "libcuda.so") == NULL && strstr(name, "cutape_null") == NULL)
-            continue;
-        void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-        if (library != NULL)
-            found = (GetFunction)dlsym(library, "cuModuleGetFunction");
-    }
-    if (maps != NULL)
-        fclose(maps);
-    return found != NULL ? found : cuModuleGetFunction;
-}
 
 int main(void)
 {
     begin();
     CUmodule module = load_ptx(PTX_GLOBALS);
     CUfunction use = NULL;
-    CHECK(of_the_driver()(&use, module, "use_globals"));
+    GetFunction get = (GetFunction)unrecorded("cuModuleGetFunction", cuModuleGetFunction);
+    CHECK(get(&use, module, "use_globals"));
     int threads = 0;
     CHECK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, use));
     EXPECT(threads > 0);

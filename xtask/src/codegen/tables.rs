@@ -57,7 +57,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
             "    Function {{ id: {}, name: {:?}, base: {:?}, section: {:?}, class: Class::{:?}, \
              reason: {:?}, deprecated: {:?}, \
              returns_result: {}, stream: {stream}, per_thread: {per_thread}, waits: {}, \
-             family: {}, size: {}, flags: {:?}, params: &[",
+             implicit_wait: {}, family: {}, size: {}, flags: {:?}, params: &[",
             function.id,
             function.name,
             function.base,
@@ -67,6 +67,7 @@ pub(super) fn functions(input: &Input<'_>) -> String {
             meaning.deprecated,
             function.returns == "CUresult",
             meaning.waits,
+            meaning.implicit_wait,
             meaning.family,
             meaning.size,
             enums.keys().position(|name| *name == meaning.flags),

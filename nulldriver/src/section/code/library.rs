@@ -1,6 +1,5 @@
 //! Library Management: code that belongs to no context, and its instance in each.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::call::answer::{Answer, INVALID_HANDLE, NOT_FOUND, invalid_if, reject_if};
@@ -8,7 +7,6 @@ use crate::call::argument::{In, Out, OutRef, Text, arguments};
 use crate::call::entry::entries;
 use crate::object::code::Code;
 use crate::object::jit_options::{Options, Use};
-use crate::object::module::Library;
 use crate::state::{Locked, State, lock};
 use crate::work::compile::{compile, compile_file};
 
@@ -62,11 +60,7 @@ impl LoadOptions {
 }
 
 fn create(state: &mut State, library: OutRef<u64>, code: Arc<Code>) -> Answer {
-    library.set(state.libraries.add(Library {
-        code,
-        kernels: HashMap::new(),
-        modules: HashMap::new(),
-    })?)
+    library.set(state.load_library(code)?)
 }
 
 fn load_data(mut state: Locked, library: OutRef<u64>, code: u64, options: LoadOptions) -> Answer {
@@ -83,6 +77,9 @@ fn unload(mut state: Locked, library: u64) -> Answer {
     let object = state.libraries.remove(library).ok_or(INVALID_HANDLE)?;
     for module in object.modules.into_values() {
         state.remove_module(module);
+    }
+    for (address, _) in object.managed.into_values() {
+        state.remove_allocation(address);
     }
     for kernel in object.kernels.into_values() {
         state.kernels.remove(kernel);
@@ -126,8 +123,14 @@ fn get_variable(
     invalid_if(address.is_null() && size.is_null())?;
     let declared = code.content.global(&name).ok_or(NOT_FOUND)?;
     reject_if(managed && !declared.managed, NOT_FOUND)?;
-    let module = state.module_of_library(library)?;
-    let &(base, bytes) = state.modules[&module].globals.get(&name).ok_or(NOT_FOUND)?;
+    let found = match declared.managed {
+        true => state.libraries.find(library)?.managed.get(&name).copied(),
+        false => {
+            let module = state.module_of_library(library)?;
+            state.modules[&module].globals.get(&name).copied()
+        }
+    };
+    let (base, bytes) = found.ok_or(NOT_FOUND)?;
     address.set_if(base);
     size.set_if(bytes as usize);
     Ok(())

@@ -86,7 +86,9 @@ fn get_global(address: Out<u64>, size: Out<usize>, module: u64, name: Text) -> A
     let object = state.modules.find(module)?;
     let name = name.get()?;
     invalid_if(address.is_null() && size.is_null())?;
-    let &(base, bytes) = object.globals.get(&name).ok_or(NOT_FOUND)?;
+    let of_library = || state.libraries.get(&object.library)?.managed.get(&name);
+    let found = object.globals.get(&name).or_else(of_library);
+    let &(base, bytes) = found.ok_or(NOT_FOUND)?;
     address.set_if(base);
     size.set_if(bytes as usize);
     Ok(())

@@ -8,8 +8,8 @@ use crate::call::answer::{
 use crate::call::argument::{Out, OutRef, Text, positive};
 use crate::call::entry::entries;
 use crate::object::device::{
-    MAX_PITCH, MULTIPROCESSORS, PITCH_ALIGNMENT, SHARED, SHARED_DEFAULT, SHARED_OPT_IN,
-    SHARED_RESERVED, TEXTURE_ALIGNMENT, check_device,
+    self, MAX_PITCH, MULTIPROCESSORS, PCI_DEVICE, PCI_DOMAIN, PITCH_ALIGNMENT, SHARED,
+    SHARED_DEFAULT, SHARED_OPT_IN, SHARED_RESERVED, TEXTURE_ALIGNMENT, check_device, pci_bus,
 };
 use crate::settings;
 use crate::state;
@@ -180,13 +180,7 @@ fn get_name(name: Out<u8>, length: i32, device: i32) -> Answer {
 
 fn get_uuid(uuid: OutRef<CUuuid>, device: i32) -> Answer {
     check_device(device)?;
-    // A device with another compute capability is another device.
-    let (major, minor) = settings::get().capability(device);
-    let mut bytes = *b"cutape-null-\0\0\0\0";
-    bytes[12..].copy_from_slice(&[major as u8, minor as u8, 0, device as u8]);
-    uuid.set(CUuuid {
-        bytes: bytes.map(|byte| byte as std::ffi::c_char),
-    })
+    uuid.set(device::uuid(device))
 }
 
 fn get_attribute(value: OutRef<i32>, number: u32, device: i32) -> Answer {
@@ -196,7 +190,9 @@ fn get_attribute(value: OutRef<i32>, number: u32, device: i32) -> Answer {
     check_device(device)?;
     let (major, minor) = settings::get().capability(device);
     value.set(match number {
-        33 => device + 1, // PCI_BUS_ID
+        33 => pci_bus(device),
+        34 => PCI_DEVICE,
+        50 => PCI_DOMAIN,
         75 => i32::from(major),
         76 => i32::from(minor),
         _ => attribute(number),
@@ -227,7 +223,10 @@ fn compute_capability(major: OutRef<i32>, minor: OutRef<i32>, device: i32) -> An
 }
 
 fn bus_id(device: i32) -> String {
-    format!("0000:{:02X}:00.0", device + 1)
+    format!(
+        "{PCI_DOMAIN:04X}:{:02X}:{PCI_DEVICE:02X}.0",
+        pci_bus(device)
+    )
 }
 
 fn get_bus_id(text: Out<u8>, length: i32, device: i32) -> Answer {

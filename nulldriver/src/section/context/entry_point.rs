@@ -9,6 +9,8 @@ use cutape_registry::Function;
 use crate::call::answer::{Answer, NOT_FOUND, invalid_if};
 use crate::call::argument::{AddressOf, In, Out, OutRef, Text};
 use crate::call::entry::entries;
+use crate::call::error_log;
+use crate::section::private_tables;
 use crate::settings;
 
 entries! {
@@ -107,10 +109,14 @@ fn get_with_status(
     Ok(())
 }
 
-fn get_export_table(_table: OutRef<u64>, id: In<CUuuid>) -> Answer {
-    id.get()?;
-    // The real driver's private tables are not documented.
-    Err(NOT_FOUND)
+fn get_export_table(table: OutRef<u64>, id: In<CUuuid>) -> Answer {
+    let bytes = id.get()?.bytes.map(|byte| byte as u8);
+    let uuid = u128::from_be_bytes(bytes);
+    let Some(address) = private_tables::find(uuid) else {
+        error_log::say(|| format!("there is no private table {uuid:032x}"));
+        return Err(NOT_FOUND);
+    };
+    table.set(address)
 }
 
 #[cfg(test)]

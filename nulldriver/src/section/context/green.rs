@@ -9,6 +9,7 @@ use crate::object::context::{GreenContext, ResourceDescriptor};
 use crate::object::device::MULTIPROCESSORS;
 use crate::object::device::check_device;
 use crate::object::stream::NON_BLOCKING;
+use crate::section::private_tables::context_storage::run_destructors;
 use crate::state::{Locked, State, lock};
 
 entries! {
@@ -29,9 +30,10 @@ entries! {
         green.set(find_by_context(&state, context).map_or(0, |(handle, _)| handle))
     };
     cuGreenCtxRecordEvent: record;
-    cuGreenCtxWaitEvent: |state: Locked, green: u64, event: u64| {
-        state.green_contexts.find(green)?;
-        state.event(event).map(|_| ())
+    cuGreenCtxWaitEvent: |green: u64, event: u64| {
+        let mut state = lock();
+        let context = state.green_contexts.find(green)?.context;
+        state.wait_in_context(context, event)
     };
     cuGreenCtxGetId: |green: u64, id: OutRef<u64>| id.set(lock().green_contexts.find(green)?.id);
 }
@@ -153,7 +155,7 @@ fn destroy(mut state: Locked, green: u64) -> Answer {
     if state.contexts.contains_key(&object.context) {
         state.destroy_context(object.context);
     }
-    Ok(())
+    run_destructors(state)
 }
 
 fn create_stream(target: Out<u64>, green: u64, flags: u32, priority: i32) -> Answer {
@@ -170,6 +172,7 @@ fn record(mut state: Locked, green: u64, event: u64) -> Answer {
     let context = state.contexts.get(&of);
     let is_foreign = context.is_none_or(|context| context.device != device);
     reject_if(is_foreign, INVALID_HANDLE)?;
-    state.record(event);
+    let context = state.green_contexts.find(green)?.context;
+    state.record_context(context, event);
     Ok(())
 }

@@ -13,8 +13,10 @@ use crate::crash;
 use crate::object::context::check_flags;
 use crate::object::device::PRIORITIES;
 use crate::object::device::check_device;
+use crate::section::private_tables::context_storage::run_destructors;
 use crate::settings;
 use crate::state::{Current, Locked, PUSHED_DESTROYED, State, lock, with_stack};
+use crate::work::schedule;
 
 entries! {
     cuCtxCreate: create_with;
@@ -39,9 +41,8 @@ entries! {
     cuCtxGetFlags: |flags: Out<u32>| flags.set(lock().current_context()?.flags);
     cuCtxSetFlags: set_flags;
     cuCtxGetId: |context: u64, id: Out<u64>| id.set(lock().context_or_current(context)?.id);
-    [symbol] cuCtxSynchronize: check_current;
-    [symbol] cuCtxSynchronize_v2: |context: u64|
-        lock().context_or_current(context).map(|_| ());
+    [symbol] cuCtxSynchronize: || synchronize(0);
+    [symbol] cuCtxSynchronize_v2: synchronize;
     cuCtxSetLimit: set_limit;
     cuCtxGetLimit: get_limit;
     cuCtxGetCacheConfig: |config: Out<u32>| config.set(lock().current_context()?.cache_config);
@@ -60,7 +61,8 @@ entries! {
     cuCtxDisablePeerAccess: disable_peer_access;
 }
 
-fn create(mut state: Locked, context: OutRef<u64>, flags: u32, device: i32) -> Answer {
+/// `cuCtxCreate_v2`.
+pub(crate) fn create(mut state: Locked, context: OutRef<u64>, flags: u32, device: i32) -> Answer {
     check_flags(flags)?;
     check_device(device)?;
     let object = state.new_context(device, flags, false);
@@ -114,16 +116,16 @@ fn destroy(mut state: Locked, context: u64) -> Answer {
             stack.pop();
         }
     });
-    Ok(())
+    run_destructors(state)
 }
 
 fn push(state: Locked, context: u64) -> Answer {
-    let id = match state.contexts.get(&context) {
-        Some(context) => context.id,
+    let id = match state.id_to_push(context) {
+        Ok(id) => id,
         // The real driver accepts a destroyed context, and faults in the pop that follows
         // (measured).
-        None if state.destroyed_contexts.contains(&context) => PUSHED_DESTROYED,
-        None => return Err(INVALID_CONTEXT),
+        Err(_) if state.destroyed_contexts.contains(&context) => PUSHED_DESTROYED,
+        Err(code) => return Err(code),
     };
     with_stack(|stack| stack.push((context, id)));
     Ok(())
@@ -143,7 +145,7 @@ fn set_current(state: Locked, context: u64) -> Answer {
         with_stack(Vec::pop);
         return Ok(());
     }
-    let id = state.contexts.find(context)?.id;
+    let id = state.id_to_push(context)?;
     with_stack(|stack| {
         stack.pop();
         stack.push((context, id));
@@ -155,6 +157,19 @@ fn set_flags(mut state: Locked, flags: u32) -> Answer {
     let context = state.current_context()?;
     check_flags(flags)?;
     context.flags = flags;
+    Ok(())
+}
+
+fn synchronize(context: u64) -> Answer {
+    let mut state = lock();
+    state.context_or_current(context)?;
+    let context = if context == 0 {
+        state.current()?
+    } else {
+        context
+    };
+    let pending = state.queue.of_context(context);
+    schedule::wait(state, &pending);
     Ok(())
 }
 

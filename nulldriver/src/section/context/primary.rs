@@ -5,6 +5,7 @@ use crate::call::argument::{Out, OutRef};
 use crate::call::entry::entries;
 use crate::object::context::{Primary, check_flags};
 use crate::object::device::check_device;
+use crate::section::private_tables::context_storage::run_destructors;
 use crate::state::{Locked, State, lock};
 
 entries! {
@@ -26,20 +27,17 @@ fn active(state: &mut State, device: i32) -> Answer<Option<u64>> {
     Ok(handle.filter(|handle| state.contexts.contains_key(handle)))
 }
 
-fn destroy(state: &mut State, device: i32) -> Answer {
-    if let Some(handle) = active(state, device)? {
+fn destroy(mut state: Locked, device: i32) -> Answer {
+    if let Some(handle) = active(&mut state, device)? {
         state.destroy_context(handle);
     }
-    Ok(())
+    run_destructors(state)
 }
 
 fn retain(mut state: Locked, context: OutRef<u64>, device: i32) -> Answer {
-    let handle = match primary(&mut state, device)?.handle {
-        Some(handle) => handle,
-        None => state.contexts.new_handle()?,
-    };
+    check_device(device)?;
+    let handle = state.primary_handle(device)?;
     let primary = primary(&mut state, device)?;
-    primary.handle = Some(handle);
     primary.references += 1;
     let flags = primary.flags;
     if active(&mut state, device)?.is_none() {
@@ -54,14 +52,14 @@ fn release(mut state: Locked, device: i32) -> Answer {
     reject_if(primary.references == 0, INVALID_CONTEXT)?;
     primary.references -= 1;
     match primary.references {
-        0 => destroy(&mut state, device),
+        0 => destroy(state, device),
         _ => Ok(()),
     }
 }
 
 /// A reset is no release: every retain may still be released (cuDevicePrimaryCtxReset).
 fn reset(device: i32) -> Answer {
-    destroy(&mut lock(), device)
+    destroy(lock(), device)
 }
 
 fn set_flags(mut state: Locked, device: i32, flags: u32) -> Answer {

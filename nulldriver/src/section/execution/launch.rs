@@ -1,5 +1,5 @@
 //! Execution Control: launches. Everything is checked, the parameters are read, and no code runs
-//! (`work::digest` is the exception).
+//! (`work::kernel` has the exceptions).
 
 use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUlaunchConfig};
 
@@ -7,10 +7,11 @@ use crate::call::answer::{Answer, INVALID_VALUE};
 use crate::call::argument::{In, IsPerThread, Stream};
 use crate::call::entry::entries;
 use crate::object::function::Launchable;
+use crate::object::queue::Ticket;
 use crate::object::work::{KernelNode, Work};
 use crate::state::{Current, State, lock};
 use crate::work::launch::{Parameters, Shape, find_target};
-use crate::work::{digest, launch_attribute, nondeterminism};
+use crate::work::{kernel, launch_attribute};
 
 entries! {
     cuLaunchKernel: |function: u64, shape: Shape, stream: Stream, parameters: Parameters|
@@ -58,15 +59,17 @@ fn launch_config(
     if requests.is_cooperative {
         shape.check_cooperative(&target)?;
     }
-    if !enqueue(&mut state, function, &target, shape, stream, parameters)? {
+    let launched = enqueue(&mut state, function, &target, shape, stream, parameters)?;
+    if let Some(ticket) = launched {
         for event in requests.events {
-            state.record(event);
+            state.record(event, ticket);
         }
     }
     Ok(())
 }
 
-/// Reads the parameters; on a stream that captures, adds a node. Whether the launch was captured.
+/// Reads the parameters and enqueues the launch; on a stream that captures, adds a node. `None` if
+/// the launch was captured.
 fn enqueue(
     state: &mut State,
     function: u64,
@@ -74,16 +77,15 @@ fn enqueue(
     shape: Shape,
     stream: Stream,
     parameters: Parameters,
-) -> Answer<bool> {
-    let site = state.capture_of(stream)?;
-    match site {
+) -> Answer<Option<Ticket>> {
+    let ticket = match state.capture_of(stream)? {
         None => {
-            parameters.read_all(&target.spec)?;
-            digest::run(state, target, parameters)?;
-            nondeterminism::run(state, &target.spec, || {
-                let values = parameters.values(&target.spec).ok()?;
-                nondeterminism::address(values.first()?)
-            });
+            let values = match kernel::has_effect(&target.spec) {
+                true => parameters.values(&target.spec)?,
+                false => parameters.read_all(&target.spec).map(|()| Vec::new())?,
+            };
+            let work = kernel::action(state, &target.spec, &values);
+            Some(state.enqueue(stream, work)?)
         }
         Some(site) => {
             let values = parameters.values(&target.spec)?;
@@ -105,8 +107,9 @@ fn enqueue(
             };
             let work = Work::Kernel(Box::new(KernelNode::new(params, values)));
             state.add_captured(site, work)?;
+            None
         }
-    }
+    };
     state.mark_loaded(function);
-    Ok(site.is_some())
+    Ok(ticket)
 }

@@ -5,7 +5,7 @@ use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
 use crate::call::argument::{LEGACY, Stream, positive};
 use crate::call::entry::entries;
 use crate::object::function::LegacyLaunch;
-use crate::state::{Locked, lock};
+use crate::state::{Action, Locked, lock};
 use crate::work::launch::{Shape, find_target};
 
 entries! {
@@ -89,5 +89,5 @@ fn launch(mut state: Locked, function: u64, x: i32, y: i32, stream: Stream) -> A
     };
     shape.check(&target)?;
     state.mark_loaded(function);
-    Ok(())
+    state.enqueue(stream, Action::Nothing).map(|_| ())
 }

@@ -1,5 +1,4 @@
-//! Graph Management: executable graphs. A launch runs everything in the order of the edges before
-//! it returns, except kernels, which run no code.
+//! Graph Management: executable graphs.
 
 use cutape_driver::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS,
@@ -15,9 +14,8 @@ use crate::call::entry::entries;
 use crate::object::graph::{Exec, Step};
 use crate::object::work::{ALLOCATE, CHILD, CONDITION, FREE, Work};
 use crate::state::{Locked, State, lock};
-use crate::work::host_function::{self, HostFunction, run_destructors};
-use crate::work::memory_operation::{self, Operation};
-use crate::work::{copy, memset, node, nondeterminism};
+use crate::work::host_function::run_destructors;
+use crate::work::{graph_launch, node};
 
 entries! {
     cuGraphInstantiate: |state: Locked, exec: OutRef<u64>, graph: u64|
@@ -103,6 +101,7 @@ fn steps_of(state: &State, graph: u64) -> Answer<Vec<Step>> {
             node: handle,
             work: node.work.clone(),
             is_enabled: true,
+            after: node.after.iter().map(|(before, _)| *before).collect(),
             inner: inner.collect::<Answer<_>>()?,
         });
     }
@@ -136,6 +135,7 @@ fn instantiate(mut state: Locked, exec: OutRef<u64>, graph: u64, flags: u64) -> 
         graph,
         has_memory,
         objects,
+        last: 0,
     })?;
     exec.set(handle)
 }
@@ -180,7 +180,7 @@ fn upload(state: Locked, exec: u64, stream: Stream) -> Answer {
 fn launch(mut state: Locked, exec: u64, stream: Stream) -> Answer {
     state.check_stream(stream)?;
     let object = state.execs.find_mut(exec)?;
-    let (steps, flags) = (object.steps.clone(), object.flags);
+    let (steps, flags, last) = (object.steps.clone(), object.flags, object.last);
     // A graph is not launched into a capture (measured: driver 580.159.04).
     state.refuse_capture(stream)?;
     let mut allocated = Vec::new();
@@ -193,8 +193,9 @@ fn launch(mut state: Locked, exec: u64, stream: Stream) -> Answer {
         invalid_if(flags & AUTO_FREE == 0)?;
         state.deactivate(address);
     }
-    drop(state);
-    run(&steps)
+    let end = graph_launch::enqueue(&mut state, &steps, stream, last)?;
+    state.execs.find_mut(exec)?.last = end;
+    Ok(())
 }
 
 /// The memory that steps allocate.
@@ -207,75 +208,6 @@ fn addresses(steps: &[Step], found: &mut Vec<u64>) {
             addresses(inner, found);
         }
     }
-}
-
-/// Runs all steps; the state must not be locked, since host functions run. Memory and events that
-/// no longer exist are skipped: the real driver accepts the launch (measured), and only running
-/// code would show what becomes of it.
-fn run(steps: &[Step]) -> Answer {
-    for step in steps.iter().filter(|step| step.is_enabled) {
-        match &step.work {
-            Work::Kernel(kernel) => {
-                let state = lock();
-                if let Ok(target) = state.launchable(kernel.params().func as u64) {
-                    nondeterminism::run(&state, &target.spec, || {
-                        nondeterminism::address(kernel.first_value()?)
-                    });
-                }
-            }
-            Work::Empty | Work::Wait(_) => {}
-            Work::Copy(params) => {
-                let state = lock();
-                copy::apply(&copy::volume_moves(&state, params).unwrap_or_default());
-            }
-            Work::Memset(params) => {
-                let state = lock();
-                memset::apply(
-                    &memset::node_rows(&state, params).unwrap_or_default(),
-                    params,
-                );
-            }
-            &Work::Host { entry, data } => {
-                host_function::run(HostFunction::Function { entry, data })?
-            }
-            Work::Child(_) => {
-                for inner in &step.inner {
-                    run(inner)?;
-                }
-            }
-            Work::Record(event) => lock().record(*event),
-            Work::Allocate(params) => {
-                let mut state = lock();
-                if let Some(allocation) = state.inactive.remove(&params.dptr) {
-                    state.allocations.insert(params.dptr, allocation);
-                }
-            }
-            Work::Free(address) => {
-                lock().deactivate(*address);
-            }
-            Work::Batch(batch) => {
-                for operation in &batch.operations {
-                    if let Ok(Operation::Write(address, value, _)) = Operation::read(operation) {
-                        let _ = memory_operation::write(&lock(), address, value);
-                    }
-                }
-            }
-            Work::Condition { handle, kind, .. } => {
-                const IF: u32 = 0;
-                let value = lock().conditions.get(handle).copied().flatten();
-                let value = value.unwrap_or(0) as usize;
-                // IF runs its first graph, or else its second; SWITCH the graph of that number.
-                let chosen = match *kind {
-                    IF => usize::from(value == 0),
-                    _ => value,
-                };
-                if let Some(body) = step.inner.get(chosen) {
-                    run(body)?;
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Replaces the work of a step by other work of the same kind.

@@ -106,7 +106,8 @@ entries! {
 
     cuGraphAddMemAllocNode: |new: NewNode, p: Out<CUDA_MEM_ALLOC_NODE_PARAMS>| {
         let mut params = p.get()?;
-        new.add(|state| node::allocate(state, &mut params))?;
+        let after = read_dependencies(new.after, In::at(0), new.count)?;
+        new.add(|state| node::allocate(state, &after, &mut params))?;
         p.set(params)
     };
     cuGraphMemAllocNodeGetParams: |node: u64, out: Out<CUDA_MEM_ALLOC_NODE_PARAMS>|

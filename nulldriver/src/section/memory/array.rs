@@ -9,13 +9,14 @@ use crate::call::answer::{
     Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, invalid_if, reject_if,
     valid_if,
 };
-use crate::call::argument::{In, Out, OutRef, Stream, arguments};
+use crate::call::argument::{ASYNC, In, Out, OutRef, SYNC, Site, arguments};
 use crate::call::entry::entries;
 use crate::object::array::{Array, MipmappedArray, element_bytes};
 use crate::object::device::check_device;
-use crate::object::memory::{Segment, move_bytes};
+use crate::object::memory::{Place, Segment};
 use crate::object::pages::Pages;
 use crate::state::{Current, Locked, State, lock};
+use crate::work::copy as copies;
 
 entries! {
     cuArrayCreate: create;
@@ -23,20 +24,20 @@ entries! {
     cuArrayDestroy: destroy;
     cuArrayGetDescriptor: get_descriptor;
     cuArray3DGetDescriptor: get_descriptor_3d;
-    cuMemcpyHtoA: |to: Part, from: u64, size: u64|
-        copy(Side::Part(to), Side::Host(from), size, None);
-    cuMemcpyAtoH: |to: u64, from: Part, size: u64|
-        copy(Side::Host(to), Side::Part(from), size, None);
-    cuMemcpyHtoAAsync: |to: Part, from: u64, size: u64, stream: Stream|
-        copy(Side::Part(to), Side::Host(from), size, Some(stream));
-    cuMemcpyAtoHAsync: |to: u64, from: Part, size: u64, stream: Stream|
-        copy(Side::Host(to), Side::Part(from), size, Some(stream));
-    cuMemcpyDtoA: |to: Part, from: u64, size: u64|
-        copy(Side::Part(to), Side::Device(from), size, None);
-    cuMemcpyAtoD: |to: u64, from: Part, size: u64|
-        copy(Side::Device(to), Side::Part(from), size, None);
-    cuMemcpyAtoA: |to: Part, from: Part, size: u64|
-        copy(Side::Part(to), Side::Part(from), size, None);
+    cuMemcpyHtoA: |to: Part, from: u64, size: u64, site: Site<SYNC>|
+        copy(Side::Part(to), Side::Host(from), size, site);
+    cuMemcpyAtoH: |to: u64, from: Part, size: u64, site: Site<SYNC>|
+        copy(Side::Host(to), Side::Part(from), size, site);
+    cuMemcpyHtoAAsync: |to: Part, from: u64, size: u64, site: Site<ASYNC>|
+        copy(Side::Part(to), Side::Host(from), size, site);
+    cuMemcpyAtoHAsync: |to: u64, from: Part, size: u64, site: Site<ASYNC>|
+        copy(Side::Host(to), Side::Part(from), size, site);
+    cuMemcpyDtoA: |to: Part, from: u64, size: u64, site: Site<SYNC>|
+        copy(Side::Part(to), Side::Device(from), size, site);
+    cuMemcpyAtoD: |to: u64, from: Part, size: u64, site: Site<SYNC>|
+        copy(Side::Device(to), Side::Part(from), size, site);
+    cuMemcpyAtoA: |to: Part, from: Part, size: u64, site: Site<SYNC>|
+        copy(Side::Part(to), Side::Part(from), size, site);
     cuMipmappedArrayCreate: create_levels;
     cuMipmappedArrayGetLevel: get_level;
     cuMipmappedArrayDestroy: |levels: u64| remove_levels(&mut lock(), levels);
@@ -73,6 +74,13 @@ enum Side {
 }
 
 impl Side {
+    fn place(&self, state: &State) -> Place {
+        match *self {
+            Side::Part(_) => Place::Device,
+            Side::Host(address) | Side::Device(address) => state.place_at(address),
+        }
+    }
+
     fn segments(&self, state: &State, size: u64) -> Answer<Vec<Segment>> {
         match *self {
             Side::Part(Part { array, offset }) => {
@@ -92,11 +100,11 @@ impl Side {
     }
 }
 
-fn copy(to: Side, from: Side, size: u64, stream: Option<Stream>) -> Answer {
+fn copy<const IS_ASYNC: bool>(to: Side, from: Side, size: u64, site: Site<IS_ASYNC>) -> Answer {
     let state = lock();
     state.current()?;
-    if let Some(stream) = stream {
-        state.check_uncaptured(stream)?;
+    if IS_ASYNC {
+        state.check_uncaptured(site.0)?;
     }
     // The array is checked first.
     let (target, source) = match to {
@@ -109,8 +117,8 @@ fn copy(to: Side, from: Side, size: u64, stream: Option<Stream>) -> Answer {
             (to.segments(&state, size)?, source)
         }
     };
-    move_bytes(&target, &source);
-    Ok(())
+    let places = (to.place(&state), from.place(&state));
+    copies::enqueue(state, site, vec![(target, source)], places)
 }
 
 /// Creates an array in the current context.
@@ -163,7 +171,7 @@ fn create_3d(mut state: Current, array: OutRef<u64>, shape: In<CUDA_ARRAY3D_DESC
 fn destroy(mut state: Locked, array: u64) -> Answer {
     // A level is destroyed with its mipmapped array.
     reject_if(state.arrays.find(array)?.levels != 0, INVALID_HANDLE)?;
-    state.arrays.remove(array);
+    state.remove_array(array);
     Ok(())
 }
 
@@ -203,7 +211,7 @@ fn get_level(state: Locked, array: Out<u64>, levels: u64, index: u32) -> Answer 
 
 fn remove_levels(state: &mut State, levels: u64) -> Answer {
     for level in state.mipmapped.remove(levels).ok_or(INVALID_HANDLE)?.levels {
-        state.arrays.remove(level);
+        state.remove_array(level);
     }
     Ok(())
 }

@@ -4,16 +4,15 @@ use cutape_driver::types::{
     CUDA_MEMCPY3D_BATCH_OP, CUmemLocation, CUmemcpy3DOperand, CUstreamBatchMemOpParams,
 };
 
-use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if};
-use crate::call::argument::{In, Stream, arguments};
+use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
+use crate::call::argument::{ASYNC, In, Site, Stream, arguments};
 use crate::call::entry::entries;
 use crate::object::memory::Location;
 use crate::state::{Current, State, lock};
 use crate::work::batch::{MAX_COUNT, read_starts};
-use crate::work::copy::{ARRAY, Pitched, UNIFIED, apply, moves};
+use crate::work::copy::{self, ARRAY, Pitched, UNIFIED, moves};
 use crate::work::memory_operation::{self, Operation};
 use crate::work::node::MAX_OPERATIONS;
-use crate::work::pending_wait::Wait;
 
 entries! {
     cuMemcpy3DBatchAsync: boxes;
@@ -75,7 +74,7 @@ fn element(state: &State, operation: &CUDA_MEMCPY3D_BATCH_OP) -> Answer<u64> {
 }
 
 fn boxes(count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: Stream) -> Answer {
-    let state = lock();
+    let mut state = lock();
     state.current()?;
     state.check_uncaptured(stream)?;
     let is_counted = (1..=MAX_COUNT).contains(&count);
@@ -95,7 +94,10 @@ fn boxes(count: usize, list: In<CUDA_MEMCPY3D_BATCH_OP>, flags: u64, stream: Str
         invalid_if(is_empty || !is_ordered)?;
         let to = side(&state, &operation.dst, element, rows)?;
         let from = side(&state, &operation.src, element, rows)?;
-        apply(&moves(&state, to, from, [width, rows, depth])?);
+        let moves = moves(&state, to, from, [width, rows, depth])?;
+        let places = (to.place(&state), from.place(&state));
+        copy::enqueue(state, Site::<ASYNC>(stream), moves, places)?;
+        state = lock();
     }
     Ok(())
 }
@@ -169,27 +171,11 @@ fn operations(
     lock().check_uncaptured(stream)?;
     invalid_if(count == 0 || count > MAX_OPERATIONS || flags != 0)?;
     for operation in list.list(count as usize)? {
-        match Operation::read(&operation)? {
-            Operation::Wait(address, wanted, flags) => {
-                let state = lock();
-                state.check_uncaptured(stream)?;
-                let wait = Wait {
-                    stream: stream.0,
-                    address,
-                    wanted,
-                    flags,
-                };
-                memory_operation::wait(&state, wait)?;
-            }
-            Operation::Write(address, value, flags) => {
-                let state = lock();
-                state.check_uncaptured(stream)?;
-                invalid_if(flags > 1)?;
-                memory_operation::write(&state, address, value)?;
-            }
-            Operation::Barrier => {}
-            Operation::Flush => return Err(NOT_SUPPORTED),
-        }
+        let operation = Operation::read(&operation)?;
+        let mut state = lock();
+        state.check_uncaptured(stream)?;
+        let work = memory_operation::action(&state, operation)?;
+        state.enqueue(stream, work)?;
     }
     Ok(())
 }

@@ -1,52 +1,53 @@
-//! Memory Management: copies. They are done when the call returns, asynchronous ones too.
+//! Memory Management: copies.
 
 use cutape_driver::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER};
 
 use crate::call::answer::{Answer, INVALID_CONTEXT, invalid_if, require};
-use crate::call::argument::{ASYNC, Extra, In, SYNC, Stream, arguments};
+use crate::call::argument::{ASYNC, In, SYNC, Site, Stream, arguments};
 use crate::call::entry::entries;
-use crate::object::memory::move_bytes;
-use crate::state::{Current, State, lock};
+use crate::object::memory::Place;
+use crate::state::{State, lock};
 use crate::work::batch::{MAX_COUNT, read_starts};
 use crate::work::copy::Row::{self, Any, Array, Device};
-use crate::work::copy::{DEVICE, HOST, UNIFIED, apply, moves, sides, volume_moves};
+use crate::work::copy::{self, DEVICE, HOST, UNIFIED, moves, sides, volume_moves};
 use crate::work::node;
 
 entries! {
-    cuMemcpy: |to: u64, from: u64, size: u64| linear(None, Any(to), Any(from), size);
-    cuMemcpyHtoD: |to: u64, from: u64, size: u64| linear(None, Device(to), Any(from), size);
-    cuMemcpyDtoH: |to: u64, from: u64, size: u64| linear(None, Any(to), Device(from), size);
-    cuMemcpyDtoD: |to: u64, from: u64, size: u64| linear(None, Device(to), Device(from), size);
-    cuMemcpyAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear(Some(stream), Any(to), Any(from), size);
-    cuMemcpyHtoDAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear(Some(stream), Device(to), Any(from), size);
-    cuMemcpyDtoHAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear(Some(stream), Any(to), Device(from), size);
-    cuMemcpyDtoDAsync: |to: u64, from: u64, size: u64, stream: Stream|
-        linear(Some(stream), Device(to), Device(from), size);
-    cuMemcpyPeer: |sides: PeerSides, size: u64| {
+    cuMemcpy: |to: u64, from: u64, size: u64, site: Site<SYNC>|
+        linear(site, Any(to), Any(from), size);
+    cuMemcpyHtoD: |to: u64, from: u64, size: u64, site: Site<SYNC>|
+        linear(site, Device(to), Any(from), size);
+    cuMemcpyDtoH: |to: u64, from: u64, size: u64, site: Site<SYNC>|
+        linear(site, Any(to), Device(from), size);
+    cuMemcpyDtoD: |to: u64, from: u64, size: u64, site: Site<SYNC>|
+        linear(site, Device(to), Device(from), size);
+    cuMemcpyAsync: |to: u64, from: u64, size: u64, site: Site<ASYNC>|
+        linear(site, Any(to), Any(from), size);
+    cuMemcpyHtoDAsync: |to: u64, from: u64, size: u64, site: Site<ASYNC>|
+        linear(site, Device(to), Any(from), size);
+    cuMemcpyDtoHAsync: |to: u64, from: u64, size: u64, site: Site<ASYNC>|
+        linear(site, Any(to), Device(from), size);
+    cuMemcpyDtoDAsync: |to: u64, from: u64, size: u64, site: Site<ASYNC>|
+        linear(site, Device(to), Device(from), size);
+    cuMemcpyPeer: |sides: PeerSides, size: u64, site: Site<SYNC>| {
         sides.check()?;
-        linear(None, Device(sides.to), Device(sides.from), size)
+        linear(site, Device(sides.to), Device(sides.from), size)
     };
-    cuMemcpyPeerAsync: |sides: PeerSides, size: u64, stream: Stream| {
+    cuMemcpyPeerAsync: |sides: PeerSides, size: u64, site: Site<ASYNC>| {
         sides.check()?;
-        linear(Some(stream), Device(sides.to), Device(sides.from), size)
+        linear(site, Device(sides.to), Device(sides.from), size)
     };
     cuMemcpy2D: plane::<SYNC>;
     cuMemcpy2DUnaligned: plane::<SYNC>;
     cuMemcpy2DAsync: plane::<ASYNC>;
-    cuMemcpy3D: |copy: In<CUDA_MEMCPY3D>| volume(None, || copy.get());
-    cuMemcpy3DAsync: |copy: In<CUDA_MEMCPY3D>, stream: Stream| volume(Some(stream), || copy.get());
-    cuMemcpy3DPeer: volume_peer;
-    cuMemcpy3DPeerAsync: |state: Current, copy: In<CUDA_MEMCPY3D_PEER>, stream: Stream| {
-        state.check_uncaptured(stream)?;
-        volume_peer(state, copy)
-    };
+    cuMemcpy3D: |copy: In<CUDA_MEMCPY3D>, site: Site<SYNC>| volume(site, || copy.get());
+    cuMemcpy3DAsync: |copy: In<CUDA_MEMCPY3D>, site: Site<ASYNC>| volume(site, || copy.get());
+    cuMemcpy3DPeer: volume_peer::<SYNC>;
+    cuMemcpy3DPeerAsync: volume_peer::<ASYNC>;
     cuMemcpyBatchAsync: batch;
     [symbol] cuMemcpyBatchAsync:
-        |state: Current, lists: Lists, starts: Starts, _fail: u64, stream: Stream|
-        batch(state, lists, starts, stream);
+        |lists: Lists, starts: Starts, _fail: u64, stream: Stream|
+        batch(lists, starts, stream);
 }
 
 /// Address and `CUmemorytype` of one side of a linear copy beside the other side.
@@ -82,11 +83,11 @@ fn check_contexts(state: &State, contexts: [u64; 2]) -> Answer {
     require(is_alive, INVALID_CONTEXT)
 }
 
-fn linear(stream: Option<Stream>, to: Row, from: Row, size: u64) -> Answer {
+fn linear<const IS_ASYNC: bool>(site: Site<IS_ASYNC>, to: Row, from: Row, size: u64) -> Answer {
     let mut state = lock();
-    let site = state.site_of(stream)?;
+    let captured = state.site_of(IS_ASYNC.then_some(site.0))?;
     let context = state.current()?;
-    if let Some(site) = site {
+    if let Some(captured) = captured {
         let mut params = CUDA_MEMCPY3D::default();
         (params.srcDevice, params.srcMemoryType.0) = place_of(from, to);
         (params.dstDevice, params.dstMemoryType.0) = place_of(to, from);
@@ -94,41 +95,51 @@ fn linear(stream: Option<Stream>, to: Row, from: Row, size: u64) -> Answer {
         params.dstHost = params.dstDevice as *mut _;
         (params.WidthInBytes, params.Height, params.Depth) = (size as usize, 1, 1);
         let work = node::copy(&state, params, context)?;
-        return state.add_captured(site, work);
+        return state.add_captured(captured, work);
     }
-    if size > 0 {
-        let target = to.segments(&state, size)?;
-        move_bytes(&target, &from.segments(&state, size)?);
+    if size == 0 {
+        return Ok(());
     }
-    Ok(())
+    let target = to.segments(&state, size)?;
+    let moves = vec![(target, from.segments(&state, size)?)];
+    let places = (to.place(&state), from.place(&state));
+    copy::enqueue(state, site, moves, places)
 }
 
-fn volume(stream: Option<Stream>, copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>) -> Answer {
+fn volume<const IS_ASYNC: bool>(
+    site: Site<IS_ASYNC>,
+    copy: impl FnOnce() -> Answer<CUDA_MEMCPY3D>,
+) -> Answer {
     let mut state = lock();
-    let site = state.site_of(stream)?;
+    let captured = state.site_of(IS_ASYNC.then_some(site.0))?;
     let context = state.current()?;
     let copy = copy()?;
-    if let Some(site) = site {
+    if let Some(captured) = captured {
         let work = node::copy(&state, copy, context)?;
-        return state.add_captured(site, work);
+        return state.add_captured(captured, work);
     }
-    apply(&volume_moves(&state, &copy)?);
-    Ok(())
+    let moves = volume_moves(&state, &copy)?;
+    let (to, from, _) = sides(&copy);
+    let places = (to.place(&state), from.place(&state));
+    copy::enqueue(state, site, moves, places)
 }
 
-fn plane<const IS_ASYNC: bool>(
-    copy: In<CUDA_MEMCPY2D>,
-    Extra(stream): Extra<Stream, IS_ASYNC>,
-) -> Answer {
-    volume(stream, || copy.get().map(node::widen_copy))
+fn plane<const IS_ASYNC: bool>(copy: In<CUDA_MEMCPY2D>, site: Site<IS_ASYNC>) -> Answer {
+    volume(site, || copy.get().map(node::widen_copy))
 }
 
-fn volume_peer(state: Current, copy: In<CUDA_MEMCPY3D_PEER>) -> Answer {
+fn volume_peer<const IS_ASYNC: bool>(copy: In<CUDA_MEMCPY3D_PEER>, site: Site<IS_ASYNC>) -> Answer {
+    let state = lock();
+    state.current()?;
+    if IS_ASYNC {
+        state.check_uncaptured(site.0)?;
+    }
     let copy = copy.get()?;
     check_contexts(&state, [copy.srcContext as u64, copy.dstContext as u64])?;
     let (to, from, extent) = sides(&node::widen_peer(copy));
-    apply(&moves(&state, to, from, extent)?);
-    Ok(())
+    let moves = moves(&state, to, from, extent)?;
+    let places = (to.place(&state), from.place(&state));
+    copy::enqueue(state, site, moves, places)
 }
 
 arguments! {
@@ -151,7 +162,9 @@ arguments! {
 }
 
 /// Copies in any order; each must have attributes, which change nothing here.
-fn batch(state: Current, lists: Lists, starts: Starts, stream: Stream) -> Answer {
+fn batch(lists: Lists, starts: Starts, stream: Stream) -> Answer {
+    let state = lock();
+    state.current()?;
     state.check_uncaptured(stream)?;
     let count = lists.count;
     let has_no_attributes = starts.attributes.is_null() || starts.indices.is_null();
@@ -165,10 +178,17 @@ fn batch(state: Current, lists: Lists, starts: Starts, stream: Stream) -> Answer
         .into_iter()
         .zip(lists.from.list(count)?);
     let mut moves = Vec::with_capacity(count);
+    // Pageable memory on any side decides for the whole batch.
+    let (mut to_place, mut from_place) = (Place::Device, Place::Device);
     for ((to, from), size) in sides.zip(lists.sizes.list(count)?) {
         invalid_if(size == 0)?;
         moves.push((state.any_range(to, size)?, state.any_range(from, size)?));
+        for (place, address) in [(&mut to_place, to), (&mut from_place, from)] {
+            let own = state.place_at(address);
+            if own == Place::Pageable || *place == Place::Device {
+                *place = own;
+            }
+        }
     }
-    apply(&moves);
-    Ok(())
+    copy::enqueue(state, Site::<ASYNC>(stream), moves, (to_place, from_place))
 }

@@ -105,6 +105,7 @@ fn open_event(mut state: Current, event: OutRef<u64>, ByValue(handle): ByValue) 
         context: state.context,
         flags: INTERPROCESS | DISABLE_TIMING,
         recorded: None,
+        ticket: 0,
         file: None,
     };
     event.set(state.events.add(object)?)

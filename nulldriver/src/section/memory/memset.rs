@@ -1,12 +1,13 @@
-//! Memory Management: memset in one and two dimensions, done when the call returns.
+//! Memory Management: memset in one and two dimensions.
 
 use cutape_driver::types::CUDA_MEMSET_NODE_PARAMS_v2;
 
 use crate::call::answer::{Answer, invalid_if};
-use crate::call::argument::{ASYNC, Extra, SYNC, Stream};
+use crate::call::argument::{ASYNC, SYNC, Site};
 use crate::call::entry::entries;
+use crate::object::memory::Place;
 use crate::state::lock;
-use crate::work::{memset, node};
+use crate::work::{memset, node, schedule};
 
 entries! {
     cuMemsetD8: linear::<u8, SYNC>;
@@ -27,9 +28,9 @@ fn linear<T: Into<u32>, const IS_ASYNC: bool>(
     to: u64,
     value: T,
     count: usize,
-    stream: Extra<Stream, IS_ASYNC>,
+    site: Site<IS_ASYNC>,
 ) -> Answer {
-    plane(to, count, value, count, 1, stream)
+    plane(to, count, value, count, 1, site)
 }
 
 /// Sizes are in elements of type `T`, the pitch is in bytes.
@@ -39,7 +40,7 @@ fn plane<T: Into<u32>, const IS_ASYNC: bool>(
     value: T,
     width: usize,
     height: usize,
-    Extra(stream): Extra<Stream, IS_ASYNC>,
+    Site(stream): Site<IS_ASYNC>,
 ) -> Answer {
     let mut state = lock();
     let fill = CUDA_MEMSET_NODE_PARAMS_v2 {
@@ -51,17 +52,22 @@ fn plane<T: Into<u32>, const IS_ASYNC: bool>(
         height,
         ctx: state.current()? as *mut _,
     };
-    if let Some(stream) = stream {
+    if IS_ASYNC {
         state.check_stream(stream)?;
     }
     // The address must be aligned to the element; measured INVALID_VALUE for cuMemsetD32.
     let is_aligned = fill.dst.is_multiple_of(u64::from(fill.elementSize));
     invalid_if(!is_aligned)?;
-    let site = stream.map(|stream| state.capture_of(stream)).transpose()?;
-    if let Some(site) = site.flatten() {
+    if IS_ASYNC && let Some(captured) = state.capture_of(stream)? {
         let work = node::memset(&state, fill)?;
-        return state.add_captured(site, work);
+        return state.add_captured(captured, work);
     }
-    memset::apply(&memset::rows(&state, &fill)?, &fill);
+    let work = memset::action(memset::rows(&state, &fill)?, &fill);
+    let ticket = state.enqueue(stream, work)?;
+    // Only memory of the device is set after a synchronous call has returned ("API
+    // synchronization behavior").
+    if !IS_ASYNC && state.place_at(dst) != Place::Device {
+        schedule::wait(state, &[ticket]);
+    }
     Ok(())
 }

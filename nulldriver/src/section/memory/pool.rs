@@ -12,10 +12,10 @@ use crate::call::answer::{
 };
 use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
-use crate::object::capture::Key;
 use crate::object::device::check_device;
 use crate::object::memory::{DEVICE, FILE_DESCRIPTOR, PINNED, Pool, Purpose, READ_WRITE};
 use crate::object::shared_file::{IpcHandle, SharedFile, Sharing};
+use crate::object::stream_key::Key;
 use crate::state::{Current, Locked, State, lock};
 use crate::work::node;
 
@@ -138,7 +138,8 @@ fn capture_allocation(state: &mut State, site: Key, address: Out<u64>, size: u64
     params.poolProps.location.type_.0 = DEVICE;
     params.poolProps.location.id = state.current_device()?;
     params.bytesize = size as usize;
-    let work = node::allocate(state, &mut params)?;
+    let after = state.captured_before(site);
+    let work = node::allocate(state, &after, &mut params)?;
     state.add_captured(site, work)?;
     address.set(params.dptr)
 }

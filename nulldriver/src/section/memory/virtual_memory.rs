@@ -159,10 +159,11 @@ fn map(mut state: Locked, address: u64, size: u64, offset: u64, handle: u64, fla
 
 fn unmap(mut state: Locked, address: u64, size: u64) -> Answer {
     for base in mappings_of(&state, address, size)? {
-        if let Some(mapping) = state.mappings.remove(&base)
-            && mapping.host != 0
-        {
-            pages::close_range(base, mapping.size);
+        if let Some(mapping) = state.mappings.remove(&base) {
+            if mapping.host != 0 {
+                pages::close_range(base, mapping.size);
+            }
+            state.drop_later(mapping.memory);
         }
     }
     Ok(())

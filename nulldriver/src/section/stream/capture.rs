@@ -9,8 +9,9 @@ use crate::call::answer::{
 };
 use crate::call::argument::{Extra, In, LEGACY, Out, OutRef, Stream};
 use crate::call::entry::entries;
-use crate::object::capture::{Capture, GLOBAL, Key, RELAXED, replace_mode, this_thread};
+use crate::object::capture::{Capture, GLOBAL, RELAXED, replace_mode, this_thread};
 use crate::object::graph::{Dependency, Edge, read_dependencies};
+use crate::object::stream_key::Key;
 use crate::state::{Locked, State, lock};
 use crate::work::host_function::run_destructors;
 

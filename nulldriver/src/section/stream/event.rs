@@ -1,20 +1,29 @@
-//! Event Management. A recorded event is complete at once.
+//! Event Management.
 
 use crate::call::answer::{
-    Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if,
+    Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, NOT_READY, invalid_if, reject_if,
 };
 use crate::call::argument::{Out, OutRef, Stream};
 use crate::call::entry::entries;
+use crate::object::queue::Ticket;
 use crate::object::stream::{DISABLE_TIMING, Event, INTERPROCESS};
 use crate::object::work::Work;
-use crate::state::{Current, Locked, lock};
+use crate::state::{Action, Current, Locked, lock};
+use crate::work::schedule;
 
 entries! {
     cuEventCreate: create;
     cuEventRecord: |state: Locked, event: u64, stream: Stream| record(state, event, stream, 0);
     cuEventRecordWithFlags: record;
-    cuEventQuery: query;
-    cuEventSynchronize: query;
+    cuEventQuery: |event: u64| {
+        let (state, ticket) = last_record(event)?;
+        schedule::query(state, &[ticket])
+    };
+    cuEventSynchronize: |event: u64| {
+        let (state, ticket) = last_record(event)?;
+        schedule::wait(state, &[ticket]);
+        Ok(())
+    };
     cuEventDestroy: destroy;
     cuEventElapsedTime: elapsed;
     cuCtxRecordEvent: record_context;
@@ -28,6 +37,7 @@ fn create(mut state: Current, event: OutRef<u64>, flags: u32) -> Answer {
         context: state.context,
         flags,
         recorded: None,
+        ticket: 0,
         file: None,
     };
     event.set(state.events.add(object)?)
@@ -41,7 +51,8 @@ fn record(mut state: Locked, event: u64, stream: Stream, flags: u32) -> Answer {
         (0, Some(_)) => state.note_captured_event(event, site),
         (0, None) => {
             state.note_captured_event(event, None);
-            state.record(event);
+            let ticket = state.enqueue(stream, Action::Nothing)?;
+            state.record(event, ticket);
         }
         // External record nodes exist in captures only (measured).
         (1, None) => return Err(ILLEGAL_STATE),
@@ -51,11 +62,12 @@ fn record(mut state: Locked, event: u64, stream: Stream, flags: u32) -> Answer {
     Ok(())
 }
 
-fn query(event: u64) -> Answer {
-    // An event that was never recorded counts as complete.
+/// What completes the last record of an event; one that was never recorded counts as complete.
+fn last_record(event: u64) -> Answer<(Locked, Ticket)> {
     let state = lock();
-    state.event(event)?;
-    state.refuse_captured_event(event)
+    let ticket = state.event(event)?.ticket;
+    state.refuse_captured_event(event)?;
+    Ok((state, ticket))
 }
 
 fn destroy(mut state: Locked, event: u64) -> Answer {
@@ -80,6 +92,8 @@ fn elapsed(state: Locked, milliseconds: Out<f32>, start: u64, end: u64) -> Answe
         !timed(start) || !timed(end) || start.context != end.context,
         INVALID_HANDLE,
     )?;
+    let is_pending = [start, end].map(|event| state.queue.is_pending(event.ticket));
+    reject_if(is_pending.contains(&true), NOT_READY)?;
     // Negative where the end was recorded first.
     let seconds = match to.checked_duration_since(from) {
         Some(forward) => forward.as_secs_f64(),
@@ -92,11 +106,17 @@ fn record_context(mut state: Locked, context: u64, event: u64) -> Answer {
     let of = state.event(event)?.context;
     state.context_or_current(context)?;
     reject_if(context != 0 && of != context, INVALID_HANDLE)?;
-    state.record(event);
+    state.record_context(of, event);
     Ok(())
 }
 
 fn wait_context(mut state: Locked, context: u64, event: u64) -> Answer {
     state.event(event)?;
-    state.context_or_current(context).map(|_| ())
+    state.context_or_current(context)?;
+    let context = if context == 0 {
+        state.current()?
+    } else {
+        context
+    };
+    state.wait_in_context(context, event)
 }

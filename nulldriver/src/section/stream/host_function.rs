@@ -3,9 +3,8 @@
 use crate::call::answer::{Answer, invalid_if};
 use crate::call::argument::Stream;
 use crate::call::entry::entries;
-use crate::object::work::Work;
-use crate::state::{Locked, lock};
-use crate::work::host_function::{HostFunction, run};
+use crate::object::work::{HostFunction, Work};
+use crate::state::{Action, Locked, lock};
 
 entries! {
     cuLaunchHostFunc: launch;
@@ -14,22 +13,23 @@ entries! {
 
 fn launch(mut state: Locked, stream: Stream, entry: u64, data: u64) -> Answer {
     state.check_stream(stream)?;
+    invalid_if(entry == 0)?;
     if let Some(site) = state.capture_of(stream)? {
-        invalid_if(entry == 0)?;
         return state.add_captured(site, Work::Host { entry, data });
     }
-    drop(state);
-    run(HostFunction::Function { entry, data })
+    let function = HostFunction::Function { entry, data };
+    state.enqueue(stream, Action::Host(function)).map(|_| ())
 }
 
 fn add_callback(stream: Stream, entry: u64, data: u64, flags: u32) -> Answer {
-    lock().check_uncaptured(stream)?;
-    invalid_if(flags != 0)?;
-    // The callback gets the driver's handle; that of the default stream is NULL.
-    let stream = if stream.is_default() { 0 } else { stream.0 };
-    run(HostFunction::Callback {
+    let mut state = lock();
+    state.check_uncaptured(stream)?;
+    invalid_if(flags != 0 || entry == 0)?;
+    let function = HostFunction::Callback {
         entry,
-        stream,
+        // The callback gets the driver's handle; that of the default stream is NULL.
+        stream: if stream.is_default() { 0 } else { stream.0 },
         data,
-    })
+    };
+    state.enqueue(stream, Action::Host(function)).map(|_| ())
 }

@@ -1,5 +1,4 @@
-//! Stream Management. Work is done when it is enqueued, so streams are idle unless they wait for a
-//! value in host memory.
+//! Stream Management.
 
 use cutape_driver::types::CUstreamAttrValue;
 
@@ -12,11 +11,13 @@ use crate::crash;
 use crate::object::capture::this_thread;
 use crate::object::device::PRIORITIES;
 use crate::object::memory::Purpose;
+use crate::object::queue::Ticket;
 use crate::object::stream::StreamObject;
 use crate::object::work::Work;
-use crate::state::{Current, Locked, State, lock};
-use crate::work::memory_operation;
-use crate::work::pending_wait::{Value, Wait};
+use crate::state::{Action, Current, Locked, State, lock};
+use crate::work::memory_operation::{self, Operation};
+use crate::work::schedule;
+use crate::work::value_wait::Value;
 
 entries! {
     cuStreamCreate: |state: Current, stream: OutRef<u64>, flags: u32|
@@ -33,8 +34,15 @@ entries! {
     [symbol] cuStreamGetCtx: |stream: Stream, context: Out<u64>|
         context.set(lock().stream_context(stream)?);
     [symbol] cuStreamGetCtx_v2: get_context_v2;
-    cuStreamQuery: |stream: Stream| lock().check_uncaptured(stream);
-    cuStreamSynchronize: |stream: Stream| lock().check_uncaptured(stream);
+    cuStreamQuery: |stream: Stream| {
+        let (state, last) = last_work(stream)?;
+        schedule::query(state, &[last])
+    };
+    cuStreamSynchronize: |stream: Stream| {
+        let (state, last) = last_work(stream)?;
+        schedule::wait(state, &[last]);
+        Ok(())
+    };
     cuStreamWaitEvent: wait_event;
     cuStreamAttachMemAsync: attach;
     cuStreamCopyAttributes: copy_attributes;
@@ -68,6 +76,7 @@ fn destroy(mut state: Locked, stream: u64) -> Answer {
         crash::segmentation_fault();
     }
     state.end_stream(stream);
+    state.queue.forget_stream(stream);
     Ok(())
 }
 
@@ -93,7 +102,14 @@ fn wait_event(mut state: Locked, stream: Stream, event: u64, flags: u32) -> Answ
     state.check_stream(stream)?;
     state.event(event)?;
     match flags {
-        0 => state.capture_wait(stream, event),
+        0 => {
+            state.capture_wait(stream, event)?;
+            let before = state.event(event)?.ticket;
+            if state.capture_of(stream)?.is_none() && state.queue.is_pending(before) {
+                state.enqueue_after(stream, &[before], Action::Nothing)?;
+            }
+            Ok(())
+        }
         // An external wait is a node of its own and exists in captures only.
         1 => {
             let site = state.capture_of(stream)?.ok_or(ILLEGAL_STATE)?;
@@ -194,21 +210,25 @@ fn set_attribute(stream: Stream, attribute: u32, value: In<CUstreamAttrValue>) -
     Ok(())
 }
 
-fn write<T: Into<Value>>(stream: Stream, address: u64, value: T, flags: u32) -> Answer {
+/// The last work of a stream that does not capture.
+fn last_work(stream: Stream) -> Answer<(Locked, Ticket)> {
     let state = lock();
     state.check_uncaptured(stream)?;
-    invalid_if(flags > 1)?;
-    memory_operation::write(&state, address, value.into())
+    let last = state.queue.tail(&state.lane(stream)?.key);
+    Ok((state, last))
+}
+
+fn write<T: Into<Value>>(stream: Stream, address: u64, value: T, flags: u32) -> Answer {
+    enqueue(stream, Operation::Write(address, value.into(), flags))
 }
 
 fn wait_value<T: Into<Value>>(stream: Stream, address: u64, wanted: T, flags: u32) -> Answer {
-    let state = lock();
+    enqueue(stream, Operation::Wait(address, wanted.into(), flags))
+}
+
+fn enqueue(stream: Stream, operation: Operation) -> Answer {
+    let mut state = lock();
     state.check_uncaptured(stream)?;
-    let wait = Wait {
-        stream: stream.0,
-        address,
-        wanted: wanted.into(),
-        flags,
-    };
-    memory_operation::wait(&state, wait)
+    let work = memory_operation::action(&state, operation)?;
+    state.enqueue(stream, work).map(|_| ())
 }

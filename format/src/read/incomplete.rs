@@ -1,0 +1,100 @@
+//! What a trace lacks because its recorder could not write it.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::control::{CONTROL_INCOMPLETE, CONTROL_LENGTH, CONTROL_POSITION, Incomplete};
+use crate::layout::{chunk_kind, note_kind};
+use crate::read::note::text;
+use crate::read::record::records;
+use crate::read::trace::Trace;
+
+/// Since this minor version, the control chunk says what is missing.
+const SINCE_MINOR: u32 = 8;
+/// Meta entries of a packed trace: `calls` or `others`, and the reason.
+const LACKS: &str = "incomplete";
+const WHY: &str = "incomplete.why";
+
+/// Whether a meta entry of that name is about what is missing.
+pub(crate) fn is_meta(key: &str) -> bool {
+    [LACKS, WHY].contains(&key)
+}
+
+/// That a recording lacks something, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The recording ended early: calls that the program made later are missing. Otherwise only
+    /// call stacks, markers or facts about program and machine are.
+    pub lacks_calls: bool,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl Trace {
+    /// What the recorder could not write; `None` for a trace that has everything.
+    pub fn shortfall(&self) -> Option<Shortfall> {
+        if let Some(lacks) = self.meta_value(LACKS) {
+            return Some(Shortfall {
+                lacks_calls: lacks == Shortfall::CALLS,
+                why: self.meta_value(WHY).unwrap_or("unknown reason").to_owned(),
+            });
+        }
+        if self.source.is_packed() {
+            return None;
+        }
+        let known = self.stored_shortfall().map(|incomplete| Shortfall {
+            lacks_calls: incomplete.lacks_calls,
+            why: match incomplete.error {
+                0 => "the trace could not grow".to_owned(),
+                error => {
+                    let error = io::Error::from_raw_os_error(error.cast_signed());
+                    format!("the trace could not grow: {error}")
+                }
+            },
+        });
+        known.or_else(|| self.stopped_note())
+    }
+
+    fn stored_shortfall(&self) -> Option<Incomplete> {
+        let place = CONTROL_POSITION as usize;
+        let head = self.source.head_at(place)?;
+        let is_inside = place + CONTROL_LENGTH <= self.source.length;
+        if self.head().minor < SINCE_MINOR || head.kind != chunk_kind::CONTROL || !is_inside {
+            return None;
+        }
+        let word = self.source.address(place + CONTROL_INCOMPLETE);
+        // SAFETY: within the map and the file, and aligned, since maps begin with a page. The
+        // recorder uses it as an atomic as well.
+        let word = unsafe { &*word.cast::<AtomicU64>() }.load(Ordering::Acquire);
+        Incomplete::from_word(word)
+    }
+
+    /// What earlier recorders wrote last, if they had room for it.
+    fn stopped_note(&self) -> Option<Shortfall> {
+        let last_of_threads = self.threads.iter().filter_map(|chunks| chunks.last());
+        let mut records = last_of_threads.flat_map(|&chunk| records(self.body(chunk)));
+        let (_, _, record) =
+            records.find(|(_, head, _)| head.is_note() && head.function == note_kind::STOPPED)?;
+        Some(Shortfall {
+            lacks_calls: true,
+            why: text(record),
+        })
+    }
+}
+
+impl Shortfall {
+    const CALLS: &str = "calls";
+    const OTHERS: &str = "others";
+
+    /// As the meta entries of a packed trace.
+    pub(crate) fn meta(&self) -> [(String, String); 2] {
+        let lacks = match self.lacks_calls {
+            true => Self::CALLS,
+            false => Self::OTHERS,
+        };
+        [
+            (LACKS.to_owned(), lacks.to_owned()),
+            (WHY.to_owned(), self.why.clone()),
+        ]
+    }
+}

@@ -1,0 +1,249 @@
+//! Work of the device whose end the recorder has to know: it writes host memory whose bytes are
+//! recorded, or reads memory that must not change meanwhile.
+//!
+//! `cutape-order` says which of it is complete. The recorder asks nothing and waits for nothing, so it
+//! knows only what the program's own calls prove. While no work is followed, no lock is taken.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+
+use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
+use cutape_registry::{Family, Function, Kind, Waits, id};
+
+use crate::call_order::Tells;
+use crate::driver::ask;
+use crate::hot::clock;
+use crate::hot::frame::Frame;
+use crate::hot::thread::Thread;
+use crate::process::memory;
+use crate::process::process_lock::ProcessLock;
+use crate::queries::{
+    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing,
+    is_shared_with_host,
+};
+
+/// CU_STREAM_NON_BLOCKING of cuda.h.
+const NON_BLOCKING: u32 = 1;
+
+/// Enqueued work: its stream, and when it had been enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work {
+    stream: u32,
+    enqueued: Moment,
+}
+
+impl Work {
+    /// Whether this is complete only if the other is: it is later in the same stream.
+    pub(crate) fn is_behind(self, other: Self) -> bool {
+        self.stream == other.stream && self.enqueued >= other.enqueued
+    }
+}
+
+struct Followed {
+    order: Order,
+    /// What was before the last record of each event.
+    events: HashMap<u64, Clock>,
+    /// How much work is followed.
+    count: usize,
+}
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self {
+            order: Order::new(Doubt::Running),
+            events: HashMap::new(),
+            count: 0,
+        }
+    }
+}
+
+static FOLLOWED: ProcessLock<Followed> = ProcessLock::new();
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any work is followed.
+#[inline]
+pub(crate) fn any() -> bool {
+    COUNT.load(Ordering::Acquire) != 0
+}
+
+/// In a forked child: the parent's work is not this process's.
+pub(crate) fn forget() {
+    COUNT.store(0, Ordering::Relaxed);
+    FOLLOWED.forget();
+}
+
+/// Begins to follow work that a call enqueues on a stream and that had been enqueued now; of a call
+/// without a stream, which may wait for its own work, when the call was entered. Each must be
+/// released once.
+pub(crate) fn follow(thread: &Thread, frame: &Frame, handle: u64) -> Work {
+    let is_own = matches!(frame.description().family, Family::Copy(_) | Family::Memset)
+        && frame.description().stream.is_none();
+    let enqueued = if is_own { frame.start } else { clock::ticks() };
+    {
+        let mut followed = FOLLOWED.lock();
+        followed.count += 1;
+        COUNT.store(followed.count, Ordering::Release);
+    }
+    let stream = stream(thread, frame.description(), handle);
+    let mut followed = FOLLOWED.lock();
+    followed.order.submit(stream, frame.start, enqueued);
+    Work { stream, enqueued }
+}
+
+/// Followed work has so many more owners, each of which releases it.
+pub(crate) fn share(more: usize) {
+    let mut followed = FOLLOWED.lock();
+    followed.count += more;
+    COUNT.store(followed.count, Ordering::Release);
+}
+
+/// So much work is not followed any more.
+pub(crate) fn release(count: usize) {
+    if count == 0 {
+        return;
+    }
+    let mut followed = FOLLOWED.lock();
+    followed.count = followed.count.saturating_sub(count);
+    if followed.count == 0 {
+        *followed = Followed::default();
+    }
+    COUNT.store(followed.count, Ordering::Release);
+}
+
+/// Answers for the duration of the closure whether work is complete.
+pub(crate) fn asking<T>(ask: impl FnOnce(&dyn Fn(Work) -> bool) -> T) -> T {
+    let followed = FOLLOWED.lock();
+    ask(&|work| followed.order.is_done(work.stream, work.enqueued))
+}
+
+/// The number of the stream that a handle means in a call.
+fn stream(thread: &Thread, function: &Function, handle: u64) -> u32 {
+    let handle = canonical_stream(function, handle);
+    let (key, context): (StreamKey, u64) = match handle {
+        STREAM_LEGACY => {
+            let context = current_context();
+            ((STREAM_LEGACY, context), context)
+        }
+        STREAM_PER_THREAD => {
+            let context = current_context();
+            let thread = u64::from(thread.ordinal.get());
+            ((STREAM_PER_THREAD | thread << 8, context), context)
+        }
+        _ => ((handle, 0), 0),
+    };
+    if let Some(known) = FOLLOWED.lock().order.known(key) {
+        return known;
+    }
+    // The driver is asked without the lock.
+    let (context, kind) = match handle {
+        STREAM_LEGACY => (context, StreamKind::Legacy),
+        STREAM_PER_THREAD => (context, StreamKind::Blocking),
+        _ => (context_of(handle), kind_of(handle)),
+    };
+    FOLLOWED.lock().order.stream(key, context, kind)
+}
+
+fn context_of(stream: u64) -> u64 {
+    // SAFETY: it writes a handle.
+    unsafe { ask(id::cuStreamGetCtx, |place| [stream, place, 0, 0]) }.unwrap_or(0)
+}
+
+fn kind_of(stream: u64) -> StreamKind {
+    // SAFETY: it writes an unsigned int.
+    let flags: Option<u32> = unsafe { ask(id::cuStreamGetFlags, |place| [stream, place, 0, 0]) };
+    match flags {
+        Some(flags) if flags & NON_BLOCKING != 0 => StreamKind::NonBlocking,
+        Some(_) => StreamKind::Blocking,
+        None => StreamKind::Unknown,
+    }
+}
+
+/// After a successful call of such a function, while work is followed.
+#[cold]
+pub(crate) fn observe(thread: &Thread, frame: &Frame) {
+    let function = frame.description();
+    // When it was entered: what was enqueued since is not behind the call.
+    let now = frame.start;
+    match Tells::of(function) {
+        Tells::Nothing => {}
+        Tells::Waits => wait(thread, frame, now),
+        Tells::Fills(at) if !is_shared_with_host(frame.word(at)) => {}
+        Tells::WaitsForDefault | Tells::Fills(_) => {
+            let stream = stream(thread, function, 0);
+            FOLLOWED.lock().order.complete_with_work(stream, now);
+        }
+        Tells::FreesMemory if !frame.waits_for_context() => {}
+        Tells::WaitsImplicitly | Tells::FreesMemory => {
+            let context = current_context();
+            FOLLOWED.lock().order.complete_context(context, now);
+        }
+        Tells::Records { event, stream: at } => {
+            let handle = frame.word(at);
+            let stream =
+                (!is_capturing(function, handle)).then(|| stream(thread, function, handle));
+            let mut followed = FOLLOWED.lock();
+            let Followed { order, events, .. } = &mut *followed;
+            match stream {
+                Some(stream) => events.insert(frame.word(event), order.clock(stream, now)),
+                None => events.remove(&frame.word(event)),
+            };
+        }
+        Tells::WaitsForEvent { event, stream: at } => {
+            let handle = frame.word(at);
+            if is_capturing(function, handle) {
+                return;
+            }
+            let stream = stream(thread, function, handle);
+            let mut followed = FOLLOWED.lock();
+            let Followed { order, events, .. } = &mut *followed;
+            if let Some(clock) = events.get(&frame.word(event)) {
+                order.wait(stream, clock, now);
+            }
+        }
+        Tells::UsesEvent(event) => {
+            FOLLOWED.lock().events.remove(&frame.word(event));
+        }
+        Tells::Makes(kind, at) => {
+            if let Some(handle) = memory::word(frame.word(at)) {
+                let mut followed = FOLLOWED.lock();
+                match kind {
+                    Kind::Event => drop(followed.events.remove(&handle)),
+                    _ => followed.order.destroyed((handle, 0)),
+                }
+            }
+        }
+    }
+}
+
+/// A call has waited for the earlier work of a stream.
+pub(crate) fn has_waited_for(thread: &Thread, frame: &Frame, handle: u64) {
+    let stream = stream(thread, frame.description(), handle);
+    FOLLOWED
+        .lock()
+        .order
+        .complete_with_work(stream, frame.start);
+}
+
+fn wait(thread: &Thread, frame: &Frame, now: Moment) {
+    let function = frame.description();
+    match function.waits {
+        Waits::No => {}
+        Waits::Context => {
+            let named = (!function.params.is_empty()).then(|| frame.word(0));
+            let named = named.filter(|&context| context != 0);
+            let context = named.unwrap_or_else(current_context);
+            FOLLOWED.lock().order.complete_context(context, now);
+        }
+        Waits::Stream(at) => {
+            let stream = stream(thread, function, frame.word(at));
+            FOLLOWED.lock().order.complete_stream(stream, now);
+        }
+        Waits::Event(at) => {
+            let mut followed = FOLLOWED.lock();
+            let Followed { order, events, .. } = &mut *followed;
+            if let Some(clock) = events.get(&frame.word(at)) {
+                order.complete(clock);
+            }
+        }
+    }
+}

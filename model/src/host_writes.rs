@@ -1,0 +1,649 @@
+//! Which work may still write host memory when a call is entered: what that memory holds then is no
+//! evidence of what the program has written there.
+//!
+//! Calls of several threads overlap, so their effects come when they return, and what they prove or
+//! record counts from when they were entered. Doubt counts as "still running".
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use cutape_format::Call;
+use cutape_order::{Clock, Doubt, Moment, Order};
+use cutape_registry::{EventOp, Family, GraphOp, Kind, StreamOp, Waits};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::copied::was_complete;
+use crate::effects::{Effect, Effects};
+use crate::graphs::{Exec, GraphAction, Work};
+use crate::needs::{Operands, Touch};
+use crate::objects::Retention;
+use crate::state::State;
+use crate::trace_state::function_of;
+
+/// Work that may still write host memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingWrite {
+    /// Where it may write.
+    pub bytes: Range<u64>,
+    /// It writes all of these bytes. Otherwise, it may write some of them, or none.
+    pub is_exact: bool,
+    /// The call that enqueued it.
+    pub call: u64,
+    /// When that was entered, in ticks.
+    pub entered: Moment,
+}
+
+/// What happens when a call has returned.
+#[derive(Debug)]
+enum Returned {
+    Enqueued {
+        stream: u32,
+        entered: Moment,
+        writes: Vec<PendingWrite>,
+    },
+    Recorded {
+        event: u64,
+        before: Clock,
+    },
+    WaitsFor {
+        stream: u32,
+        event: Clock,
+    },
+    Proved(Clock),
+    ProvedContext {
+        context: u64,
+        entered: Moment,
+    },
+    /// The event is not what it was.
+    Forgotten {
+        event: u64,
+    },
+}
+
+/// Follows work that writes host memory.
+#[derive(Debug)]
+pub struct HostWrites {
+    state: State<()>,
+    order: Order<FxBuildHasher>,
+    /// By signature number; `None` inside: the registry does not know it.
+    effects: Vec<Option<Option<Effects>>>,
+    /// What was before the last record of each event.
+    events: FxHashMap<u64, Clock>,
+    /// By time and position in `returned`.
+    returns: BinaryHeap<Reverse<(Moment, u64)>>,
+    returned: FxHashMap<u64, Returned>,
+    count: u64,
+    pending: Vec<(u32, Moment, PendingWrite)>,
+    /// By executable graph: where its launches may write; empty when that may have changed.
+    of_graphs: FxHashMap<u64, Vec<Range<u64>>>,
+}
+
+impl Default for HostWrites {
+    fn default() -> Self {
+        Self {
+            state: State::new(Retention::PerHandle),
+            order: Order::new(Doubt::Running),
+            effects: Vec::new(),
+            events: FxHashMap::default(),
+            returns: BinaryHeap::new(),
+            returned: FxHashMap::default(),
+            count: 0,
+            pending: Vec::new(),
+            of_graphs: FxHashMap::default(),
+        }
+    }
+}
+
+impl HostWrites {
+    /// A call is entered. To be called for every call, in order, before [`HostWrites::apply`].
+    pub fn enter(&mut self, call: &Call<'_>) {
+        self.state.settle(call.ticks, call.thread);
+        while let Some(&Reverse((time, number))) = self.returns.peek() {
+            if time >= call.ticks {
+                break;
+            }
+            self.returns.pop();
+            if let Some(returned) = self.returned.remove(&number) {
+                self.returned(time, returned);
+            }
+        }
+    }
+
+    fn returned(&mut self, time: Moment, returned: Returned) {
+        match returned {
+            Returned::Enqueued {
+                stream,
+                entered,
+                writes,
+            } => {
+                self.order.submit(stream, entered, time);
+                for write in writes {
+                    // Later work of a stream is complete only if the earlier is.
+                    self.pending.retain(|(known, _, old)| {
+                        *known != stream
+                            || old.bytes != write.bytes
+                            || old.is_exact != write.is_exact
+                    });
+                    self.pending.push((stream, time, write));
+                }
+                return;
+            }
+            Returned::Recorded { event, before } => {
+                self.events.insert(event, before);
+                return;
+            }
+            Returned::WaitsFor { stream, event } => {
+                self.order.wait(stream, &event, time);
+                return;
+            }
+            Returned::Forgotten { event } => {
+                self.events.remove(&event);
+                return;
+            }
+            Returned::Proved(clock) => self.order.complete(&clock),
+            Returned::ProvedContext { context, entered } => {
+                self.order.complete_context(context, entered);
+            }
+        }
+        let order = &self.order;
+        self.pending
+            .retain(|&(stream, enqueued, _)| !order.is_done(stream, enqueued));
+    }
+
+    /// The work that may write some of these bytes, or have written them since no call could know,
+    /// at the entry of the call that was entered last.
+    pub fn pending_in(&self, bytes: &Range<u64>) -> impl Iterator<Item = &PendingWrite> {
+        let writes = self.pending.iter().map(|(_, _, write)| write);
+        let (start, end) = (bytes.start, bytes.end);
+        writes.filter(move |write| write.bytes.start < end && start < write.bytes.end)
+    }
+
+    /// The same when this call, which was entered last, has returned: without the work that it
+    /// proves complete.
+    pub fn pending_behind(&mut self, call: &Call<'_>, bytes: &Range<u64>) -> Vec<PendingWrite> {
+        let function = function_of(call.signature);
+        let effects = function.filter(|_| call.succeeded()).map(Effects::of);
+        let proved = effects.and_then(|effects| self.effect_of(&effects, call));
+        let mut order = self.order.clone();
+        match proved {
+            Some(Returned::Proved(clock)) => order.complete(&clock),
+            Some(Returned::ProvedContext { context, entered }) => {
+                order.complete_context(context, entered);
+            }
+            _ => {}
+        }
+        let (start, end) = (bytes.start, bytes.end);
+        let left = self.pending.iter().filter(|(stream, enqueued, write)| {
+            write.bytes.start < end && start < write.bytes.end && !order.is_done(*stream, *enqueued)
+        });
+        left.map(|(_, _, write)| write.clone()).collect()
+    }
+
+    /// The call that was entered last does what it does.
+    pub fn apply(&mut self, call: &Call<'_>) {
+        let place = usize::from(call.signature.id);
+        if self.effects.len() <= place {
+            self.effects.resize_with(place + 1, || None);
+        }
+        let Some(known) = self.effects.get_mut(place) else {
+            return;
+        };
+        let known = known.take().unwrap_or_else(|| {
+            let function = function_of(call.signature)?;
+            Some(Effects::of(function))
+        });
+        if let Some(effects) = &known {
+            match call.succeeded() {
+                true => self.apply_success(effects, call),
+                false => self.state.apply_failed(effects, call),
+            }
+        }
+        if let Some(place) = self.effects.get_mut(place) {
+            *place = Some(known);
+        }
+    }
+
+    fn apply_success(&mut self, effects: &Effects, call: &Call<'_>) {
+        let is_launch = effects.function.family == Family::Graph(GraphOp::Launch);
+        if !is_launch && (!effects.objects.is_empty() || effects.graph != GraphAction::None) {
+            self.of_graphs.clear();
+        }
+        let returned = self.effect_of(effects, call);
+        let writes = self.writes_of(effects, call);
+        let submitted = self.state.submit(effects, call).is_some();
+        let is_default = effects.in_default_stream && !self.waits_for_default(effects, call);
+        if (submitted || is_default) && !writes.is_empty() {
+            let stream = self.stream_of(effects, call);
+            self.at_return(
+                call,
+                Returned::Enqueued {
+                    stream,
+                    entered: call.ticks,
+                    writes,
+                },
+            );
+        }
+        if let Some(returned) = returned {
+            self.at_return(call, returned);
+        }
+        self.state.apply(effects, call, &mut |_| None);
+        self.state.take_changes();
+        for &(position, effect) in &effects.objects {
+            if let Effect::Create(Kind::Event, _) = effect
+                && let Some(event) = call.out(position)
+            {
+                self.at_return(call, Returned::Forgotten { event });
+            }
+        }
+    }
+
+    fn at_return(&mut self, call: &Call<'_>, returned: Returned) {
+        let Some(leave) = call.leave else { return };
+        self.count += 1;
+        self.returns.push(Reverse((leave.ticks, self.count)));
+        self.returned.insert(self.count, returned);
+    }
+
+    /// The stream of a call, in this order.
+    fn stream_of(&mut self, effects: &Effects, call: &Call<'_>) -> u32 {
+        let handle = effects.stream(call).unwrap_or(0);
+        self.stream(call, handle, effects.function.per_thread)
+    }
+
+    fn stream(&mut self, call: &Call<'_>, handle: u64, per_thread: bool) -> u32 {
+        let (key, context, kind) = self.state.stream_key(call.thread, handle, per_thread);
+        self.order.stream(key, context, kind)
+    }
+
+    /// Whether a call without a stream is complete when it returns, and with it the earlier work of
+    /// the default stream.
+    fn waits_for_default(&self, effects: &Effects, call: &Call<'_>) -> bool {
+        let function = effects.function;
+        function.is_synchronous_readback()
+            || (function.is_memset_without_stream()
+                && self.state.shared_around(call.argument(0)).is_some())
+    }
+
+    /// What a call records, waits for or proves.
+    fn effect_of(&mut self, effects: &Effects, call: &Call<'_>) -> Option<Returned> {
+        let function = effects.function;
+        let now = call.ticks;
+        let current = self.state.contexts.current(call.thread).handle;
+        match function.waits {
+            Waits::No => {}
+            Waits::Context => {
+                let named = effects.handle_of(call, Kind::Context);
+                let context = named.filter(|&handle| handle != 0).unwrap_or(current);
+                return Some(Returned::ProvedContext {
+                    context,
+                    entered: now,
+                });
+            }
+            Waits::Stream(at) => {
+                let handle = call.argument(usize::from(at));
+                let stream = self.stream(call, handle, function.per_thread);
+                return Some(Returned::Proved(self.order.waited(stream, now)));
+            }
+            Waits::Event(at) => {
+                let event = self.events.get(&call.argument(usize::from(at)));
+                return event.cloned().map(Returned::Proved);
+            }
+        }
+        if self.waits_for_default(effects, call) {
+            let stream = self.stream(call, 0, function.per_thread);
+            return Some(Returned::Proved(self.order.clock(stream, now)));
+        }
+        if was_complete(function, call) {
+            let stream = self.stream_of(effects, call);
+            return Some(Returned::Proved(self.order.clock(stream, now)));
+        }
+        if self.state.waits_implicitly(effects, call) {
+            return Some(Returned::ProvedContext {
+                context: current,
+                entered: now,
+            });
+        }
+        let event = effects.handle_of(call, Kind::Event)?;
+        let captured = self.state.call_stream(effects, call);
+        let captured = captured.is_some_and(|stream| self.state.captures.of(stream).is_some());
+        match function.family {
+            Family::Event(EventOp::Record) if function.stream.is_some() => {
+                let stream = self.stream_of(effects, call);
+                // A call in progress may have recorded it.
+                self.events.remove(&event);
+                let before = (!captured).then(|| self.order.clock(stream, now));
+                before.map(|before| Returned::Recorded { event, before })
+            }
+            Family::Stream(StreamOp::WaitEvent) if !captured => {
+                let stream = self.stream_of(effects, call);
+                let event = self.events.get(&event)?.clone();
+                Some(Returned::WaitsFor { stream, event })
+            }
+            Family::Event(EventOp::ElapsedTime) | Family::Stream(_) => None,
+            _ => {
+                self.events.remove(&event);
+                None
+            }
+        }
+    }
+
+    /// Where the work of a call writes memory that host and device share.
+    fn writes_of(&mut self, effects: &Effects, call: &Call<'_>) -> Vec<PendingWrite> {
+        let write = |bytes, is_exact| PendingWrite {
+            bytes,
+            is_exact,
+            call: call.index,
+            entered: call.ticks,
+        };
+        if effects.function.family == Family::Graph(GraphOp::Launch) {
+            let exec = call.argument(0);
+            if !self.of_graphs.contains_key(&exec) {
+                let written = self.written_by_graph(exec);
+                self.of_graphs.insert(exec, written);
+            }
+            let written = self.of_graphs.get(&exec).into_iter().flatten();
+            return written.map(|bytes| write(bytes.clone(), false)).collect();
+        }
+        let is_none = self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory);
+        if is_none || !(effects.submits || effects.in_default_stream) {
+            return Vec::new();
+        }
+        let operands = Operands::of(effects.function, call);
+        let mut writes = Vec::new();
+        for touch in operands.touches() {
+            match touch {
+                Touch::Write(bytes) if self.state.shared_around(bytes.start).is_some() => {
+                    writes.push(write(bytes.clone(), true));
+                }
+                &Touch::Any(address) => {
+                    let around = self.state.shared_around(address);
+                    writes.extend(around.map(|bytes| write(bytes, false)));
+                }
+                _ => {}
+            }
+        }
+        for &word in &operands.words {
+            let around = self.state.shared_around(word);
+            writes.extend(around.map(|bytes| write(bytes, false)));
+        }
+        writes
+    }
+}
+
+impl HostWrites {
+    /// Where a launch of a graph may write such memory: anywhere if calls have not shown its nodes.
+    fn written_by_graph(&self, exec: u64) -> Vec<Range<u64>> {
+        const ANYWHERE: Range<u64> = 0..u64::MAX;
+        if self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory) {
+            return Vec::new();
+        }
+        let exec = self.state.graphs.exec(exec);
+        let Some(active) = exec.and_then(Exec::known_active) else {
+            return vec![ANYWHERE];
+        };
+        let mut written = Vec::new();
+        for (_, work) in active {
+            match work {
+                Work::Kernel(kernel) => {
+                    let words = kernel.parameters.as_chunks::<8>().0.iter();
+                    let words = words.map(|word| u64::from_le_bytes(*word));
+                    written.extend(words.filter_map(|word| self.state.shared_around(word)));
+                }
+                Work::Memory(operands) => {
+                    let target = operands.iter().find(|one| one.name.starts_with("dst"));
+                    // The node of a copy to the host does not name its target.
+                    written.extend(match target {
+                        Some(target) => self.state.shared_around(target.address),
+                        None => Some(ANYWHERE),
+                    });
+                }
+                Work::MemoryOperations | Work::Conditional | Work::Unknown => {
+                    written.push(ANYWHERE);
+                }
+                // Functions of the program write as the program does.
+                Work::Host
+                | Work::Child(_)
+                | Work::Event
+                | Work::Semaphores
+                | Work::Allocation { .. }
+                | Work::Free { .. }
+                | Work::Empty => {}
+            }
+        }
+        written.sort_unstable_by_key(|range| (range.start, range.end));
+        written.dedup();
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::layout::field;
+    use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+    use cutape_registry::Role;
+
+    use super::*;
+
+    const CONTEXT: u64 = 0x77;
+    const STREAM: u64 = 0x5000;
+    const OTHER: u64 = 0x6000;
+    const EVENT: u64 = 0xe000;
+    const PINNED: u64 = 0x10_0000;
+    const LENGTH: u64 = 0x1000;
+    const DEVICE: u64 = 0x90_0000;
+    const LOOK: &str = "cuCtxGetCurrent";
+
+    /// Name, arguments, times of entry and return; a kernel's parameters.
+    type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
+
+    /// What may be written when `LOOK` is called: first byte, behind the last, exact, call.
+    type Pending = (u64, u64, bool, u64);
+
+    fn pending(steps: &[Step]) -> Vec<Pending> {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let start: [Step; 7] = [
+            ("cuDevicePrimaryCtxRetain", &[CONTEXT, 0], (1, 2), &[]),
+            ("cuCtxSetCurrent", &[CONTEXT], (3, 4), &[]),
+            ("cuStreamCreate", &[STREAM, 1], (5, 6), &[]),
+            ("cuStreamCreate", &[OTHER, 1], (7, 8), &[]),
+            ("cuEventCreate", &[EVENT, 0], (9, 10), &[]),
+            ("cuMemHostAlloc", &[PINNED, LENGTH, 0], (11, 12), &[]),
+            ("cuMemAlloc_v2", &[DEVICE, LENGTH], (13, 14), &[]),
+        ];
+        let steps: Vec<&Step> = start.iter().chain(steps).collect();
+        let mut moments: Vec<(u64, bool, &Step)> = Vec::new();
+        for &step in &steps {
+            let (entered, returned) = step.2;
+            moments.extend([(entered, false, step), (returned, true, step)]);
+        }
+        moments.sort_by_key(|moment| moment.0);
+        for (time, is_return, &(name, arguments, _, parameters)) in moments {
+            builder.at(time);
+            // Only these overlap with others.
+            let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2"));
+            let function = cutape_registry::function(name).expect(name);
+            if is_return {
+                let bytes = arguments.first().copied().unwrap_or(0).to_le_bytes();
+                let role = function.params.first().map(|param| param.role);
+                let makes = matches!(role, Some(Role::Make(..) | Role::Get(_)));
+                let out = [NewSnapshot::pointee(0, &bytes)];
+                builder.leave(thread, 0, if makes { &out } else { &[] });
+                continue;
+            }
+            let words: Vec<u8> = parameters
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .collect();
+            let kernel = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words)];
+            builder.call(NewCall {
+                thread,
+                name,
+                arguments,
+                snapshots: if words.is_empty() { &[] } else { &kernel },
+                ..NewCall::default()
+            });
+        }
+        let path = std::env::temp_dir().join(format!(
+            "cutape-host-writes-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut writes = HostWrites::default();
+        let mut found = Vec::new();
+        for call in trace.calls() {
+            writes.enter(&call);
+            if call.signature.name == LOOK {
+                let all = writes.pending_in(&(PINNED..PINNED + LENGTH));
+                let shown = |write: &PendingWrite| {
+                    let PendingWrite {
+                        bytes,
+                        is_exact,
+                        call,
+                        ..
+                    } = write;
+                    (bytes.start, bytes.end, *is_exact, *call)
+                };
+                found = all.map(shown).collect();
+            }
+            writes.apply(&call);
+        }
+        found
+    }
+
+    #[test]
+    fn work_may_write_until_a_call_proves_that_it_is_complete() {
+        const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
+        const SET: Pending = (PINNED, PINNED + 8, true, 7);
+        const ALL: Pending = (PINNED, PINNED + LENGTH, false, 7);
+        const NOW: Step = (LOOK, &[0], (90, 91), &[]);
+        const LAUNCH: &str = "cuLaunchKernel";
+        const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
+        let table: [(&str, &[Step], &[Pending]); 14] = [
+            ("a memset", &[MEMSET, NOW], &[SET]),
+            (
+                "before it has returned",
+                &[MEMSET, (LOOK, &[0], (20, 22), &[])],
+                &[],
+            ),
+            (
+                "of device memory",
+                &[
+                    ("cuMemsetD32Async", &[DEVICE, 0, 2, STREAM], (20, 21), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "a copy",
+                &[
+                    (
+                        "cuMemcpyDtoHAsync_v2",
+                        &[PINNED, DEVICE, 8, STREAM],
+                        (20, 21),
+                        &[],
+                    ),
+                    NOW,
+                ],
+                &[SET],
+            ),
+            (
+                "a synchronous copy",
+                &[
+                    ("cuMemcpyDtoH_v2", &[PINNED, DEVICE, 8], (20, 21), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "a kernel that gets an address in the memory",
+                &[(LAUNCH, ARGUMENTS, (20, 21), &[3, PINNED + 64]), NOW],
+                &[ALL],
+            ),
+            (
+                "one that does not",
+                &[
+                    (LAUNCH, ARGUMENTS, (20, 21), &[3, DEVICE, PINNED + LENGTH]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "waited for",
+                &[
+                    MEMSET,
+                    ("cuStreamSynchronize", &[STREAM], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "another stream was",
+                &[
+                    MEMSET,
+                    ("cuStreamSynchronize", &[OTHER], (22, 23), &[]),
+                    NOW,
+                ],
+                &[SET],
+            ),
+            (
+                "by a call that was entered before",
+                &[
+                    ("cuCtxSynchronize_v2", &[CONTEXT], (19, 30), &[]),
+                    MEMSET,
+                    NOW,
+                ],
+                &[(PINNED, PINNED + 8, true, 8)],
+            ),
+            (
+                "an event behind it",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                    ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "an event before it",
+                &[
+                    ("cuEventRecord", &[EVENT, STREAM], (18, 19), &[]),
+                    MEMSET,
+                    ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                    NOW,
+                ],
+                &[(PINNED, PINNED + 8, true, 8)],
+            ),
+            (
+                "an event whose handle was used before",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                    ("cuEventDestroy_v2", &[EVENT], (24, 25), &[]),
+                    ("cuEventCreate", &[EVENT, 0], (26, 27), &[]),
+                    ("cuEventQuery", &[EVENT], (28, 29), &[]),
+                    NOW,
+                ],
+                &[SET],
+            ),
+            (
+                "a stream that waited for the event",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                    ("cuStreamWaitEvent", &[OTHER, EVENT, 0], (24, 25), &[]),
+                    ("cuStreamSynchronize", &[OTHER], (26, 27), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+        ];
+        for (what, steps, expected) in table {
+            assert_eq!(pending(steps), expected, "{what}");
+        }
+    }
+}

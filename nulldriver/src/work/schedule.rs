@@ -1,0 +1,230 @@
+//! When enqueued work runs: `CUTAPE_NULL_SCHEDULE`.
+//!
+//! `eager` runs work in the call that enqueues it, unless something before it is pending: a wait
+//! for a value, or a host function that another thread runs. `lazy` runs only what a call waits
+//! for, in another order than it was enqueued where the order is free; a query answers some times
+//! that the work is not complete. A thread runs one task when no call has been made for long,
+//! since programs may wait by reading memory. `random` runs work on a thread at seeded moments.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Once};
+use std::time::{Duration, Instant};
+
+use crate::call::answer::{Answer, NOT_READY};
+use crate::object::queue::{Ticket, is_any_pending};
+use crate::settings::{self, Schedule};
+use crate::state::{Action, Locked, State, has_ended, lock};
+use crate::work::host_function;
+
+/// Between two looks at a value that work waits for.
+const PAUSE: Duration = Duration::from_micros(50);
+/// With the lazy schedule: how long no call is made before work goes on by itself.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// With the lazy schedule: how many queries in a row find that nothing has changed.
+const QUERIES: u64 = 3;
+/// With the random schedule: the longest time between two tasks, and while a call waits.
+const LONGEST: Duration = Duration::from_micros(400);
+const HURRIED: Duration = Duration::from_micros(20);
+
+/// A task has ended.
+static CHANGED: Condvar = Condvar::new();
+/// There are tasks for the thread.
+static ADDED: Condvar = Condvar::new();
+/// How many calls there were.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+/// How many calls wait for work.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+impl State {
+    /// The pending tasks that may run now.
+    fn ready(&self) -> Vec<Ticket> {
+        self.queue.ready(|action| match action {
+            Action::Until(condition) => condition(self),
+            Action::Run(_) | Action::Host(_) | Action::Nothing | Action::Retire(_) => true,
+        })
+    }
+
+    /// Ends a task, and gives up what only waited for it.
+    fn complete(&mut self, ticket: Ticket) {
+        self.queue.complete(ticket);
+        for retired in self
+            .queue
+            .ready(|action| matches!(action, Action::Retire(_)))
+        {
+            if let Some(Action::Retire(end)) = self.queue.begin(retired) {
+                end(self);
+            }
+            self.queue.complete(retired);
+        }
+        CHANGED.notify_all();
+    }
+}
+
+/// Runs one task; a host function without the lock.
+fn run(mut state: Locked, ticket: Ticket) -> Locked {
+    match state.queue.begin(ticket) {
+        Some(Action::Run(work) | Action::Retire(work)) => work(&mut state),
+        Some(Action::Host(function)) => {
+            drop(state);
+            // Without a thread for it, the function is not called.
+            let _ = host_function::run(function);
+            state = lock();
+        }
+        Some(Action::Until(_) | Action::Nothing) => {}
+        // Another thread runs it.
+        None => return state,
+    }
+    state.complete(ticket);
+    state
+}
+
+/// Runs everything that may run.
+fn run_all(mut state: Locked) -> Locked {
+    while let Some(&ticket) = state.ready().first() {
+        state = run(state, ticket);
+    }
+    state
+}
+
+/// After each call: work that the schedule wants to run now, and the thread for what is left.
+pub(crate) fn after_call() {
+    if !is_any_pending() {
+        return;
+    }
+    let mut state = lock();
+    if settings::get().schedule == Schedule::Eager {
+        state = run_all(state);
+        if state.queue.len() == 0 {
+            return;
+        }
+    }
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    drop(state);
+    wake_thread();
+}
+
+/// Wakes the thread that runs what no call runs; starts it the first time.
+fn wake_thread() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let thread = std::thread::Builder::new().name("cutape-null-work".to_owned());
+        // Without it, only calls run work.
+        let _ = thread.spawn(work);
+    });
+    ADDED.notify_one();
+}
+
+/// Waits until these tasks are complete.
+pub(crate) fn wait(state: Locked, tickets: &[Ticket]) {
+    drop(wait_locked(state, tickets));
+}
+
+/// Waits until these tasks are complete, and locks the state again.
+pub(crate) fn wait_locked(mut state: Locked, tickets: &[Ticket]) -> Locked {
+    WAITING.fetch_add(1, Ordering::Relaxed);
+    let is_random = matches!(settings::get().schedule, Schedule::Random(_));
+    loop {
+        let needed = state.queue.closure(tickets);
+        if needed.is_empty() {
+            break;
+        }
+        // With the random schedule, the thread runs everything.
+        let mut ready = state.ready().into_iter().rev();
+        let next = ready.find(|ticket| needed.contains(ticket) && !is_random);
+        state = match next {
+            Some(ticket) => run(state, ticket),
+            None => {
+                wake_thread();
+                pause(state, PAUSE)
+            }
+        };
+    }
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    state
+}
+
+/// Answers a query: `NOT_READY` unless these tasks are complete.
+pub(crate) fn query(mut state: Locked, tickets: &[Ticket]) -> Answer {
+    static UNANSWERED: AtomicU64 = AtomicU64::new(0);
+    match settings::get().schedule {
+        Schedule::Eager => state = run_all(state),
+        Schedule::Random(_) => {}
+        Schedule::Lazy => {
+            let needed = state.queue.closure(tickets);
+            let is_over = UNANSWERED.fetch_add(1, Ordering::Relaxed) >= QUERIES;
+            if is_over && !needed.is_empty() {
+                UNANSWERED.store(0, Ordering::Relaxed);
+                let mut ready = state.ready().into_iter().rev();
+                if let Some(ticket) = ready.find(|ticket| needed.contains(ticket)) {
+                    state = run(state, ticket);
+                }
+            }
+        }
+    }
+    match state.queue.closure(tickets).is_empty() {
+        true => Ok(()),
+        false => Err(NOT_READY),
+    }
+}
+
+fn pause(state: Locked, longest: Duration) -> Locked {
+    let waited = CHANGED.wait_timeout(state, longest);
+    waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+}
+
+/// The thread that runs what no call runs.
+fn work() {
+    let mut random = match settings::get().schedule {
+        Schedule::Random(seed) => seed,
+        Schedule::Eager | Schedule::Lazy => 0,
+    };
+    let (mut calls, mut since) = (0, Instant::now());
+    let mut state = lock();
+    while !has_ended() {
+        if state.queue.len() == 0 {
+            state = ADDED
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            continue;
+        }
+        match settings::get().schedule {
+            Schedule::Eager => state = pause(run_all(state), PAUSE),
+            Schedule::Lazy => {
+                let now = CALLS.load(Ordering::Relaxed);
+                if now != calls || WAITING.load(Ordering::Relaxed) != 0 {
+                    (calls, since) = (now, Instant::now());
+                }
+                let is_due = since.elapsed() >= PATIENCE;
+                match state.ready().pop().filter(|_| is_due) {
+                    Some(ticket) => state = run(state, ticket),
+                    None => state = pause(state, PATIENCE / 4),
+                }
+            }
+            Schedule::Random(_) => {
+                random = next_random(random);
+                let ready = state.ready();
+                if !ready.is_empty() {
+                    let chosen = ready[random as usize % ready.len()];
+                    state = run(state, chosen);
+                }
+                drop(state);
+                let longest = match WAITING.load(Ordering::Relaxed) {
+                    0 => LONGEST,
+                    _ => HURRIED,
+                };
+                let part = (random >> 32) % 4;
+                // Often none at all, so that several tasks run between two calls.
+                std::thread::sleep(longest * part as u32 / 4);
+                state = lock();
+            }
+        }
+    }
+}
+
+/// A step of splitmix64.
+fn next_random(state: u64) -> u64 {
+    let mut mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

@@ -1,0 +1,85 @@
+//! What follows from calls that were not re-issued: which differences may be theirs.
+//!
+//! What a kernel reads and writes is not known. So from the first launch that was left out, or that
+//! was made while memory lacks what a left-out call would have written, every difference in bytes
+//! from the device may follow from it. Before that, only copies out of such memory do.
+
+use std::collections::HashMap;
+
+use cutape_model::IntervalMap;
+use rustc_hash::FxBuildHasher;
+
+use crate::api::Code;
+use crate::plan::poisons_context;
+use crate::report::{Consequence, Divergence};
+
+/// Calls whose objects are remembered as missing.
+pub(crate) const OBJECTS_KEPT: usize = 1 << 20;
+
+/// Number of a cause in [`Consequences::causes`].
+pub(crate) type CauseNumber = usize;
+
+/// What was left out, and what follows from it.
+#[derive(Debug, Default)]
+pub(crate) struct Consequences {
+    pub causes: Vec<Consequence>,
+    /// Calls that made objects and were left out.
+    pub missing: HashMap<u64, CauseNumber, FxBuildHasher>,
+    /// Device memory that lacks what a call would have written.
+    pub changed: IntervalMap<CauseNumber>,
+    /// Copies to the host out of such memory.
+    pub copies: HashMap<u64, CauseNumber, FxBuildHasher>,
+    /// All device memory may lack something.
+    pub anywhere: Option<CauseNumber>,
+}
+
+impl Consequences {
+    /// The number of a cause.
+    pub(crate) fn cause(&mut self, text: String) -> CauseNumber {
+        let known = self.causes.iter().position(|known| known.cause == text);
+        known.unwrap_or_else(|| {
+            self.causes.push(Consequence {
+                cause: text,
+                ..Consequence::default()
+            });
+            self.causes.len() - 1
+        })
+    }
+
+    /// The cause from which a difference in bytes may follow that a copy brought.
+    pub(crate) fn of_copy(&self, call: u64) -> Option<CauseNumber> {
+        self.anywhere.or_else(|| self.copies.get(&call).copied())
+    }
+
+    /// The cause from which a difference in device memory may follow.
+    pub(crate) fn of_memory(&self, start: u64, length: u64) -> Option<CauseNumber> {
+        let changed = self.changed.overlapping(start, length);
+        self.anywhere.or(changed.map(|(_, &cause)| cause))
+    }
+
+    /// The cause from which an error of a call may follow: a kernel was given other data. What
+    /// the call makes is missing then.
+    pub(crate) fn of_error(&mut self, call: u64, received: Code) -> Option<CauseNumber> {
+        let cause = self.anywhere.filter(|_| poisons_context(received))?;
+        if self.missing.len() < OBJECTS_KEPT {
+            self.missing.insert(call, cause);
+        }
+        Some(cause)
+    }
+
+    /// Counts a difference that follows from a cause.
+    pub(crate) fn add(&mut self, cause: CauseNumber, difference: Divergence) {
+        if let Some(cause) = self.causes.get_mut(cause) {
+            cause.differences += 1;
+            cause.first_difference.get_or_insert(difference);
+        }
+    }
+
+    /// The causes from which something follows.
+    pub(crate) fn take(&mut self) -> Vec<Consequence> {
+        let mut causes = std::mem::take(&mut self.causes);
+        causes.retain(|cause| cause.lost > 0 || cause.differences > 0);
+        causes.sort_by_key(|cause| cause.first);
+        causes
+    }
+}

@@ -1,0 +1,149 @@
+//! What is missing because calls are left out.
+
+use cutape_registry::{CopyOp, Family, Function, MemoryType, Role};
+
+use crate::compare::consequences::OBJECTS_KEPT;
+use crate::issue::length::length_of;
+use crate::issue::player::Job;
+use crate::issue::skip::Root;
+
+/// The operands of a copy between two addresses: source, target, length.
+fn linear(job: &Job<'_, '_>) -> Option<(u64, u64, u64)> {
+    let Family::Copy(CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of)) =
+        job.function.family
+    else {
+        return None;
+    };
+    let is_address = |kind| kind != MemoryType::Array;
+    let [source, target, length] =
+        [of.source, of.target, of.bytes].map(|at| job.call.argument(usize::from(at)));
+    (is_address(of.from) && is_address(of.to)).then_some((source, target, length))
+}
+
+/// Before a call: which memory comes to lack something because of it.
+#[inline]
+pub(crate) fn before(job: &mut Job<'_, '_>) {
+    if !job.consequences.changed.is_empty() && job.consequences.anywhere.is_none() {
+        follow(job);
+    }
+}
+
+#[cold]
+fn follow(job: &mut Job<'_, '_>) {
+    if !job.call.succeeded() {
+        return;
+    }
+    let spreads = job.traits.is_launch || matches!(job.function.family, Family::Copy(_));
+    match linear(job) {
+        Some((source, target, length)) => {
+            let Some(cause) = job.consequences.of_memory(source, length) else {
+                return;
+            };
+            match job.ranges.is_device(target) {
+                true => job.consequences.changed.insert(target, length, cause),
+                false => job.player.consequences.copies.insert(job.call.index, cause),
+            };
+        }
+        None if spreads => {
+            let first = job.consequences.changed.iter().next();
+            job.consequences.anywhere = first.map(|(_, &cause)| cause);
+        }
+        None => {}
+    }
+}
+
+/// What is missing because a call was left out.
+enum Lost {
+    /// Nothing that is compared.
+    Nothing,
+    /// Bytes of host memory, which are not compared.
+    HostBytes,
+    /// What these bytes of device memory hold: start, length.
+    Memory(u64, u64),
+    /// It may be any device memory.
+    Anywhere,
+}
+
+/// A call is left out: counts it with its cause, and notes what is missing.
+#[cold]
+pub(crate) fn left_out(job: &mut Job<'_, '_>, reason: &str, root: Root) {
+    if !job.call.succeeded() || matches!(root, Root::Exchange | Root::Misuse) {
+        return;
+    }
+    let function = job.function;
+    let cause = match root {
+        Root::PrivateMemory(owner) => job.consequences.cause(owner.to_string()),
+        Root::Object(call) => match job.consequences.missing.get(&call) {
+            Some(&cause) => cause,
+            None => {
+                let text = format!("the object of call {call}, which failed in the replay");
+                job.consequences.cause(text)
+            }
+        },
+        Root::Itself | Root::Exchange | Root::Misuse => job
+            .consequences
+            .cause(format!("{}: {reason}", function.name)),
+    };
+    if job.traits.gives && job.consequences.missing.len() < OBJECTS_KEPT {
+        let missing = &mut job.player.consequences.missing;
+        missing.insert(job.call.index, cause);
+    }
+    let lost = lost_with(job, function);
+    let index = job.call.index;
+    let state = &mut job.player.consequences;
+    match lost {
+        Lost::Memory(start, length) => {
+            state.changed.insert(start, length, cause);
+        }
+        Lost::Anywhere => {
+            state.anywhere.get_or_insert(cause);
+        }
+        Lost::HostBytes | Lost::Nothing => {}
+    }
+    if let Some(counted) = state.causes.get_mut(cause) {
+        if counted.left_out == 0 {
+            counted.first = index;
+        }
+        counted.left_out += 1;
+        counted.lost += u64::from(!matches!(lost, Lost::Nothing));
+    }
+}
+
+fn lost_with(job: &Job<'_, '_>, function: &'static Function) -> Lost {
+    let writes = match function.family {
+        _ if job.traits.is_launch => return Lost::Anywhere,
+        Family::Copy(_) | Family::Memset | Family::StreamMemory(_) => true,
+        _ => false,
+    };
+    if !writes {
+        return Lost::Nothing;
+    }
+    if let Some((_, target, length)) = linear(job) {
+        return match job.ranges.is_device(target) {
+            true => Lost::Memory(target, length),
+            false if names_device(job, target) => Lost::Nothing,
+            false => Lost::HostBytes,
+        };
+    }
+    let mut params = function.params.iter().enumerate();
+    let target = params.find_map(|(position, param)| match param.role {
+        Role::DeviceWrite(length) => Some((
+            job.call.argument(position),
+            length_of(job.call, function, length),
+        )),
+        _ => None,
+    });
+    match (target, function.family) {
+        (Some((target, length)), _) if job.ranges.is_device(target) => {
+            Lost::Memory(target, length.max(1))
+        }
+        (None, Family::Copy(_)) => Lost::Anywhere,
+        _ => Lost::Nothing,
+    }
+}
+
+/// True if the target of a copy is device memory which is not here.
+fn names_device(job: &Job<'_, '_>, target: u64) -> bool {
+    let absent = &job.unavailable.absent;
+    absent.at(&job.ranges, target, 1).is_some()
+}

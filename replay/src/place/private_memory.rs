@@ -1,0 +1,43 @@
+//! Memory that no recorded call made, and that a call names.
+
+use std::path::Path;
+
+use cutape_format::Trace;
+
+use crate::issue::player::Job;
+use crate::place::address::Found;
+use crate::plan::private_memory::operands;
+
+impl Job<'_, '_> {
+    /// Notes memory that the call names and that no recorded call made.
+    pub(crate) fn find_private_memory(&mut self) {
+        for (start, length) in operands(self.call, self.function) {
+            let player = &mut *self.player;
+            let is_known = !matches!(player.ranges.find(start), Found::Unknown)
+                || player.ranges.is_in_block(start)
+                || player
+                    .unavailable
+                    .absent
+                    .at(&player.ranges, start, 1)
+                    .is_some();
+            if !is_known {
+                let owner = || owner_of(player.trace, self.call.caller);
+                player.unavailable.add_private(start, length, owner);
+            }
+        }
+    }
+}
+
+/// What memory is called that a caller uses.
+fn owner_of(trace: &Trace, caller: u64) -> String {
+    let mut mappings = trace.mappings().iter();
+    let mapping = mappings.find(|map| (map.start..map.end).contains(&caller));
+    let file = mapping.and_then(|mapping| Path::new(&mapping.path).file_name());
+    match file {
+        Some(file) => format!(
+            "private memory of the driver ({})",
+            file.to_string_lossy().escape_debug()
+        ),
+        None => "private memory of the driver".to_owned(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Host memory that enqueued work may have been writing when the recorder looked at it, or when a call
+//! read it: there, it is not certain that the program wrote what the recording says.
+
+use std::ops::Range;
+
+use cutape_format::layout::field;
+use cutape_format::{Call, Note, Trace};
+use cutape_model::{HostWrites, PendingWrite, function_of};
+use cutape_registry::{CopyOp, Family, GraphOp, Param, Role};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::issue::length::length_of;
+use crate::plan::host_ranges::host_ranges;
+
+/// What work may have been writing at the calls that matter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PendingWrites {
+    /// By call: at its entry, in memory that it reads or has notes of.
+    at_entry: FxHashMap<u64, Vec<PendingWrite>>,
+    /// By call that waits: what may still be written when it has returned.
+    behind: FxHashMap<u64, Vec<PendingWrite>>,
+    /// Calls of work that may write anywhere in such memory.
+    inexact: FxHashSet<u64>,
+}
+
+impl PendingWrites {
+    /// Reads a trace for it.
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let mut found = Self::default();
+        let mut writes = HostWrites::default();
+        for call in trace.calls() {
+            writes.enter(&call);
+            for bytes in read_before(&call) {
+                found.add_at_entry(&writes, call.index, bytes);
+            }
+            for (bytes, is_after) in noted(&call) {
+                found.add_at_entry(&writes, call.index, bytes.clone());
+                if is_after {
+                    let left = writes.pending_behind(&call, &bytes);
+                    if !left.is_empty() {
+                        let behind = found.behind.entry(call.index).or_default();
+                        behind.extend(left.into_iter().map(|write| within(write, &bytes)));
+                    }
+                }
+            }
+            writes.apply(&call);
+        }
+        found
+    }
+
+    fn add_at_entry(&mut self, writes: &HostWrites, call: u64, bytes: Range<u64>) {
+        for write in writes.pending_in(&bytes) {
+            if !write.is_exact {
+                self.inexact.insert(write.call);
+            }
+            let known = self.at_entry.entry(call).or_default();
+            known.push(within(write.clone(), &bytes));
+        }
+    }
+
+    /// What work may have been writing at the entry of a call.
+    pub(crate) fn at_entry(&self, call: u64) -> &[PendingWrite] {
+        self.at_entry.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// What work may still write when a call has returned.
+    pub(crate) fn behind(&self, call: u64) -> &[PendingWrite] {
+        self.behind.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a call enqueues such work that may write anywhere in memory.
+    pub(crate) fn is_inexact(&self, call: u64) -> bool {
+        self.inexact.contains(&call)
+    }
+}
+
+/// The part of a write in some bytes.
+fn within(write: PendingWrite, bytes: &Range<u64>) -> PendingWrite {
+    let start = write.bytes.start.max(bytes.start);
+    let end = write.bytes.end.min(bytes.end);
+    PendingWrite {
+        bytes: start..end,
+        ..write
+    }
+}
+
+/// The bytes that notes of a call have, and whether they are of after the call.
+fn noted(call: &Call<'_>) -> Vec<(Range<u64>, bool)> {
+    if !call.has_notes() {
+        return Vec::new();
+    }
+    let bytes = |note| match note {
+        Note::HostChanged(note, snapshot) => {
+            let length = snapshot.bytes.length().unwrap_or(0);
+            let end = note.address.saturating_add(length);
+            Some((note.address..end, note.is_after != 0))
+        }
+        _ => None,
+    };
+    call.notes().filter_map(bytes).collect()
+}
+
+/// The host memory that copies of a call read; its bytes were recorded before the call.
+fn read_before(call: &Call<'_>) -> Vec<Range<u64>> {
+    let Some(function) = function_of(call.signature) else {
+        return Vec::new();
+    };
+    let bytes = |start: u64, length: u64| start..start.saturating_add(length);
+    let read = |(position, param): (usize, &Param)| match param.role {
+        Role::HostRead(length) => Some(bytes(
+            call.argument(position),
+            length_of(call, function, length),
+        )),
+        _ => None,
+    };
+    let params = function.params.iter().enumerate();
+    let mut all: Vec<Range<u64>> = params.filter_map(read).collect();
+    match function.family {
+        Family::Copy(CopyOp::Unified(copy)) => {
+            let source = usize::from(copy.source);
+            if call.snapshot(source, field::HOST_BYTES).is_some() {
+                let length = call.argument(usize::from(copy.bytes));
+                all.push(bytes(call.argument(source), length));
+            }
+        }
+        Family::Graph(GraphOp::Launch) => {
+            let ranges = call.snapshot(0, field::HOST_RANGES);
+            let ranges = ranges.and_then(|snapshot| snapshot.bytes.inline());
+            for range in host_ranges(ranges.unwrap_or_default()) {
+                let ends = range.rows.iter().map(|&(row, length)| row + length as u64);
+                if range.is_source {
+                    let end = ends.max().unwrap_or(range.address);
+                    all.push(range.address..end);
+                }
+            }
+        }
+        _ => {}
+    }
+    all.retain(|bytes| !bytes.is_empty());
+    all
+}

@@ -1,0 +1,77 @@
+//! Memory that no recorded call made: libraries of the driver get theirs through its private tables
+//! (OptiX, measured with driver 580 on an H200, 2026-11-23).
+
+use cutape_format::Call;
+use cutape_model::IntervalMap;
+use cutape_registry::{CopyOp, Family, Function, Kind, Role};
+
+use crate::issue::length::{length_of, made_length};
+
+/// The device memory that a call names whose result does not depend on host memory: address and
+/// length. Other calls may name memory of the system's allocator.
+pub(crate) fn operands<'c>(
+    call: &'c Call<'_>,
+    function: &'static Function,
+) -> impl Iterator<Item = (u64, u64)> + 'c {
+    let is_of_device = call.succeeded()
+        && matches!(
+            function.family,
+            Family::Copy(CopyOp::Linear(_) | CopyOp::Peer(_)) | Family::Memset
+        );
+    let params = function.params.iter().enumerate();
+    let operands = params.filter_map(|(position, param)| match param.role {
+        Role::DeviceRead(length) | Role::DeviceWrite(length) => {
+            Some((call.argument(position), length_of(call, function, length)))
+        }
+        _ => None,
+    });
+    let is_named = |operand: &(u64, u64)| operand.0 != 0 && operand.1 != 0;
+    operands.filter(is_named).take_while(move |_| is_of_device)
+}
+
+/// Finds out whether a trace names such memory.
+#[derive(Debug, Default)]
+pub(crate) struct PrivateMemoryObserver {
+    /// All memory that calls ever made.
+    made: IntervalMap<()>,
+    pub is_named: bool,
+}
+
+impl PrivateMemoryObserver {
+    pub(crate) fn observe(&mut self, call: &Call<'_>, function: &'static Function) {
+        if self.is_named {
+            return;
+        }
+        for (position, param) in function.params.iter().enumerate() {
+            match param.role {
+                Role::Make(kind, _) | Role::Find(kind, _) if kind.is_address() => {
+                    let length = match kind {
+                        // The size that the call found follows the address.
+                        Kind::Global => call.out(position + 1).unwrap_or(1),
+                        _ => made_length(call, function),
+                    };
+                    if let Some(start) = call.out(position).filter(|&start| start != 0) {
+                        self.add(start, length);
+                    }
+                }
+                Role::HostAddress => self.add(call.argument(position), made_length(call, function)),
+                _ => {}
+            }
+        }
+        let made = &self.made;
+        self.is_named = operands(call, function).any(|(start, _)| made.find(start).is_none());
+    }
+
+    fn add(&mut self, start: u64, length: u64) {
+        let end = start.saturating_add(length.max(1));
+        match self.made.find(start) {
+            Some((known, ())) if known.end >= end => {}
+            _ => {
+                let joined = self.made.remove_overlapping(start, end - start);
+                let first = joined.iter().map(|old| old.0.start).fold(start, u64::min);
+                let end = joined.iter().map(|old| old.0.end).fold(end, u64::max);
+                self.made.insert(first, end - first, ());
+            }
+        }
+    }
+}

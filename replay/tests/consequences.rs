@@ -1,0 +1,225 @@
+//! What follows from calls that are not re-issued is told apart from divergences, by cause.
+
+mod recorder;
+
+use cutape_format::NewSnapshot;
+use cutape_format::layout::field;
+use cutape_replay::{Report, Verdict};
+
+use recorder::{Recorder, pattern};
+
+#[test]
+#[ignore = "not a test: the other tests start it as the child process that replays"]
+fn child() {
+    recorder::child();
+}
+
+const PTX: &[u8] =
+    b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p) { ret; }\n\0";
+
+/// Memory of the null driver that no recorded call made.
+fn private(recorder: &Recorder, length: u64) -> u64 {
+    let mut address = 0u64;
+    let allocate = cutape_registry::function("cuMemAlloc_v2").unwrap();
+    // SAFETY: `address` is valid for writing an address.
+    let result = unsafe {
+        recorder
+            .driver
+            .call(allocate.id, &[&raw mut address as u64, length])
+    };
+    assert_eq!(result.unwrap(), 0);
+    address
+}
+
+fn copy(recorder: &mut Recorder, target: u64, source: u64) {
+    let copied = recorder.call("cuMemcpyDtoD_v2", &[target, source, 64], &mut []);
+    assert_eq!(copied, 0);
+}
+
+fn launch(recorder: &mut Recorder, function: u64, parameter: u64) {
+    let arguments = [function, 1, 1, 1, 1, 1, 1, 0, 0, 0x1000, 0];
+    let packed = parameter.to_le_bytes();
+    let packed = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &packed)];
+    recorder.write("cuLaunchKernel", &arguments, &packed, |_| {}, 0, &[]);
+}
+
+/// A copy to the host that brought other bytes in the recording.
+fn download_other(recorder: &mut Recorder, source: u64) {
+    let there = [NewSnapshot::pointee(0, &[0xee; 64])];
+    let arguments = [0x1000, source, 64];
+    recorder.write("cuMemcpyDtoH_v2", &arguments, &[], |_| {}, 0, &there);
+}
+
+/// Divergences; by cause what is left out, lost, and differs.
+fn counts(report: &Report) -> (u64, Vec<(&str, u64, u64, u64)>) {
+    let causes = report.consequences.iter();
+    let causes = causes.map(|it| (&*it.cause, it.left_out, it.lost, it.differences));
+    (report.divergence_count, causes.collect())
+}
+
+const PRIVATE: &str = "private memory of the driver";
+
+/// What a program does with its own memory, another piece of it, private memory, and a kernel.
+type Work = fn(&mut Recorder, [u64; 3], u64);
+
+/// A cause, what is left out, lost, and differs.
+type Cause = (&'static str, u64, u64, u64);
+
+/// A name, what is done, divergences, and causes.
+type Row = (&'static str, Work, u64, &'static [Cause]);
+
+#[test]
+fn private_memory_has_consequences() {
+    let table: [Row; 8] = [
+        // Nothing comes back from there.
+        (
+            "to",
+            |r, [own, _, private], _| copy(r, private, own),
+            0,
+            &[],
+        ),
+        (
+            "from",
+            |r, [own, other, private], _| {
+                copy(r, private, own);
+                copy(r, other, private);
+                r.download(other, 64);
+            },
+            0,
+            &[(PRIVATE, 2, 1, 1)],
+        ),
+        // Through other memory.
+        (
+            "on",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                copy(r, own, other);
+                r.download(own, 64);
+            },
+            0,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
+        (
+            "host",
+            |r, [_, _, private], _| drop(r.download(private, 64)),
+            0,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        // Memory that lacks nothing still diverges.
+        (
+            "apart",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        // A launch that may read what is missing, and one that cannot be made.
+        (
+            "spread",
+            |r, [own, other, private], function| {
+                copy(r, other, private);
+                launch(r, function, other);
+                download_other(r, own);
+            },
+            0,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
+        (
+            "launch",
+            |r, [own, _, private], function| {
+                copy(r, private, own);
+                launch(r, function, private + 4096);
+                download_other(r, own);
+            },
+            0,
+            &[(PRIVATE, 2, 1, 1)],
+        ),
+        // A launch that was given the end of recorded memory is made.
+        (
+            "end",
+            |r, [own, other, private], function| {
+                copy(r, private, own);
+                launch(r, function, other + 64);
+                r.download(own, 64);
+            },
+            0,
+            &[],
+        ),
+    ];
+    for (name, work, divergences, causes) in table {
+        let mut recorder = Recorder::new();
+        let context = recorder.begin();
+        let function = recorder.function(PTX, b"k\0");
+        let [own, other] = [(); 2].map(|()| recorder.allocate(64));
+        recorder.upload(own, &pattern(64));
+        recorder.upload(other, &[1; 64]);
+        let private = private(&recorder, 8192);
+        work(&mut recorder, [own, other, private], function);
+        recorder.end(context);
+        for flags in [
+            "keep-going",
+            "keep-going no-placement",
+            "keep-going threads",
+        ] {
+            let report = recorder.replayed(&format!("private-{name}"), flags);
+            let expected = (divergences, causes.to_vec());
+            assert_eq!(counts(&report), expected, "{name} {flags}: {report:#?}");
+            let is_clean = divergences == 0 && causes.is_empty();
+            assert_eq!(report.agrees(), is_clean, "{name}");
+            let but_for = report.agrees_but_for(&[Verdict::Consequence]);
+            assert_eq!(but_for, divergences == 0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_object_is_the_cause_of_what_needs_it() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let memory = recorder.allocate(64);
+    recorder.upload(memory, &pattern(64));
+    // The recorder could not read the file.
+    let module = 0x7000_u64.to_le_bytes();
+    let path = [NewSnapshot::pointee(1, b"/missing.cubin")];
+    let made = [NewSnapshot::pointee(0, &module)];
+    recorder.write("cuModuleLoad", &[0x1000, 0x2000], &path, |_| {}, 0, &made);
+    let function = 0x8000_u64.to_le_bytes();
+    let name = [NewSnapshot::pointee(2, b"k")];
+    let made = [NewSnapshot::pointee(0, &function)];
+    let arguments = [0x1000, 0x7000, 0x2000];
+    recorder.write("cuModuleGetFunction", &arguments, &name, |_| {}, 0, &made);
+    for _ in 0..3 {
+        launch(&mut recorder, 0x8000, memory);
+        download_other(&mut recorder, memory);
+    }
+    recorder.end(context);
+    let report = recorder.replayed("missing", "keep-going");
+    let cause = "cuModuleLoad: the file that it loads is not in the trace";
+    assert_eq!(counts(&report), (0, vec![(cause, 5, 3, 3)]), "{report:#?}");
+}
+
+#[test]
+fn errors_of_kernels_follow_from_missing_data() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let function = recorder.function(PTX, b"k\0");
+    let memory = recorder.allocate(64);
+    let private = private(&recorder, 4096);
+    copy(&mut recorder, memory, private);
+    launch(&mut recorder, function, memory);
+    for _ in 0..5 {
+        recorder.call("cuCtxSynchronize", &[], &mut []);
+    }
+    recorder.end(context);
+    // CUDA_ERROR_ILLEGAL_ADDRESS, and an error that is none of a kernel.
+    for (code, divergences, differences) in [(700, 0, 1), (1, 1, 0)] {
+        let fails = format!("cuCtxSynchronize@2={code}");
+        let environment = [("CUTAPE_NULL_FAIL", fails.as_str())];
+        let watchdog = std::time::Duration::from_secs(60);
+        let report = recorder.replayed_with("errors", "keep-going", &environment, watchdog);
+        let expected = (divergences, vec![(PRIVATE, 1, 1, differences)]);
+        assert_eq!(counts(&report), expected, "{code}: {report:#?}");
+    }
+}

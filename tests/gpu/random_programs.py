@@ -1,0 +1,121 @@
+"""Random programs on real hardware: bare, recorded, checked, replayed, with all cores busy.
+
+Each property is tried with several programs in one process, and where it does not hold with each of
+them alone. The exit status is 1 if one fails alone, or if some fail together only.
+"""
+
+import collections
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from run import Ended, machine
+
+# Programs of one process.
+BATCH = 8
+# More processes than cores, so that each is late at times.
+AT_ONCE = 2 * (os.cpu_count() or 1)
+
+
+def programs(path):
+    """The programs of a package: seed, lines of operations, lines that it prints."""
+    found = []
+    for line in path.read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "program":
+            found.append((rest, [], []))
+        elif word == "expected":
+            found[-1][2].append(rest)
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def failure(package, folder, batch):
+    """The first property that does not hold of programs in one process, and what happened instead."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cutape, own = str(package / "cutape"), package / "random"
+    command, printed = [str(own / "interpreter"), str(own / "mix.ptx")], []
+    for seed, operations, lines in batch:
+        file = folder / f"{seed}.txt"
+        file.write_text("".join(line + "\n" for line in operations))
+        command.append(str(file))
+        printed += lines
+    printed = "".join(line + "\n" for line in [*printed, "EXIT-SUCCESS"]).encode()
+    trace, report = folder / "recorded.cutape", folder / "report.json"
+    trace.unlink(missing_ok=True)
+
+    def differs(ended):
+        if ended.status != 0 or ended.err:
+            return f"status {ended.status}: {ended.message()[-400:]}"
+        pairs = zip(ended.out.decode().splitlines(), printed.decode().splitlines())
+        wrong = [f"{got} for {wanted}" for got, wanted in pairs if got != wanted]
+        return "; ".join(wrong[:4]) or (ended.out != printed and "other lines") or None
+
+    if problem := differs(Ended(command)):
+        return "bare", problem
+    if problem := differs(Ended([cutape, "record", "-o", str(trace), "--", *command])):
+        return "recorded", problem
+    checked = Ended([cutape, "check", "--format", "json", str(trace)])
+    if checked.status not in (0, 1) or checked.err:
+        return "checked", f"status {checked.status}: {checked.message()[-400:]}"
+    findings = json.loads(checked.out)
+    findings = findings["findings"] if isinstance(findings, dict) else findings
+    wrong = [found for found in findings if found["severity"] != "advice"]
+    if wrong:
+        return "checked", f"{wrong[0]['rule']} {wrong[0]['chain']}"
+    replayed = Ended([cutape, "replay", "--report", str(report), str(trace)])
+    if replayed.status != 0:
+        return "replayed", (replayed.out.decode(errors="replace") + replayed.message())[-600:]
+    return None
+
+
+def try_batch(package, results, number, batch):
+    """The failures of a batch: seed, property, what happened."""
+    folder = results / f"batch-{number}"
+    together = failure(package, folder, batch)
+    failed = []
+    if together:
+        for program in batch:
+            alone = failure(package, results / f"seed-{program[0]}", [program])
+            if alone:
+                failed.append((program[0], *alone))
+            else:
+                remove(results / f"seed-{program[0]}")
+        if not failed:
+            return [(f"{batch[0][0]} to {batch[-1][0]}, together", *together)]
+    remove(folder)
+    return failed
+
+
+def remove(folder):
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+
+
+def main():
+    package, results = (Path(word).resolve() for word in sys.argv[1:3])
+    count, first = int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    results.mkdir(parents=True, exist_ok=True)
+    chosen = programs(package / "random" / "programs.txt")[first : first + count]
+    batches = [chosen[at : at + BATCH] for at in range(0, len(chosen), BATCH)]
+    described = machine(package / "cutape", results, package / "programs")
+    lines = [described, f"{len(chosen)} programs, {AT_ONCE} processes at once"]
+    failed = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        work = [pool.submit(try_batch, package, results, *numbered) for numbered in enumerate(batches)]
+        for done in work:
+            failed += done.result()
+    counts = collections.Counter(name for _, name, _ in failed)
+    lines += [f"{name}: {number} failures" for name, number in sorted(counts.items())] or ["no failures"]
+    lines += [f"seed {seed}: {name}: {text}" for seed, name, text in failed]
+    text = "\n".join(lines)
+    print(text)
+    (results / "table.txt").write_text(text + "\n")
+    return 1 if failed else 0
+
+
+sys.exit(main())

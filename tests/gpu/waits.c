@@ -1,0 +1,289 @@
+/* Which calls wait for work of the device that is still running: a kernel of one second runs, then
+ * one call is made.
+ *   waits [NAME]
+ * Prints for each call its result, how long it took, and whether the kernel had ended when it
+ * returned. "used" objects are used by the kernel, "other" ones are not. */
+#include "program.h"
+
+#include <time.h>
+
+/* spin(out, nanoseconds): runs so long, then stores 1 to *out if that is not NULL. */
+PTX_TEXT PTX_SPIN[] = PTX_HEAD
+    ".visible .entry spin(.param .u64 out, .param .u64 nanoseconds)\n{\n"
+    " .reg .b64 %begin, %now, %wanted, %out;\n .reg .b32 %one;\n .reg .pred %early, %none;\n"
+    " ld.param.u64 %wanted, [nanoseconds];\n"
+    " ld.param.u64 %out, [out];\n"
+    " mov.u64 %begin, %globaltimer;\n"
+    "again:\n"
+    " mov.u64 %now, %globaltimer;\n"
+    " sub.u64 %now, %now, %begin;\n"
+    " setp.lt.u64 %early, %now, %wanted;\n"
+    " @%early bra again;\n"
+    " setp.eq.u64 %none, %out, 0;\n"
+    " @%none bra end;\n"
+    " mov.u32 %one, 1;\n"
+    " st.global.u32 [%out], %one;\n"
+    "end:\n"
+    " ret;\n}\n";
+
+enum { SECOND = 1000000000, SIZE = 4 << 20 };
+
+static CUmodule module, other_module;
+static CUfunction spin;
+static CUlibrary library, other_library;
+static CUstream stream, other_stream, blocking;
+/* Where the kernel runs. */
+static CUstream running;
+static CUdeviceptr used, other, pool_used, managed;
+static void *pinned_used, *pinned_other, *registered_used, *registered_other;
+static CUevent event;
+static CUarray array;
+static CUgraph graph;
+static CUgraphExec graph_exec;
+static CUmemoryPool pool;
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
+static void run_spin(CUfunction function, CUdeviceptr out, uint64_t nanoseconds)
+{
+    void *parameters[] = {&out, &nanoseconds};
+    CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, running, parameters, NULL));
+}
+
+static void make_array(CUarray *made)
+{
+    CUDA_ARRAY_DESCRIPTOR description = {1024, 1024, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+    CHECK(cuArrayCreate(made, &description));
+}
+
+static void make_graph(void)
+{
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS parameters = {0};
+    CUdeviceptr out = 0;
+    uint64_t nanoseconds = SECOND;
+    void *list[] = {&out, &nanoseconds};
+    parameters.func = spin;
+    parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
+    parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1;
+    parameters.kernelParams = list;
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphAddKernelNode(&node, graph, NULL, 0, &parameters));
+    CHECK(cuGraphInstantiate(&graph_exec, graph, 0));
+}
+
+static void prepare(void)
+{
+    module = load_ptx(PTX_SPIN);
+    other_module = load_ptx(PTX_SPIN);
+    spin = function_of(module, "spin");
+    CHECK(cuLibraryLoadData(&library, PTX_SPIN, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryLoadData(&other_library, PTX_SPIN, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&other_stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    running = stream;
+    CHECK(cuMemAlloc(&used, SIZE));
+    CHECK(cuMemAlloc(&other, SIZE));
+    CHECK(cuMemAllocAsync(&pool_used, SIZE, stream));
+    CHECK(cuMemAllocManaged(&managed, SIZE, CU_MEM_ATTACH_GLOBAL));
+    CHECK(cuMemHostAlloc(&pinned_used, SIZE, 0));
+    CHECK(cuMemHostAlloc(&pinned_other, SIZE, 0));
+    registered_used = aligned_alloc(4096, SIZE);
+    registered_other = aligned_alloc(4096, SIZE);
+    CHECK(cuMemHostRegister(registered_used, SIZE, 0));
+    CHECK(cuMemHostRegister(registered_other, SIZE, 0));
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    make_array(&array);
+    make_graph();
+    CUmemPoolProps props = {0};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CHECK(cuMemPoolCreate(&pool, &props));
+    run_spin(spin, used, 1000);
+    CHECK(cuCtxSynchronize());
+}
+
+static CUdeviceptr device_of(void *host)
+{
+    CUdeviceptr address;
+    CHECK(cuMemHostGetDevicePointer(&address, host, 0));
+    return address;
+}
+
+static CUfunction function_of_library(CUlibrary from)
+{
+    CUkernel kernel;
+    CHECK(cuLibraryGetKernel(&kernel, from, "spin"));
+    return (CUfunction)kernel;
+}
+
+static void start_used(void) { run_spin(spin, used, SECOND); }
+static void start_pool(void) { run_spin(spin, pool_used, SECOND); }
+static void start_managed(void) { run_spin(spin, managed, SECOND); }
+static void start_pinned(void) { run_spin(spin, device_of(pinned_used), SECOND); }
+static void start_registered(void) { run_spin(spin, device_of(registered_used), SECOND); }
+static void start_library(void) { run_spin(function_of_library(library), used, SECOND); }
+static void start_graph(void) { CHECK(cuGraphLaunch(graph_exec, stream)); }
+static void start_event(void)
+{
+    start_used();
+    CHECK(cuEventRecord(event, stream));
+}
+
+static void start_blocking(void)
+{
+    running = blocking;
+    start_used();
+}
+static void start_legacy(void)
+{
+    running = NULL;
+    start_used();
+}
+
+static int synchronize_legacy(void) { return cuStreamSynchronize(NULL); }
+static int query_legacy(void) { return cuStreamQuery(NULL); }
+static int synchronize_blocking(void) { return cuStreamSynchronize(blocking); }
+static int memset_pinned(void) { return cuMemsetD8(device_of(pinned_other), 1, SIZE); }
+static int free_used(void) { return cuMemFree(used); }
+static int free_other(void) { return cuMemFree(other); }
+static int free_managed(void) { return cuMemFree(managed); }
+static int free_pool(void) { return cuMemFree(pool_used); }
+static int free_async(void) { return cuMemFreeAsync(pool_used, other_stream); }
+static int free_host_used(void) { return cuMemFreeHost(pinned_used); }
+static int free_host_other(void) { return cuMemFreeHost(pinned_other); }
+static int unregister_used(void) { return cuMemHostUnregister(registered_used); }
+static int unregister_other(void) { return cuMemHostUnregister(registered_other); }
+static int unload_used(void) { return cuModuleUnload(module); }
+static int unload_other(void) { return cuModuleUnload(other_module); }
+static int unload_library(void) { return cuLibraryUnload(library); }
+static int unload_other_library(void) { return cuLibraryUnload(other_library); }
+static int destroy_array(void) { return cuArrayDestroy(array); }
+static int destroy_stream(void) { return cuStreamDestroy(stream); }
+static int destroy_event(void) { return cuEventDestroy(event); }
+static int destroy_graph(void) { return cuGraphDestroy(graph); }
+static int destroy_exec(void) { return cuGraphExecDestroy(graph_exec); }
+static int destroy_pool(void) { return cuMemPoolDestroy(pool); }
+static int trim_pool(void) { return cuMemPoolTrimTo(pool, 0); }
+static int alloc(void) { CUdeviceptr p; return cuMemAlloc(&p, 64 << 20); }
+static int alloc_small(void) { CUdeviceptr p; return cuMemAlloc(&p, 256); }
+static int alloc_host(void) { void *p; return cuMemHostAlloc(&p, SIZE, 0); }
+static int alloc_managed(void) { CUdeviceptr p; return cuMemAllocManaged(&p, SIZE, CU_MEM_ATTACH_GLOBAL); }
+static int alloc_async(void) { CUdeviceptr p; return cuMemAllocAsync(&p, SIZE, other_stream); }
+static int create_array(void) { CUarray a; CUDA_ARRAY_DESCRIPTOR d = {64, 64, CU_AD_FORMAT_UNSIGNED_INT8, 1}; return cuArrayCreate(&a, &d); }
+static int create_stream(void) { CUstream s; return cuStreamCreate(&s, 0); }
+static int create_event(void) { CUevent e; return cuEventCreate(&e, 0); }
+static int load_module(void) { CUmodule m; return cuModuleLoadData(&m, PTX_SPIN); }
+static int load_library(void) { CUlibrary l; return cuLibraryLoadData(&l, PTX_SPIN, NULL, NULL, 0, NULL, NULL, 0); }
+static int find_function(void) { CUfunction f; return cuModuleGetFunction(&f, other_module, "spin"); }
+static int memory_info(void) { size_t a, b; return cuMemGetInfo(&a, &b); }
+static int memset_other(void) { return cuMemsetD8(other, 1, SIZE); }
+static int copy_to_device(void) { static char bytes[SIZE]; return cuMemcpyHtoD(other, bytes, SIZE); }
+static int copy_from_device(void) { static char bytes[SIZE]; return cuMemcpyDtoH(bytes, other, SIZE); }
+static int copy_async_pageable(void) { static char bytes[SIZE]; return cuMemcpyDtoHAsync(bytes, other, SIZE, other_stream); }
+static int instantiate(void) { CUgraphExec e; return cuGraphInstantiate(&e, graph, 0); }
+static int create_context(void) { CUcontext c; CUdevice d; int r; cuCtxGetDevice(&d); r = cuDevicePrimaryCtxRetain(&c, d); return r; }
+static int set_limit(void) { return cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 16 << 20); }
+static int synchronize(void) { return cuCtxSynchronize(); }
+static int release_primary(void) { CUdevice d = 0; return cuDevicePrimaryCtxRelease(d); }
+static int reset_primary(void) { CUdevice d = 0; return cuDevicePrimaryCtxReset(d); }
+static int destroy_context(void) { CUcontext c; cuCtxGetCurrent(&c); return cuCtxDestroy(c); }
+
+static const struct {
+    const char *name;
+    void (*start)(void);
+    int (*call)(void);
+} CASES[] = {
+    {"cuCtxSynchronize", start_used, synchronize},
+    {"cuStreamSynchronize (legacy; kernel in a blocking stream)", start_blocking, synchronize_legacy},
+    {"cuStreamQuery (legacy; kernel in a blocking stream)", start_blocking, query_legacy},
+    {"cuStreamSynchronize (blocking, empty; kernel in legacy)", start_legacy, synchronize_blocking},
+    {"cuMemsetD8 (pinned; kernel in a blocking stream)", start_blocking, memset_pinned},
+    {"cuMemFree (used)", start_used, free_used},
+    {"cuMemFree (other)", start_used, free_other},
+    {"cuMemFree (managed, used)", start_managed, free_managed},
+    {"cuMemFree (of a pool, used)", start_pool, free_pool},
+    {"cuMemFreeAsync (used, other stream)", start_pool, free_async},
+    {"cuMemFreeHost (used)", start_pinned, free_host_used},
+    {"cuMemFreeHost (other)", start_used, free_host_other},
+    {"cuMemHostUnregister (used)", start_registered, unregister_used},
+    {"cuMemHostUnregister (other)", start_used, unregister_other},
+    {"cuModuleUnload (used)", start_used, unload_used},
+    {"cuModuleUnload (other)", start_used, unload_other},
+    {"cuLibraryUnload (used)", start_library, unload_library},
+    {"cuLibraryUnload (other)", start_used, unload_other_library},
+    {"cuArrayDestroy (other)", start_used, destroy_array},
+    {"cuStreamDestroy (used)", start_used, destroy_stream},
+    {"cuEventDestroy (recorded behind it)", start_event, destroy_event},
+    {"cuGraphDestroy (running)", start_graph, destroy_graph},
+    {"cuGraphExecDestroy (running)", start_graph, destroy_exec},
+    {"cuMemPoolDestroy (other)", start_used, destroy_pool},
+    {"cuMemPoolTrimTo (other)", start_used, trim_pool},
+    {"cuMemAlloc (64 MiB)", start_used, alloc},
+    {"cuMemAlloc (256 bytes)", start_used, alloc_small},
+    {"cuMemHostAlloc", start_used, alloc_host},
+    {"cuMemAllocManaged", start_used, alloc_managed},
+    {"cuMemAllocAsync (other stream)", start_used, alloc_async},
+    {"cuArrayCreate", start_used, create_array},
+    {"cuStreamCreate", start_used, create_stream},
+    {"cuEventCreate", start_used, create_event},
+    {"cuModuleLoadData", start_used, load_module},
+    {"cuLibraryLoadData", start_used, load_library},
+    {"cuModuleGetFunction (first)", start_used, find_function},
+    {"cuMemGetInfo", start_used, memory_info},
+    {"cuMemsetD8 (other)", start_used, memset_other},
+    {"cuMemcpyHtoD (other, pageable)", start_used, copy_to_device},
+    {"cuMemcpyDtoH (other, pageable)", start_used, copy_from_device},
+    {"cuMemcpyDtoHAsync (other, pageable)", start_used, copy_async_pageable},
+    {"cuGraphInstantiate", start_used, instantiate},
+    {"cuDevicePrimaryCtxRetain", start_used, create_context},
+    {"cuCtxSetLimit (heap)", start_used, set_limit},
+    {"cuCtxDestroy", start_used, destroy_context},
+    {"cuDevicePrimaryCtxRelease (last)", start_used, release_primary},
+    {"cuDevicePrimaryCtxReset", start_used, reset_primary},
+};
+
+int main(int count, char **words)
+{
+    if (count == 1) {
+        fputs("waits NUMBER: one case, or `waits list`\n", stderr);
+        return 2;
+    }
+    int cases = (int)(sizeof CASES / sizeof CASES[0]);
+    if (strcmp(words[1], "list") == 0) {
+        printf("%d\n", cases);
+        return 0;
+    }
+    int at = atoi(words[1]);
+    if (at < 0 || at >= cases)
+        return 2;
+    CHECK(cuInit(0));
+    CUcontext context;
+    if (strstr(CASES[at].name, "Primary") != NULL) {
+        CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+        CHECK(cuCtxSetCurrent(context));
+    } else {
+        CHECK(cuCtxCreate_v2(&context, 0, 0));
+    }
+    prepare();
+    double begin = now();
+    CASES[at].start();
+    double started = now();
+    int result = CASES[at].call();
+    double ended = now();
+    /* A stream that is gone must not be asked: then the time alone tells. */
+    int is_gone = strstr(CASES[at].name, "cuStreamDestroy") || strstr(CASES[at].name, "cuCtxDestroy") ||
+                  strstr(CASES[at].name, "Release") || strstr(CASES[at].name, "Reset");
+    int query = is_gone ? -1 : cuStreamQuery(running);
+    printf("%-58s result %3d  launch %6.1f ms  call %7.1f ms  kernel after it: %s\n",
+           CASES[at].name, result, started - begin, ended - started,
+           query == 600 ? "running" : query == 0 ? "done" : "not known");
+    fflush(stdout);
+    _exit(0);
+}

@@ -1,0 +1,564 @@
+//! Makes correct programs: random operations, of which those stay that [`Checker`] accepts.
+
+use std::collections::BTreeMap;
+
+use crate::dice::Dice;
+use crate::order::Checker;
+use crate::program::{Action, Id, Memory, Node, Operation, Part, Program, Site, StreamKind, Work};
+
+/// How large programs become.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Operations between the creation of the objects and the end.
+    pub operations: usize,
+    /// Most threads.
+    pub threads: u8,
+    /// Devices.
+    pub devices: u8,
+}
+
+impl Size {
+    /// The size that a seed stands for.
+    pub fn of_seed(seed: u64, devices: u8) -> Self {
+        let mut dice = Dice::new(seed ^ 0x5153_e5ed);
+        Self {
+            operations: 10 + dice.below(50),
+            threads: [1, 1, 1, 2, 2, 3][dice.below(6)],
+            devices: if dice.one_in(3) { devices } else { 1 },
+        }
+    }
+}
+
+/// The program of a seed.
+pub fn generate(seed: u64, size: Size) -> Program {
+    let mut maker = Maker {
+        dice: Dice::new(seed),
+        checker: Checker::default(),
+        program: Program::default(),
+        threads: size.threads.max(1),
+        contexts: Vec::new(),
+        streams: BTreeMap::new(),
+        events: BTreeMap::new(),
+        buffers: BTreeMap::new(),
+        graphs: BTreeMap::new(),
+        next: [0; 4],
+    };
+    maker.make_objects(size);
+    let mut tries = size.operations * 20;
+    let end = maker.program.operations.len() + size.operations;
+    while maker.program.operations.len() < end && tries > 0 {
+        tries -= 1;
+        maker.step();
+    }
+    maker.finish();
+    maker.program
+}
+
+/// Most objects of a kind over the whole program; the interpreter's tables have 64.
+const MOST: Id = 60;
+
+struct Maker {
+    dice: Dice,
+    checker: Checker,
+    program: Program,
+    threads: u8,
+    contexts: Vec<Id>,
+    /// Context, kind and thread.
+    streams: BTreeMap<Id, (Id, StreamKind, u8)>,
+    events: BTreeMap<Id, Id>,
+    buffers: BTreeMap<Id, (Id, Memory, u32)>,
+    graphs: BTreeMap<Id, Id>,
+    /// The next stream, event, buffer, graph.
+    next: [Id; 4],
+}
+
+impl Maker {
+    /// Adds an operation if the program stays correct.
+    fn try_add(&mut self, thread: u8, action: Action) -> bool {
+        let operation = Operation { thread, action };
+        let mut checker = self.checker.clone();
+        if checker.apply(&operation).is_err() {
+            return false;
+        }
+        self.checker = checker;
+        self.program.operations.push(operation);
+        true
+    }
+
+    fn new_id(&mut self, kind: usize) -> Option<Id> {
+        let id = self.next[kind];
+        self.next[kind] += 1;
+        (id < MOST).then_some(id)
+    }
+
+    fn make_objects(&mut self, size: Size) {
+        for device in 0..size.devices {
+            self.make_context(device, false);
+        }
+        if self.dice.one_in(4) {
+            let device = self.dice.below(usize::from(size.devices)) as u8;
+            self.make_context(device, true);
+        }
+        for context in self.contexts.clone() {
+            for _ in 0..1 + self.dice.below(3) {
+                self.make_stream(0, context);
+            }
+            for _ in 0..1 + self.dice.below(2) {
+                self.make_event(0, context);
+            }
+            for _ in 0..2 + self.dice.below(4) {
+                self.make_buffer(0, context);
+            }
+        }
+        for thread in 1..self.threads {
+            self.try_add(0, Action::Post { flag: thread });
+            self.try_add(thread, Action::Await { flag: thread });
+            // Each thread has a per-thread stream of its own.
+            let context = self.dice.pick(&self.contexts);
+            self.make_stream(thread, context);
+        }
+    }
+
+    fn make_context(&mut self, device: u8, is_created: bool) {
+        let context = self.contexts.len() as Id;
+        if self.try_add(
+            0,
+            Action::Context {
+                context,
+                device,
+                is_created,
+            },
+        ) {
+            self.contexts.push(context);
+        }
+    }
+
+    fn make_stream(&mut self, thread: u8, context: Id) {
+        use StreamKind::{Blocking, Legacy, NonBlocking, PerThread};
+        let kinds = [
+            Blocking,
+            Blocking,
+            NonBlocking,
+            NonBlocking,
+            Legacy,
+            PerThread,
+        ];
+        let kind = self.dice.pick(&kinds);
+        let Some(stream) = self.new_id(0) else { return };
+        if self.try_add(
+            thread,
+            Action::Stream {
+                stream,
+                context,
+                kind,
+            },
+        ) {
+            self.streams.insert(stream, (context, kind, thread));
+        }
+    }
+
+    fn make_event(&mut self, thread: u8, context: Id) {
+        const DISABLE_TIMING: u8 = 2;
+        let flags = if self.dice.one_in(2) {
+            DISABLE_TIMING
+        } else {
+            0
+        };
+        let Some(event) = self.new_id(1) else { return };
+        if self.try_add(
+            thread,
+            Action::Event {
+                event,
+                context,
+                flags,
+            },
+        ) {
+            self.events.insert(event, context);
+        }
+    }
+
+    /// Allocates memory and writes all of it.
+    fn make_buffer(&mut self, thread: u8, context: Id) {
+        use Memory::{Device, Managed, Pageable, Pinned, Pool, Registered};
+        let kinds = [
+            Device, Device, Device, Pinned, Pinned, Pinned, Pool, Pageable, Registered, Managed,
+        ];
+        let memory = self.dice.pick(&kinds);
+        let size = 64 << self.dice.below(5);
+        let stream = match memory {
+            Pool => match self.stream_of(context) {
+                Some(stream) => Some(stream),
+                None => return,
+            },
+            _ => None,
+        };
+        let Some(buffer) = self.new_id(2) else { return };
+        let made = Action::Allocate {
+            buffer,
+            context,
+            memory,
+            size,
+            stream,
+        };
+        if !self.try_add(thread, made) {
+            return;
+        }
+        self.buffers.insert(buffer, (context, memory, size));
+        let to = Part {
+            buffer,
+            offset: 0,
+            length: size,
+        };
+        let seed = self.dice.next_number() as u32;
+        let site = match stream {
+            Some(stream) => Site::Stream(stream),
+            None => self.site(context),
+        };
+        let first = match memory.is_visible() {
+            true => Action::Fill { to, seed },
+            false => Action::Work {
+                work: Work::Memset {
+                    to,
+                    width: 4,
+                    value: seed,
+                },
+                site,
+            },
+        };
+        self.try_add(thread, first);
+    }
+
+    /// A stream of a context.
+    fn stream_of(&mut self, context: Id) -> Option<Id> {
+        let streams = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.0 == context);
+        let streams: Vec<Id> = streams.map(|(&id, _)| id).collect();
+        (!streams.is_empty()).then(|| self.dice.pick(&streams))
+    }
+
+    fn site(&mut self, context: Id) -> Site {
+        match self.stream_of(context) {
+            Some(stream) if !self.dice.one_in(6) => Site::Stream(stream),
+            _ => Site::Context(context),
+        }
+    }
+
+    fn any<T>(dice: &mut Dice, map: &BTreeMap<Id, T>) -> Option<Id> {
+        let ids: Vec<Id> = map.keys().copied().collect();
+        (!ids.is_empty()).then(|| dice.pick(&ids))
+    }
+
+    /// A buffer that may be used in a context.
+    fn buffer_of(&mut self, context: Id, wanted: impl Fn(Memory) -> bool) -> Option<Id> {
+        let fits = |buffer: &(Id, Memory, u32)| {
+            wanted(buffer.1) && (buffer.0 == context || buffer.1.is_host())
+        };
+        let found = self.buffers.iter().filter(|(_, buffer)| fits(buffer));
+        let found: Vec<Id> = found.map(|(&id, _)| id).collect();
+        (!found.is_empty()).then(|| self.dice.pick(&found))
+    }
+
+    /// A part of a buffer: all, a half, or a quarter of it.
+    fn part(&mut self, buffer: Id, length: Option<u32>) -> Part {
+        let size = self.buffers[&buffer].2;
+        let wanted = match self.dice.below(4) {
+            0 | 1 => size,
+            2 => size / 2,
+            _ => size / 4,
+        };
+        let length = length.unwrap_or(wanted).min(size);
+        let steps = (size - length) / 16 + 1;
+        let offset = self.dice.below(steps as usize) as u32 * 16;
+        Part {
+            buffer,
+            offset,
+            length,
+        }
+    }
+
+    fn work(&mut self, context: Id, is_in_graph: bool) -> Option<Work> {
+        let seed = self.dice.next_number() as u32;
+        Some(match self.dice.below(3) {
+            0 => {
+                let to = self.buffer_of(context, Memory::is_known)?;
+                let width = self.dice.pick(&[1, 2, 4, 4]);
+                Work::Memset {
+                    to: self.part(to, None),
+                    width,
+                    value: seed & (u32::MAX >> (32 - 8 * u32::from(width))),
+                }
+            }
+            1 => {
+                let is_fit = |memory: Memory| memory.is_known() || !is_in_graph;
+                let to = self.buffer_of(context, is_fit)?;
+                let from = self.buffer_of(context, is_fit)?;
+                let (to_size, from_size) = (self.buffers[&to].2, self.buffers[&from].2);
+                let to = self.part(to, Some(to_size.min(from_size)));
+                let from = self.part(from, Some(to.length));
+                Work::Copy {
+                    to,
+                    from,
+                    is_unified: self.dice.one_in(3),
+                }
+            }
+            _ => {
+                let out = self.buffer_of(context, Memory::is_known)?;
+                let input = self.buffer_of(context, Memory::is_known)?;
+                let size = self.buffers[&out].2.min(self.buffers[&input].2);
+                let out = self.part(out, Some(size));
+                let input = self.part(input, Some(size));
+                Work::Mix { out, input, seed }
+            }
+        })
+    }
+
+    fn graph(&mut self, context: Id) -> Option<Action> {
+        let graph = self.new_id(3)?;
+        let mut nodes: Vec<Node> = Vec::new();
+        for at in 0..1 + self.dice.below(4) {
+            let mut after: Vec<u8> = (0..at as u8).filter(|_| self.dice.one_in(2)).collect();
+            if after.is_empty() && at > 0 && self.dice.one_in(2) {
+                after.push(at as u8 - 1);
+            }
+            let work = self.work(context, true)?;
+            nodes.push(Node { after, work });
+        }
+        let is_captured = self.dice.one_in(2);
+        Some(Action::Graph {
+            graph,
+            context,
+            is_captured,
+            nodes,
+        })
+    }
+
+    /// Tries one more operation.
+    fn step(&mut self) {
+        let thread = self.dice.below(usize::from(self.threads)) as u8;
+        let context = self.dice.pick(&self.contexts);
+        if let Some(action) = self.action(thread, context) {
+            self.try_add_and_note(thread, action);
+        }
+    }
+
+    fn try_add_and_note(&mut self, thread: u8, action: Action) {
+        if !self.try_add(thread, action.clone()) {
+            return;
+        }
+        match action {
+            Action::EndStream { stream } => drop(self.streams.remove(&stream)),
+            Action::EndEvent { event } => drop(self.events.remove(&event)),
+            Action::Free { buffer, .. } => drop(self.buffers.remove(&buffer)),
+            Action::Graph { graph, context, .. } => drop(self.graphs.insert(graph, context)),
+            Action::EndGraph { graph } => drop(self.graphs.remove(&graph)),
+            _ => {}
+        }
+    }
+
+    fn action(&mut self, thread: u8, context: Id) -> Option<Action> {
+        let seed = self.dice.next_number() as u32;
+        Some(match self.dice.below(100) {
+            0..34 => {
+                let work = self.work(context, false)?;
+                let site = match work {
+                    Work::Mix { .. } => Site::Stream(self.stream_of(context)?),
+                    Work::Memset { .. } | Work::Copy { .. } => self.site(context),
+                };
+                Action::Work { work, site }
+            }
+            34..42 => {
+                let to = self.buffer_of(context, Memory::is_visible)?;
+                Action::Fill {
+                    to: self.part(to, None),
+                    seed,
+                }
+            }
+            42..48 => {
+                let from = Self::any(&mut self.dice, &self.buffers)?;
+                Action::Read {
+                    from: self.part(from, None),
+                }
+            }
+            48..51 => {
+                let to = self.buffer_of(context, Memory::is_host)?;
+                let stream = self.stream_of(context)?;
+                Action::HostFill {
+                    stream,
+                    to: self.part(to, None),
+                    seed,
+                }
+            }
+            51..54 => {
+                let to = self.buffer_of(context, |memory| {
+                    memory.is_known() && memory != Memory::Managed
+                })?;
+                let stream = self.stream_of(context)?;
+                Action::WriteValue {
+                    stream,
+                    to: self.part(to, Some(4)),
+                    value: seed,
+                }
+            }
+            54..60 => {
+                let event = Self::any(&mut self.dice, &self.events)?;
+                let stream = self.stream_of(self.events[&event])?;
+                Action::Record { event, stream }
+            }
+            60..66 => {
+                let event = Self::any(&mut self.dice, &self.events)?;
+                let stream = Self::any(&mut self.dice, &self.streams)?;
+                Action::Wait { stream, event }
+            }
+            66..71 => Action::SyncStream {
+                stream: Self::any(&mut self.dice, &self.streams)?,
+            },
+            71..75 => Action::SyncEvent {
+                event: Self::any(&mut self.dice, &self.events)?,
+            },
+            75..77 => Action::SyncContext { context },
+            77..79 => Action::QueryStream {
+                stream: Self::any(&mut self.dice, &self.streams)?,
+            },
+            79..81 => Action::QueryEvent {
+                event: Self::any(&mut self.dice, &self.events)?,
+            },
+            81..84 => self.graph(context)?,
+            84..90 => {
+                let graph = Self::any(&mut self.dice, &self.graphs)?;
+                let stream = self.stream_of(self.graphs[&graph])?;
+                Action::Launch { graph, stream }
+            }
+            90 => Action::EndGraph {
+                graph: Self::any(&mut self.dice, &self.graphs)?,
+            },
+            91 => {
+                self.make_buffer(thread, context);
+                return None;
+            }
+            92..94 => {
+                let buffer = Self::any(&mut self.dice, &self.buffers)?;
+                let (context, memory, _) = self.buffers[&buffer];
+                let stream = match memory {
+                    Memory::Pool => Some(self.stream_of(context)?),
+                    _ => None,
+                };
+                Action::Free { buffer, stream }
+            }
+            94 => {
+                self.make_stream(thread, context);
+                return None;
+            }
+            95 => Action::EndStream {
+                stream: Self::any(&mut self.dice, &self.streams)?,
+            },
+            96 => {
+                self.make_event(thread, context);
+                return None;
+            }
+            97 => Action::EndEvent {
+                event: Self::any(&mut self.dice, &self.events)?,
+            },
+            _ => {
+                // One thread waits for another.
+                let flag = 40 + self.next[3];
+                let other = self.dice.below(usize::from(self.threads)) as u8;
+                if other != thread && flag < 63 && self.try_add(thread, Action::Post { flag }) {
+                    self.next[3] += 1;
+                    self.try_add(other, Action::Await { flag });
+                }
+                return None;
+            }
+        })
+    }
+
+    /// Waits for everything, reads all memory, and ends what is left.
+    fn finish(&mut self) {
+        for thread in 1..self.threads {
+            let flag = 10 + thread;
+            self.try_add(thread, Action::Post { flag });
+            self.try_add(0, Action::Await { flag });
+        }
+        for context in self.contexts.clone() {
+            self.try_add(0, Action::SyncContext { context });
+        }
+        for (buffer, (_, _, size)) in self.buffers.clone() {
+            let from = Part {
+                buffer,
+                offset: 0,
+                length: size,
+            };
+            self.try_add(0, Action::Read { from });
+        }
+        for graph in self.graphs.clone().into_keys() {
+            self.try_add(0, Action::EndGraph { graph });
+        }
+        for (buffer, (context, memory, _)) in self.buffers.clone() {
+            let stream = match memory {
+                Memory::Pool => self.pool_stream(context),
+                _ => None,
+            };
+            self.try_add(0, Action::Free { buffer, stream });
+        }
+        for event in self.events.clone().into_keys() {
+            self.try_add(0, Action::EndEvent { event });
+        }
+        for (stream, (_, kind, _)) in self.streams.clone() {
+            if matches!(kind, StreamKind::Blocking | StreamKind::NonBlocking) {
+                self.try_add(0, Action::EndStream { stream });
+            }
+        }
+        for context in self.contexts.clone() {
+            self.try_add(0, Action::SyncContext { context });
+            self.try_add(0, Action::EndContext { context });
+        }
+    }
+
+    /// A stream of a context that thread 0 may use; a new one if there is none.
+    fn pool_stream(&mut self, context: Id) -> Option<Id> {
+        let found = self.streams.iter().find(|(_, stream)| {
+            stream.0 == context && (stream.1 != StreamKind::PerThread || stream.2 == 0)
+        });
+        if let Some((&stream, _)) = found {
+            return Some(stream);
+        }
+        let stream = 62;
+        let kind = StreamKind::Legacy;
+        self.try_add(
+            0,
+            Action::Stream {
+                stream,
+                context,
+                kind,
+            },
+        )
+        .then_some(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::expected;
+
+    #[test]
+    fn programs_are_correct_and_end_what_they_begin() {
+        for seed in 0..300 {
+            let program = generate(seed, Size::of_seed(seed, 2));
+            let result = expected(&program).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            assert!(!result.reads.is_empty(), "seed {seed}");
+            let count = |wanted: fn(&Action) -> bool| {
+                let actions = program.operations.iter().map(|operation| &operation.action);
+                actions.filter(|action| wanted(action)).count()
+            };
+            let made = count(|action| matches!(action, Action::Context { .. }));
+            let ended = count(|action| matches!(action, Action::EndContext { .. }));
+            assert_eq!(made, ended, "seed {seed}");
+            let made = count(|action| matches!(action, Action::Allocate { .. }));
+            let ended = count(|action| matches!(action, Action::Free { .. }));
+            assert_eq!(made, ended, "seed {seed}");
+            assert_eq!(program, generate(seed, Size::of_seed(seed, 2)));
+        }
+    }
+}

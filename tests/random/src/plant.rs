@@ -1,0 +1,68 @@
+//! Programs with one mistake: a wait that is missing, so that two accesses of device memory by
+//! copies, memsets or the end of the memory are not ordered.
+//!
+//! Races of kernels, of host functions, and of the CPU are not planted: a trace does not show what
+//! these access.
+
+use crate::dice::Dice;
+use crate::generate::{Size, generate};
+use crate::order::{Checker, Mistake};
+use crate::program::{Action, Operation, Program, Work};
+use crate::shrink::correct_part;
+
+/// A program of a seed with a mistake; `None` if leaving out a wait of it makes none.
+pub fn plant(seed: u64, size: Size) -> Option<Program> {
+    let is_visible = |operation: &&Operation| {
+        !matches!(
+            operation.action,
+            Action::Work {
+                work: Work::Mix { .. },
+                ..
+            } | Action::HostFill { .. }
+                | Action::Graph { .. }
+        )
+    };
+    let program = generate(seed, size);
+    let visible: Vec<Operation> = program
+        .operations
+        .iter()
+        .filter(is_visible)
+        .cloned()
+        .collect();
+    let program = correct_part(&visible);
+    let waits: Vec<usize> = (0..program.operations.len())
+        .filter(|&at| is_wait(&program.operations[at].action))
+        .collect();
+    let mut dice = Dice::new(seed);
+    for _ in 0..waits.len() {
+        let mut wrong = program.clone();
+        wrong.operations.remove(dice.pick(&waits));
+        if has_race_on_device(&wrong) {
+            return Some(wrong);
+        }
+    }
+    None
+}
+
+fn is_wait(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Wait { .. }
+            | Action::SyncStream { .. }
+            | Action::SyncEvent { .. }
+            | Action::SyncContext { .. }
+            | Action::QueryStream { .. }
+            | Action::QueryEvent { .. }
+    )
+}
+
+/// Whether the first mistake is a race on memory of the device.
+fn has_race_on_device(program: &Program) -> bool {
+    let mut checker = Checker::default();
+    for operation in &program.operations {
+        if let Err(mistake) = checker.apply(operation) {
+            return matches!(mistake, Mistake::Race(part) if checker.is_of_device(part));
+        }
+    }
+    false
+}
