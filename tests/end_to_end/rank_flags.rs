@@ -87,7 +87,7 @@ fn changes_of_shared_memory_are_counted(folder: &Path) {
     let bytes = parts[0]["changed_bytes"].as_u64().unwrap();
     assert!((2..=4).contains(&changes), "{parts:#}");
     let row = format!(
-        "call 5  {changes} by rank 0 ({},{:03} bytes)  262,144\n",
+        " {changes} by rank 0 ({},{:03} bytes)  262,144\n",
         bytes / 1000,
         bytes % 1000
     );

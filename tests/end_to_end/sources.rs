@@ -50,7 +50,7 @@ fn only_what_the_cpu_overwrote_too_early_is_found(folder: &Path) {
         ("overwritten", &[WAIT][..], true),
         ("waited", &[], false),
         ("query", &[], false),
-        ("event", &[WAIT], false),
+        ("event", &[], false),
         ("device", &[WAIT], false),
         ("pageable", &[], false),
     ] {

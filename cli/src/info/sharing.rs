@@ -242,7 +242,8 @@ impl SharedObjects {
                 ]
             });
             let header = ["file", "registered by", "changes found", "bytes"];
-            for line in table(&header, rows.collect(), 3, columns) {
+            // Counts are not cut.
+            for line in table(&header, rows.collect(), 2, columns) {
                 writeln!(out, " {line}")?;
             }
             more(self.files.len(), out)?;

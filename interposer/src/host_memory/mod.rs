@@ -12,7 +12,7 @@ mod table;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use cutape_registry::{Family, Role, StreamMemoryOp};
+use cutape_registry::{CopyOp, Family, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
 use crate::followed_work;
@@ -178,19 +178,17 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
     if !may_reach(words.map(|(_, word)| word)) {
         return;
     }
-    // What only copies to the host write is recorded with the copies.
-    let is_memset = |position: usize| {
-        let role = function
-            .params
-            .get(position)
-            .map(|parameter| parameter.role);
-        matches!(role, Some(Role::DeviceWrite(_)))
+    // What copies write to host memory is recorded with the copies.
+    let is_readback = |position: usize| {
+        let parameter = function.params.get(position);
+        let is_host = parameter.is_some_and(|it| matches!(it.role, Role::HostWrite(_)));
+        is_host || matches!(function.family, Family::Copy(CopyOp::Unified(_)))
     };
     {
         let table = TABLE.lock();
         let looks = operands(true).any(|(_, word)| table.find(word).is_some());
         let mut written = operands(false).filter_map(|(at, word)| Some((at, table.find(word)?)));
-        if !looks && !written.any(|(at, start)| is_memset(at) || table.is_shadowed(start)) {
+        if !looks && !written.any(|(at, start)| !is_readback(at) || table.is_shadowed(start)) {
             return;
         }
     }
@@ -216,7 +214,7 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
     for (at, word) in operands(false) {
         if let Some(start) = table.find(word) {
             // What is there now must not be mistaken later for something that the host wrote.
-            if is_memset(at) && !table.is_shadowed(start) {
+            if !is_readback(at) && !table.is_shadowed(start) {
                 table.look(thread, start, false);
             }
             touched.push(start);

@@ -417,6 +417,8 @@ fn attribute_live(job: &mut Job<'_, '_>, attribute: &mut [u8]) -> Result<(), Ski
     let live = match known.map(|known| known.meaning) {
         Some(Meaning::Address) => job.ranges.translate(value),
         Some(Meaning::Handle(kind)) => job.live_handle(kind, value)?,
+        // The first field says whether the device may update the node; else the handle is unused.
+        Some(Meaning::MayDiffer) if value as u32 == 0 => return Ok(()),
         Some(Meaning::MayDiffer) => {
             return skip("device-updatable kernel nodes are not re-issued");
         }
