@@ -9,9 +9,15 @@ use crate::{Failure, files};
 const PACKAGED: &str = "2000";
 const FIRST_SEED: &str = "1";
 
+/// New programs if it is not said how many.
+const NEW: &str = "100";
+
 /// Runs the test `random` with these arguments.
 pub(crate) fn test(root: &Path, arguments: &[&str]) -> Result<(), Failure> {
     let mut command = cargo(root, "test -q -p cutape-random --test random --");
+    if !arguments.contains(&"--count") {
+        command.args(["--count", NEW]);
+    }
     run(command.args(arguments))
 }
 

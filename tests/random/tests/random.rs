@@ -6,7 +6,7 @@
 //! | `--plant N` | so many programs with a mistake, which `check` must find; by default 4 |
 //! | `--count N` | so many new programs |
 //! | `--seconds N` | no new programs after that time |
-//! | `--seed S` | the seed of the first; by default the time |
+//! | `--seed S` | the seed of the first; by default 1, and the time with `--count` |
 //! | `--schedule NAME` | only this schedule of the program: `eager`, `lazy`, `random` |
 //! | `--devices N` | of the programs: 1 or 2; by default 2, and 1 with `--write` |
 //! | `--keep FOLDER` | failing programs go there, shrunk |
@@ -47,10 +47,10 @@ struct Options {
 
 impl Options {
     fn read() -> Result<Self, String> {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut seed = None;
         let mut options = Self {
             count: 0,
-            seed: time.map_or(0, |time| time.as_nanos() as u64 % 1_000_000_000),
+            seed: 1,
             schedule: None,
             write: None,
             keep: root().join("target/random"),
@@ -70,7 +70,7 @@ impl Options {
                 "--plant" => options.plants = number()? as usize,
                 "--devices" => options.devices = Some(number()? as u8),
                 "--seconds" => options.limit = Duration::from_secs(number()?),
-                "--seed" => options.seed = number()?,
+                "--seed" => seed = Some(number()?),
                 "--schedule" => options.schedule = Some(value),
                 "--write" => options.write = Some(root().join(value)),
                 "--keep" => options.keep = root().join(value),
@@ -87,6 +87,9 @@ impl Options {
                 _ => return Err(format!("{word}: not an option")),
             }
         }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = time.map_or(0, |time| time.as_nanos() as u64 % 1_000_000_000);
+        options.seed = seed.unwrap_or(if options.count == 0 { 1 } else { time });
         Ok(options)
     }
 
@@ -220,8 +223,8 @@ fn find_planted(runner: &Runner, options: &Options) -> usize {
             Ok(rules) if !rules.is_empty() => {}
             result => {
                 missed += 1;
-                let text = program.text().0;
-                println!("== planted-{seed}: the mistake is not found: {result:?}\n{text}");
+                let (text, mistake) = (program.text().0, expected(&program).err());
+                println!("== planted-{seed}: not found: {mistake:?}: {result:?}\n{text}");
             }
         }
     }

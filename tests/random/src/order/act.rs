@@ -1,7 +1,8 @@
 //! What each operation does to the order, the objects and the memory.
 
 use super::{
-    Buffer, Checker, Graph, Mistake, Moment, Object, Stream, StreamKey, digest, object, pattern,
+    Buffer, Checker, Graph, Mistake, Moment, Object, Stream, StreamKey, Task, digest, object,
+    pattern,
 };
 use crate::program::{Action, Memory, Part, StreamKind, Work};
 
@@ -234,12 +235,19 @@ impl Checker {
                 self.add_task(place, called, done);
             }
             Action::SyncStream { stream } | Action::QueryStream { stream } => {
-                let (_, key) = self.stream(stream, thread, called)?;
-                let tasks = self
-                    .tasks
-                    .iter()
-                    .filter(|task| task.stream == key && self.is_before(task.enqueued, called));
-                let waited: Vec<Moment> = tasks.map(|task| task.done).collect();
+                let (context, key) = self.stream(stream, thread, called)?;
+                let own =
+                    |task: &&Task| task.stream == key && self.is_before(task.enqueued, called);
+                // Whether work of other streams counts that new work would come after is open.
+                let waited = match self.is_lenient {
+                    true => self.earlier(context, key, called),
+                    false => self
+                        .tasks
+                        .iter()
+                        .filter(own)
+                        .map(|task| task.done)
+                        .collect(),
+                };
                 self.next_of(thread, &waited);
             }
             Action::SyncEvent { event } | Action::QueryEvent { event } => {
