@@ -4,9 +4,9 @@
 use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::{
-    Arguments, ContextOp, CopyOp, EventOp, Family, Function, GraphOp, HostMemoryOp, Kind, LaunchOp,
-    MemoryType, Param, Parent, PrimaryOp, Role, Shared, SharedKind, SharingOp, StreamMemoryOp,
-    StreamOp, Transfer, Waits, Width,
+    Arguments, ContextOp, CopyOp, EventOp, Family, Function, GraphOp, HostMemoryOp, ImplicitWait,
+    Kind, LaunchOp, MemoryType, Param, Parent, PrimaryOp, Role, Shared, SharedKind, SharingOp,
+    StreamMemoryOp, StreamOp, Transfer, Waits, Width,
 };
 
 use crate::graphs::GraphAction;
@@ -239,6 +239,9 @@ impl Effects {
             only_submits: objects.is_empty()
                 && unobserved.is_empty()
                 && function.waits == Waits::No
+                && function.implicit_wait == ImplicitWait::No
+                // It may wait, too.
+                && !function.is_memset_without_stream()
                 && matches!(
                     action,
                     Action::None | Action::GraphLaunch | Action::UnknownWait
