@@ -142,6 +142,7 @@ fn answer(function: &'static Function, words: &[u64; WORDS], address_of: Address
         address_of,
     };
     call.note_stack();
+    schedule::before_call(function, words);
     let code = catch_unwind(AssertUnwindSafe(|| handler(&call))).unwrap_or(UNKNOWN);
     schedule::after_call();
     code

@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Once};
 use std::time::{Duration, Instant};
 
+use cutape_registry::{Function, ImplicitWait};
+
 use crate::call::answer::{Answer, NOT_READY};
+use crate::object::memory::Purpose;
 use crate::object::queue::{Ticket, is_any_pending};
 use crate::settings::{self, Schedule};
 use crate::state::{Action, Locked, State, has_ended, lock};
@@ -84,6 +87,33 @@ fn run_all(mut state: Locked) -> Locked {
         state = run(state, ticket);
     }
     state
+}
+
+/// Before each call: some calls wait for work though they are no waits (`ImplicitWait`).
+pub(crate) fn before_call(function: &Function, words: &[u64]) {
+    if function.implicit_wait == ImplicitWait::No || !is_any_pending() {
+        return;
+    }
+    let state = lock();
+    let Ok(context) = state.current() else {
+        return;
+    };
+    let handle = words.first().copied().unwrap_or(0);
+    let waits = match function.implicit_wait {
+        ImplicitWait::No => false,
+        ImplicitWait::Context => true,
+        ImplicitWait::ContextUnlessPool => {
+            !matches!(state.purpose_at(handle), Some(Purpose::Pool(_)))
+        }
+        ImplicitWait::ContextIfLoaded => {
+            let library = state.libraries.find(handle);
+            library.is_ok_and(|library| library.modules.contains_key(&context))
+        }
+    };
+    if waits {
+        let pending = state.queue.of_context(context);
+        wait(state, &pending);
+    }
 }
 
 /// After each call: work that the schedule wants to run now, and the thread for what is left.

@@ -382,7 +382,9 @@ impl Maker {
                 }
             }
             48..51 => {
-                let to = self.buffer_of(context, Memory::is_host)?;
+                // What a host function writes to memory that the device reaches before the program
+                // waits is not recorded (docs/limitations.md).
+                let to = self.buffer_of(context, |memory| memory == Memory::Pageable)?;
                 let stream = self.stream_of(context)?;
                 Action::HostFill {
                     stream,
