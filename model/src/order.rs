@@ -66,6 +66,11 @@ impl Order {
         self.order.wait(stream, clock, self.number);
     }
 
+    /// An event is recorded in the stream.
+    pub fn recorded(&mut self, stream: u32) {
+        self.order.marked(stream, self.number);
+    }
+
     /// The stream waits for something that the trace does not show.
     pub fn wait_for_unknown(&mut self, stream: u32) {
         self.order.wait_for_unknown(stream);

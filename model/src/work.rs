@@ -276,6 +276,7 @@ impl<X> State<X> {
             event.record = Some(site);
             if event.captured.is_none() {
                 event.before = self.order.clock(stream);
+                self.order.recorded(stream);
             }
             return;
         }

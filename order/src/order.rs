@@ -384,13 +384,20 @@ impl<S: BuildHasher + Default> Order<S> {
         }
         if let Some(state) = self.streams.get_mut(&stream) {
             state.before = before;
-            // Blocking streams wait for it from now on.
-            if state.kind == StreamKind::Legacy
-                && self.doubt == Doubt::Complete
-                && let Some(context) = self.contexts.get_mut(state.context)
-            {
-                context.legacy = context.legacy.max(now);
-            }
+        }
+        self.marked(stream, now);
+    }
+
+    /// An event was recorded in the stream, or it waits for one. Whether blocking streams wait for
+    /// that if it is the legacy default stream (manual, stream synchronization behavior: "an action")
+    /// is a doubt.
+    pub fn marked(&mut self, stream: u32, now: Moment) {
+        if let Some(state) = self.streams.get(&stream)
+            && state.kind == StreamKind::Legacy
+            && self.doubt == Doubt::Complete
+            && let Some(context) = self.contexts.get_mut(state.context)
+        {
+            context.legacy = context.legacy.max(now);
         }
     }
 

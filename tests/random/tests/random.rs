@@ -262,6 +262,9 @@ fn run_batch(
     let Err(together) = runner.run(&all, schedules, options.last) else {
         return 0;
     };
+    // What follows records into the same file.
+    let trace = runner.trace().with_extension("together");
+    let _ = fs::copy(runner.trace(), &trace);
     let mut failed = 0;
     for (seed, program) in programs {
         let alone = std::slice::from_ref(program);
@@ -280,7 +283,7 @@ fn run_batch(
             Ok(()) => failure,
         };
         keep(
-            runner,
+            &runner.trace(),
             options,
             &format!("seed-{seed}"),
             &[small],
@@ -291,7 +294,7 @@ fn run_batch(
     if failed == 0 {
         failed = 1;
         let name = format!("seeds-{}-together", programs[0].0);
-        keep(runner, options, &name, &all, schedules, &together);
+        keep(&trace, options, &name, &all, schedules, &together);
     }
     failed
 }
@@ -311,7 +314,7 @@ fn still_fails(
 }
 
 fn keep(
-    runner: &Runner,
+    trace: &Path,
     options: &Options,
     name: &str,
     programs: &[Program],
@@ -336,6 +339,6 @@ fn keep(
         }
         fs::write(file.with_extension(format!("{at}.txt")), text).expect("written");
     }
-    let _ = fs::copy(runner.trace(), options.keep.join(format!("{name}.cutape")));
+    let _ = fs::copy(trace, options.keep.join(format!("{name}.cutape")));
     println!("kept in {}", options.keep.join(name).display());
 }
