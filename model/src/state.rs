@@ -1,9 +1,11 @@
 //! The state as a whole: applies what calls do to objects, current contexts, memory and order.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use cutape_format::Call;
 use cutape_registry::{Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
+use rustc_hash::FxBuildHasher;
 
 use crate::captures::{CapturePoint, Captures};
 use crate::contexts::Contexts;
@@ -147,6 +149,8 @@ pub struct State<X> {
     pub host: IntervalMap<ObjectId>,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
     pub records_elsewhere: bool,
+    /// The last launch of each executable graph.
+    pub(crate) last_launches: HashMap<ObjectId, Clock, FxBuildHasher>,
     /// By thread.
     pub(crate) streams: Vec<LastStreams>,
     pending: Vec<PendingObject<X>>,
@@ -166,6 +170,7 @@ impl<X> State<X> {
             captures: Captures::default(),
             host: IntervalMap::default(),
             records_elsewhere: false,
+            last_launches: HashMap::default(),
             streams: Vec::new(),
             pending: Vec::new(),
             changes: Changes::default(),

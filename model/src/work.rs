@@ -155,7 +155,19 @@ impl<X> State<X> {
         if !self.captures.is_empty() && self.captures.of(stream).is_some() {
             return None;
         }
+        // No two launches of an executable graph run at once (manual, cuGraphLaunch).
+        let graph = match effects.action {
+            Action::GraphLaunch => effects.handle_of(call, Kind::GraphExec),
+            _ => None,
+        };
+        let graph = graph.and_then(|handle| self.objects.live(Kind::GraphExec, handle));
+        if let Some(earlier) = graph.and_then(|graph| self.last_launches.get(&graph)) {
+            self.order.wait(stream, earlier);
+        }
         let work = self.order.submit(stream)?;
+        if let Some(graph) = graph {
+            self.last_launches.insert(graph, self.order.clock(stream));
+        }
         match effects.action {
             Action::HostFunction => {
                 // The function may tell the program that all work before it is complete; whether it
@@ -320,11 +332,11 @@ impl<X> State<X> {
                     }
                 }
             }
-            Action::SynchronousCopy => self.complete_default(call.thread, per_thread),
+            Action::SynchronousCopy => self.complete_default(effects, call),
             _ if effects.function.is_memset_without_stream()
                 && self.shared_around(call.argument(0)).is_some() =>
             {
-                self.complete_default(call.thread, per_thread);
+                self.complete_default(effects, call);
             }
             Action::HostRegister => {
                 let size = effects.size_of(call, Kind::Registration);
@@ -341,13 +353,13 @@ impl<X> State<X> {
         }
     }
 
-    /// A call has waited for the default stream of its thread.
-    fn complete_default(&mut self, thread: u32, per_thread: bool) {
-        if per_thread {
-            let stream = self.stream(thread, 0, true);
+    /// A successful call has waited for the default stream of its thread.
+    pub fn complete_default(&mut self, effects: &Effects, call: &Call<'_>) {
+        if effects.function.per_thread {
+            let stream = self.stream(call.thread, 0, true);
             self.order.complete_stream(stream);
         } else {
-            let current = self.contexts.current(thread).handle;
+            let current = self.contexts.current(call.thread).handle;
             self.order.complete_blocking(current);
         }
     }

@@ -112,6 +112,9 @@ pub struct Order<S = RandomState> {
     by_handle: HashMap<u64, usize, S>,
     /// The contexts of the entries that stand for blocking streams.
     groups: HashMap<u32, usize, S>,
+    /// By context, where doubt counts as complete: what blocking streams have waited for since the
+    /// legacy default stream did anything, which its next work comes after.
+    blocking_waits: HashMap<usize, Clock, S>,
     /// All work up to this moment is complete.
     all: Moment,
 }
@@ -145,6 +148,7 @@ impl<S: BuildHasher + Default> Order<S> {
             contexts: vec![ContextWork::default()],
             by_handle: [(0, UNKNOWN_CONTEXT)].into_iter().collect(),
             groups: HashMap::default(),
+            blocking_waits: HashMap::default(),
             all: 0,
         }
     }
@@ -229,6 +233,7 @@ impl<S: BuildHasher + Default> Order<S> {
     /// Enqueues work, by a call that was entered and had returned at these moments. False if the
     /// stream is not known any more.
     pub fn submit(&mut self, stream: u32, entered: Moment, returned: Moment) -> bool {
+        self.wait_for_blocking(stream);
         let Some(state) = self.streams.get_mut(&stream) else {
             return false;
         };
@@ -305,6 +310,12 @@ impl<S: BuildHasher + Default> Order<S> {
         {
             return in_doubt && self.is_in_group(state.kind);
         }
+        let waits = self.blocking_waits.get(&target.context);
+        if target.kind == StreamKind::Legacy
+            && waits.is_some_and(|waits| self.covers(waits, stream, state, enqueued))
+        {
+            return true;
+        }
         let same = state.context == target.context && self.is_in_group(state.kind);
         if same && (state.kind == StreamKind::Legacy || target.kind == StreamKind::Legacy) {
             return true;
@@ -328,6 +339,14 @@ impl<S: BuildHasher + Default> Order<S> {
         let (context, kind, last) = (state.context, state.kind, state.last);
         let behind_legacy = state.behind_legacy;
         let mut clock = self.pending(&state.before);
+        let waits = self.blocking_waits.get(&context);
+        for &entry in waits
+            .filter(|_| kind == StreamKind::Legacy)
+            .into_iter()
+            .flatten()
+        {
+            merge(&mut clock, entry);
+        }
         clock.push((stream, last.min(now)));
         let work = self.contexts.get(context).copied().unwrap_or_default();
         let group = match kind {
@@ -382,8 +401,18 @@ impl<S: BuildHasher + Default> Order<S> {
                 merge(&mut before, entry);
             }
         }
-        if let Some(state) = self.streams.get_mut(&stream) {
-            state.before = before;
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        state.before = before;
+        let (context, kind) = (state.context, state.kind);
+        if kind == StreamKind::Blocking && self.doubt == Doubt::Complete && !clock.is_empty() {
+            let mut waits = self.blocking_waits.remove(&context).unwrap_or_default();
+            waits.retain(|&(stream, moment)| !self.is_done(stream, moment));
+            for &entry in clock {
+                merge(&mut waits, entry);
+            }
+            self.blocking_waits.insert(context, waits);
         }
         self.marked(stream, now);
     }
@@ -392,12 +421,26 @@ impl<S: BuildHasher + Default> Order<S> {
     /// that if it is the legacy default stream (manual, stream synchronization behavior: "an action")
     /// is a doubt.
     pub fn marked(&mut self, stream: u32, now: Moment) {
+        self.wait_for_blocking(stream);
         if let Some(state) = self.streams.get(&stream)
             && state.kind == StreamKind::Legacy
             && self.doubt == Doubt::Complete
             && let Some(context) = self.contexts.get_mut(state.context)
         {
             context.legacy = context.legacy.max(now);
+        }
+    }
+
+    /// The legacy default stream comes after what blocking streams have waited for.
+    fn wait_for_blocking(&mut self, stream: u32) {
+        if !self.blocking_waits.is_empty()
+            && let Some(state) = self.streams.get_mut(&stream)
+            && state.kind == StreamKind::Legacy
+            && let Some(waits) = self.blocking_waits.remove(&state.context)
+        {
+            for entry in waits {
+                merge(&mut state.before, entry);
+            }
         }
     }
 

@@ -118,8 +118,12 @@ impl State {
             })
         });
         // A copy to host memory, or with page-locked or managed memory, is complete.
+        if host {
+            self.model.complete_default(&plan.effects, call);
+            return;
+        }
         let reads_only = |access: &Access| access.effect == AccessEffect::Read;
-        if host || self.ordering.current.iter().all(reads_only) {
+        if self.ordering.current.iter().all(reads_only) {
             return;
         }
         let Some(work) = self.model.submit_in_default(&plan.effects, call) else {
