@@ -59,6 +59,14 @@ enum Returned {
     Forgotten {
         event: u64,
     },
+    Asked(Question),
+}
+
+/// What work may still write these bytes when that call has returned?
+#[derive(Debug)]
+struct Question {
+    call: u64,
+    bytes: Range<u64>,
 }
 
 /// Follows work that writes host memory.
@@ -77,6 +85,7 @@ pub struct HostWrites {
     pending: Vec<(u32, Moment, PendingWrite)>,
     /// By executable graph: where its launches may write; empty when that may have changed.
     of_graphs: FxHashMap<u64, Vec<Range<u64>>>,
+    answers: Vec<(u64, PendingWrite)>,
 }
 
 impl Default for HostWrites {
@@ -91,6 +100,7 @@ impl Default for HostWrites {
             count: 0,
             pending: Vec::new(),
             of_graphs: FxHashMap::default(),
+            answers: Vec::new(),
         }
     }
 }
@@ -99,8 +109,12 @@ impl HostWrites {
     /// A call is entered. To be called for every call, in order, before [`HostWrites::apply`].
     pub fn enter(&mut self, call: &Call<'_>) {
         self.state.settle(call.ticks, call.thread);
+        self.return_before(call.ticks);
+    }
+
+    fn return_before(&mut self, end: Moment) {
         while let Some(&Reverse((time, number))) = self.returns.peek() {
-            if time >= call.ticks {
+            if time >= end {
                 break;
             }
             self.returns.pop();
@@ -145,6 +159,7 @@ impl HostWrites {
             Returned::ProvedContext { context, entered } => {
                 self.order.complete_context(context, entered);
             }
+            Returned::Asked(question) => return self.answer(&question),
         }
         let order = &self.order;
         self.pending
@@ -159,25 +174,41 @@ impl HostWrites {
         writes.filter(move |write| write.bytes.start < end && start < write.bytes.end)
     }
 
-    /// The same when this call, which was entered last, has returned: without the work that it
-    /// proves complete.
-    pub fn pending_behind(&mut self, call: &Call<'_>, bytes: &Range<u64>) -> Vec<PendingWrite> {
-        let function = function_of(call.signature);
-        let effects = function.filter(|_| call.succeeded()).map(Effects::of);
-        let proved = effects.and_then(|effects| self.effect_of(&effects, call));
-        let mut order = self.order.clone();
-        match proved {
-            Some(Returned::Proved(clock)) => order.complete(&clock),
-            Some(Returned::ProvedContext { context, entered }) => {
-                order.complete_context(context, entered);
-            }
-            _ => {}
+    /// Asks which work may still write the memory around an address when a call has returned, also
+    /// what other threads have enqueued meanwhile. To be called behind [`HostWrites::apply`] of that
+    /// call.
+    pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
+        if let Some(bytes) = self.state.shared_around(address) {
+            let question = Question {
+                call: call.index,
+                bytes,
+            };
+            self.at_return(call, Returned::Asked(question));
         }
-        let (start, end) = (bytes.start, bytes.end);
-        let left = self.pending.iter().filter(|(stream, enqueued, write)| {
-            write.bytes.start < end && start < write.bytes.end && !order.is_done(*stream, *enqueued)
-        });
-        left.map(|(_, _, write)| write.clone()).collect()
+    }
+
+    fn answer(&mut self, question: &Question) {
+        let being_enqueued = self
+            .returned
+            .values()
+            .filter_map(|returned| match returned {
+                Returned::Enqueued { writes, .. } => Some(writes),
+                _ => None,
+            });
+        let pending = self.pending.iter().map(|(_, _, write)| write);
+        let (start, end) = (question.bytes.start, question.bytes.end);
+        let found = pending
+            .chain(being_enqueued.flatten())
+            .filter(|write| write.bytes.start < end && start < write.bytes.end);
+        let found = found.map(|write| (question.call, write.clone()));
+        self.answers.extend(found);
+    }
+
+    /// The call that asked and what was found, of all that has been asked; to be called behind the
+    /// last call.
+    pub fn answers(mut self) -> Vec<(u64, PendingWrite)> {
+        self.return_before(Moment::MAX);
+        self.answers
     }
 
     /// The call that was entered last does what it does.

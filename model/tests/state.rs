@@ -26,7 +26,10 @@ fn trace(name: &str, steps: &[Step]) -> Trace {
 fn opened(name: &str, builder: &TraceBuilder) -> Trace {
     // Tests run at the same time, and several use a name.
     let thread = std::thread::current().id();
-    let file = format!("cutape-model-{name}-{}-{thread:?}.cutape", std::process::id());
+    let file = format!(
+        "cutape-model-{name}-{}-{thread:?}.cutape",
+        std::process::id()
+    );
     let path = std::env::temp_dir().join(file);
     builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();

@@ -161,7 +161,7 @@ impl<'t> Job<'_, 't> {
                     self.call,
                     self.function,
                     vec![Target {
-                        address: self.call.argument(position),
+                        rows: vec![(self.call.argument(position), place.length)],
                         pieces: vec![(place.address, place.length)],
                     }],
                 ),

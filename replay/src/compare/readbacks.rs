@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use cutape_format::Call;
+use cutape_model::PendingWrite;
 use cutape_registry::Function;
 
 use crate::buffer::Buffer;
@@ -26,13 +27,18 @@ pub(crate) struct Readback {
 /// Host memory that a copy writes.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// As recorded.
-    pub address: u64,
-    /// In the order in which they were recorded: live address, length.
+    /// As recorded: address, length.
+    pub rows: Vec<(u64, usize)>,
+    /// The same bytes in the same order, here: live address, length.
     pub pieces: Vec<(u64, usize)>,
 }
 
 impl Target {
+    /// Its first recorded address.
+    pub(crate) fn address(&self) -> u64 {
+        self.rows.first().map_or(0, |row| row.0)
+    }
+
     /// Bytes of all pieces.
     pub(crate) fn length(&self) -> usize {
         length_of_pieces(&self.pieces)
@@ -64,6 +70,24 @@ impl Readback {
     /// Bytes that the copy brings.
     pub(crate) fn length(&self) -> usize {
         self.targets.iter().map(Target::length).sum()
+    }
+
+    /// Which of the bytes, offset of the first and behind the last, other work may write that these
+    /// writes are of.
+    pub(crate) fn written_by(&self, writes: &[PendingWrite]) -> Vec<(usize, usize)> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for &(row, length) in self.targets.iter().flat_map(|target| &target.rows) {
+            let end = row.saturating_add(length as u64);
+            for write in writes.iter().filter(|write| write.call != self.call) {
+                let (first, behind) = (write.bytes.start.max(row), write.bytes.end.min(end));
+                if first < behind {
+                    parts.push((at + (first - row) as usize, at + (behind - row) as usize));
+                }
+            }
+            at += length;
+        }
+        parts
     }
 
     fn is_in(&self, start: u64, end: u64) -> bool {
@@ -109,7 +133,7 @@ impl Readbacks {
         function: &'static Function,
         target: Target,
     ) {
-        let (address, length) = (target.address, target.length());
+        let (address, length) = (target.address(), target.length());
         self.of_graphs
             .retain(|key, old| key.2 != address || old.length() != length);
         let key = (call.thread, call.number, address);
@@ -200,7 +224,7 @@ impl Readbacks {
         let whole = self.waiting.get_mut(&(thread, number))?;
         if whole.targets.len() > 1 {
             let mut targets = whole.targets.iter();
-            let position = targets.position(|target| target.address == address)?;
+            let position = targets.position(|target| target.address() == address)?;
             return Some(Readback {
                 call: whole.call,
                 function: whole.function,

@@ -55,11 +55,14 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
 
 /// The copy whose bytes a later call has recorded.
 #[derive(Clone, Copy)]
-pub(crate) struct Enqueued {
+pub(crate) struct Enqueued<'a> {
     /// Its call index.
     pub by: u64,
     /// Index of the call of a host function that may have changed the bytes before.
     pub changed_by: Option<u64>,
+    /// Which of the bytes later work may have changed before they were recorded, or here: offset of
+    /// the first, behind the last.
+    pub unsettled: &'a [(usize, usize)],
 }
 
 /// Where a value comes from that differs.
@@ -68,7 +71,7 @@ struct Source<'a> {
     /// All of it, if it is bytes.
     bytes: Option<&'a [u8]>,
     /// What enqueued it.
-    enqueued: Option<Enqueued>,
+    enqueued: Option<Enqueued<'a>>,
     /// The result code that the driver returned, if that differs.
     code: Code,
 }
@@ -225,7 +228,7 @@ impl<'t> Job<'_, 't> {
         position: usize,
         expected: &Snapshot<'t>,
         pieces: &[(u64, usize)],
-        enqueued: Option<Enqueued>,
+        enqueued: Option<Enqueued<'_>>,
     ) {
         if !self.is_compared() {
             return;
@@ -246,9 +249,19 @@ impl<'t> Job<'_, 't> {
                     self.report.bytes_compared += length;
                     return;
                 }
-                let received = gather(pieces);
+                let mut received = gather(pieces);
+                let mut unsettled = 0;
+                for &(from, end) in enqueued.map_or(&[][..], |enqueued| enqueued.unsettled) {
+                    if let (Some(here), Some(recorded)) =
+                        (received.get_mut(from..end), expected.get(from..end))
+                    {
+                        unsettled += here.iter().zip(recorded).filter(|(a, b)| a != b).count();
+                        here.copy_from_slice(recorded);
+                    }
+                }
+                self.leave_unsettled(unsettled as u64);
                 let Some(found) = first_difference(&expected, &received) else {
-                    self.report.bytes_compared += length;
+                    self.report.bytes_compared += length - unsettled as u64;
                     return;
                 };
                 let texts = (excerpt(&expected, found.0), excerpt(&received, found.0));
@@ -260,6 +273,9 @@ impl<'t> Job<'_, 't> {
                     self.report.bytes_compared += length;
                     self.report.bytes_compared_by_hash += length;
                     return;
+                }
+                if enqueued.is_some_and(|enqueued| !enqueued.unsettled.is_empty()) {
+                    return self.leave_unsettled(length);
                 }
                 let text =
                     |length, hash: &[u8]| format!("{length} bytes of hash {}", start_of(hash));
@@ -282,6 +298,17 @@ impl<'t> Job<'_, 't> {
             ..Source::default()
         };
         self.diverge_in(What::Bytes, Some(position), texts, found, source);
+    }
+
+    /// Bytes that differ, of which it is not known what they were when the copy was complete.
+    fn leave_unsettled(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.report.bytes_not_compared += bytes;
+            self.report.note(
+                "copies back whose bytes later work may have changed before they were recorded: \
+                 these bytes are not compared",
+            );
+        }
     }
 
     /// Compares the bytes that the recording says had arrived when this call returned.
@@ -325,9 +352,12 @@ impl<'t> Job<'_, 't> {
                 }
                 continue;
             }
+            let later = self.plan.pending_writes.behind(self.call.index);
+            let unsettled = readback.written_by(later);
             let enqueued = Enqueued {
                 by: readback.call,
                 changed_by: self.readbacks.changed_by(&readback),
+                unsettled: &unsettled,
             };
             let position = usize::from(expected.parameter);
             let mut copy = Job {

@@ -58,7 +58,7 @@ impl Batch {
         if !is_source {
             let host = host_rows(job, rows, None, &mut self.presets)?;
             self.targets.push(Target {
-                address: rows.first().map_or(0, |row| row.0),
+                rows: rows.to_vec(),
                 pieces: host.pieces(),
             });
             return Ok(host);

@@ -212,8 +212,8 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
         }
         if !is_source {
             target = Some(Target {
-                address: rows.first().map_or(0, |row| row.0),
                 pieces: host.pieces(),
+                rows,
             });
         }
     }
@@ -328,7 +328,7 @@ fn finish(
         job.save_bytes(&target.pieces);
         match job.returned(0, field::HOST_BYTES) {
             Some(expected) => {
-                job.wait_if_placed(target.address);
+                job.wait_if_placed(target.address());
                 job.compare_bytes(0, &expected, &target.pieces, None);
             }
             None if job.traits.is_asynchronous => {
@@ -460,12 +460,13 @@ pub(crate) fn unified(job: &mut Job<'_, '_>) -> Played {
             true => Some(source_bytes(job, length)?),
             false => None,
         };
-        let host = host_rows(job, &[(address, length as usize)], bytes, &mut presets)?;
+        let rows = vec![(address, length as usize)];
+        let host = host_rows(job, &rows, bytes, &mut presets)?;
         presets.set(position, host.start());
         if !is_source {
             target = Some(Target {
-                address,
                 pieces: host.pieces(),
+                rows,
             });
         }
     }

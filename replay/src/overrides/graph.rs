@@ -55,9 +55,9 @@ pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
     if job.call.succeeded() && result == 0 && !job.current.is_captured {
         for range in ranges.iter().filter(|range| !range.is_source) {
             if let Some(pieces) = job.find_graph_rows(&range.rows) {
-                let address = range.address;
                 let readbacks = &mut job.player.readbacks;
-                let target = Target { address, pieces };
+                let rows = range.rows.clone();
+                let target = Target { rows, pieces };
                 readbacks.expect_of_graph(job.call, job.function, target);
             }
         }

@@ -33,17 +33,22 @@ impl PendingWrites {
             for bytes in read_before(&call) {
                 found.add_at_entry(&writes, call.index, bytes);
             }
-            for (bytes, is_after) in noted(&call) {
+            let noted = noted(&call);
+            for (bytes, _) in &noted {
                 found.add_at_entry(&writes, call.index, bytes.clone());
-                if is_after {
-                    let left = writes.pending_behind(&call, &bytes);
-                    if !left.is_empty() {
-                        let behind = found.behind.entry(call.index).or_default();
-                        behind.extend(left.into_iter().map(|write| within(write, &bytes)));
-                    }
-                }
             }
             writes.apply(&call);
+            let behind = noted.into_iter().filter(|(_, is_after)| *is_after);
+            let behind = behind.map(|(bytes, _)| bytes.start);
+            for address in behind.chain(brought(&call)) {
+                writes.ask_behind(&call, address);
+            }
+        }
+        for (call, write) in writes.answers() {
+            let known = found.behind.entry(call).or_default();
+            if !known.contains(&write) {
+                known.push(write);
+            }
         }
         found
     }
@@ -98,6 +103,18 @@ fn noted(call: &Call<'_>) -> Vec<(Range<u64>, bool)> {
         _ => None,
     };
     call.notes().filter_map(bytes).collect()
+}
+
+/// Where the copies have written whose bytes were recorded when this call had returned.
+fn brought(call: &Call<'_>) -> Vec<u64> {
+    if !call.has_notes() {
+        return Vec::new();
+    }
+    let address = |note| match note {
+        Note::Readback(note, _) => Some(note.address),
+        _ => None,
+    };
+    call.notes().filter_map(address).collect()
 }
 
 /// The host memory that copies of a call read; its bytes were recorded before the call.
