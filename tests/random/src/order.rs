@@ -467,7 +467,11 @@ impl Checker {
             Work::Copy { to, from, .. } => match (self.memory(to)?, self.memory(from)?) {
                 (Memory::Pageable, _) => vec![done],
                 (_, Memory::Pageable) if is_synchronous => {
-                    // The stream is waited for, then the memory is read.
+                    // The stream is waited for, then the memory is read. It must hold its bytes before:
+                    // the recorder doesn't see what host functions write meanwhile.
+                    if !self.is_lenient {
+                        self.access(from, called, false)?;
+                    }
                     let staged = self.next_of(thread, &earlier);
                     self.access(from, staged, false)?;
                     let bytes = self.bytes(from)?;
