@@ -8,7 +8,7 @@ use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::{gather, length_of_pieces, pieces_hold};
 use crate::issue::player::{Job, Player};
-use crate::place::address::Found;
+use crate::place::address::{Found, Way};
 use crate::plan::poisons_context;
 use crate::report::{Divergence, Verdict, What};
 
@@ -373,14 +373,17 @@ impl<'t> Job<'_, 't> {
 
     /// Before the bytes of a copy to the host are compared that was complete when it returned. An
     /// asynchronous one has been recorded so if its memory was pageable. It is complete here as
-    /// well, unless the replay has pinned or registered memory there.
+    /// well, unless the replay has pinned or registered memory there; a synchronous one, unless it
+    /// has granules there, which the driver does not take for memory of the host.
     pub(crate) fn wait_if_placed(&mut self, address: u64) {
-        let is_placed = match self.ranges.find(address) {
-            Found::Live(range, _) => range.is_host_memory(),
+        let is_open = match self.ranges.find(address) {
+            Found::Live(range, _) => {
+                range.is_host_memory()
+                    && (self.traits.is_asynchronous || range.way == Way::PinnedGranules)
+            }
             Found::Freed(_) | Found::Unknown => false,
         };
-        if self.traits.is_asynchronous
-            && is_placed
+        if is_open
             && let Err(code) = self.wait_for_device()
         {
             tracing::debug!(

@@ -280,6 +280,10 @@ impl Job<'_, '_> {
         if pending.is_empty() || holds(live, bytes) {
             return self.store_host(live, bytes);
         }
+        // A captured copy reads nothing yet.
+        if self.current.is_captured {
+            return;
+        }
         let mut parts = divide(&[(0, bytes.len())], recorded, pending);
         let old = self.known_bytes(recorded, bytes.len());
         if old.is_none() {
