@@ -383,9 +383,7 @@ impl<'t> Job<'_, 't> {
             }
             Found::Freed(_) | Found::Unknown => false,
         };
-        if is_open
-            && let Err(code) = self.wait_for_device()
-        {
+        if is_open && let Err(code) = self.wait_for_device() {
             tracing::debug!(
                 "call {}: waiting for the copy: result {code}",
                 self.call.index
