@@ -107,6 +107,7 @@ pub struct TraceBuilder {
     markers: Vec<u8>,
     /// The minor version of the latest notes, from 1.4 on; otherwise 0.
     notes_minor: u32,
+    process: u32,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
     threads: BTreeMap<u32, ThreadChunks>,
@@ -138,6 +139,7 @@ impl TraceBuilder {
             stacks: Vec::new(),
             markers: Vec::new(),
             notes_minor: 0,
+            process: 4242,
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
@@ -152,6 +154,12 @@ impl TraceBuilder {
     /// Adds a fact about program or machine.
     pub fn meta(&mut self, key: &str, value: &str) -> &mut Self {
         self.meta.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Names the recorded process, which otherwise is one that does not record.
+    pub fn process(&mut self, number: u32) -> &mut Self {
+        self.process = number;
         self
     }
 
@@ -534,7 +542,7 @@ impl TraceBuilder {
             },
             head_length: FILE_HEAD_LENGTH as u32,
             flags: 0,
-            process: 4242,
+            process: self.process,
             clock: 1,
             start_unix: 1_700_000_000_000_000_000,
             start_ticks: START_TICKS,

@@ -129,6 +129,7 @@ fn every_read_of_a_growing_trace_is_whole() {
             }
             is_done.store(true, Ordering::SeqCst);
         });
+        drop(recording);
         let (count, is_shortened) = read(&path);
         assert!(count >= last && !is_shortened, "the trace is complete now");
     }

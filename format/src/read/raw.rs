@@ -24,8 +24,9 @@ use crate::read::scan::NO_CHUNK;
 use crate::read::source::Source;
 use crate::read::trace::{Body, Trace};
 
-/// How long to wait in all for heads that a recorder is writing.
-const PATIENCE: u32 = 200;
+/// How long to wait in all for heads that a recorder is writing: on a busy machine it may be off the
+/// processor in the middle of one.
+const PATIENCE: u32 = 2000;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The chunks that have been begun, in their order.

@@ -15,8 +15,8 @@ pub fn writer(path: &Path) -> Option<u32> {
 }
 
 impl Trace {
-    /// The process that is recording to the trace now: it has the file mapped. `None` as well if it
-    /// is in another process namespace or on another machine.
+    /// The process that is recording to the trace now: it has the file mapped for writing. `None`
+    /// as well if it is in another process namespace or on another machine.
     pub fn writer(&self) -> Option<u32> {
         let process = self.head().process;
         has_mapped(process, self.source.metadata()).then_some(process)
@@ -29,8 +29,10 @@ fn has_mapped(process: u32, file: io::Result<fs::Metadata>) -> bool {
         return false;
     };
     let inode = file.ino().to_string();
-    // address, permissions, offset, device, inode, path
     let maps = String::from_utf8_lossy(&maps);
-    let maps_file = |line: &str| line.split_ascii_whitespace().nth(4) == Some(&inode);
-    maps.lines().any(maps_file)
+    maps.lines().any(|line| {
+        // address, permissions, offset, device, inode, path
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next() == Some("rw-s") && words.nth(2) == Some(&inode)
+    })
 }

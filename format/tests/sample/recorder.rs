@@ -197,10 +197,11 @@ impl<'f> Writer<'f> {
     }
 }
 
-/// A trace without calls, which is being recorded.
+/// A trace without calls, which this process records as long as it has the recording or a writer.
 pub(crate) fn new_trace(name: &str) -> (std::path::PathBuf, Recording) {
     let path = place(name).join("live.cutape");
-    let built = TraceBuilder::new(SIGNATURES).short().bytes();
+    let mut builder = TraceBuilder::new(SIGNATURES);
+    let built = builder.short().process(std::process::id()).bytes();
     let (before, behind) = built.split_at(FILE_HEAD_LENGTH);
     let start = [before, &[0; CONTROL_LENGTH], behind].concat();
     fs::write(&path, &start).unwrap();
