@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs random programs bare, recorded, checked and replayed, with all cores busy, and compares what
 # they print with what they must compute. Prints a table of failures.
-#   tests/gpu/random.sh PACKAGE RESULTS COUNT [FIRST]
+#   tests/gpu/random.sh PACKAGE RESULTS COUNT [FIRST [SECONDS]]
 # PACKAGE is the output of `cargo xtask package`, COUNT how many programs, FIRST the number of the
-# first one, from 0. RESULTS gets the failing programs and their traces.
+# first one, from 0; after SECONDS no others are begun. RESULTS gets the failing programs and their
+# traces.
 set -eu
 if [ $# -lt 3 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

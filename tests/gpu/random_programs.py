@@ -8,13 +8,14 @@ import collections
 import json
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from run import Ended, machine
 
-# Programs of one process.
-BATCH = 8
+# Programs of one process: making a context takes longer than many of them.
+BATCH = 32
 # More processes than cores, so that each is late at times.
 AT_ONCE = 2 * (os.cpu_count() or 1)
 
@@ -98,17 +99,24 @@ def remove(folder):
 
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
-    count, first = int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    count = int(sys.argv[3])
+    first, seconds = (int(word) for word in (*sys.argv[4:6], *("0", "100000")[len(sys.argv) - 4 :]))
+    end = time.monotonic() + seconds
     results.mkdir(parents=True, exist_ok=True)
     chosen = programs(package / "random" / "programs.txt")[first : first + count]
     batches = [chosen[at : at + BATCH] for at in range(0, len(chosen), BATCH)]
     described = machine(package / "cutape", results, package / "programs")
-    lines = [described, f"{len(chosen)} programs, {AT_ONCE} processes at once"]
     failed = []
+    tried = 0
+
+    def in_time(number, batch):
+        return try_batch(package, results, number, batch) if time.monotonic() < end else None
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        work = [pool.submit(try_batch, package, results, *numbered) for numbered in enumerate(batches)]
-        for done in work:
-            failed += done.result()
+        for batch, found in zip(batches, pool.map(in_time, range(len(batches)), batches)):
+            tried += len(batch) if found is not None else 0
+            failed += found or []
+    lines = [described, f"{tried} of {len(chosen)} programs in time, {AT_ONCE} processes at once"]
     counts = collections.Counter(name for _, name, _ in failed)
     lines += [f"{name}: {number} failures" for name, number in sorted(counts.items())] or ["no failures"]
     lines += [f"seed {seed}: {name}: {text}" for seed, name, text in failed]

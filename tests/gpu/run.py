@@ -57,7 +57,8 @@ class Ended:
 def header(source):
     """The expectations in the comment lines of a source."""
     said = {"expect": [], "may": [], "crashes": [], "may-crash": [], "needs": []}
-    for line in source.read_text().splitlines():
+    text = re.sub(r"\A/\*.*?\*/\n", "", source.read_text(), flags=re.DOTALL)
+    for line in text.splitlines():
         found = re.match(r"// (expect|may|crashes|may-crash|needs): (.*)", line)
         if found:
             said[found[1]] += [found[2]] if found[1] == "needs" else found[2].split()

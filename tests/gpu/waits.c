@@ -1,7 +1,8 @@
 /* Which calls wait for work of the device that is still running: a kernel of one second runs, then
  * one call is made.
- *   waits [NAME]
- * Prints for each call its result, how long it took, and whether the kernel had ended when it
+ *   waits NUMBER        the case of that number, from 0
+ *   waits list          how many cases there are
+ * Prints its result, how long it took, and whether the kernel had ended when it
  * returned. "used" objects are used by the kernel, "other" ones are not. */
 #include "program.h"
 
@@ -184,7 +185,15 @@ static int load_library(void) { CUlibrary l; return cuLibraryLoadData(&l, PTX_SP
 static int find_function(void) { CUfunction f; return cuModuleGetFunction(&f, other_module, "spin"); }
 static int memory_info(void) { size_t a, b; return cuMemGetInfo(&a, &b); }
 static int memset_other(void) { return cuMemsetD8(other, 1, SIZE); }
-static int copy_to_device(void) { static char bytes[SIZE]; return cuMemcpyHtoD(other, bytes, SIZE); }
+static char pageable[SIZE];
+static int copy_to_device(void) { return cuMemcpyHtoD(other, pageable, SIZE); }
+static int copy_word_to_device(void) { return cuMemcpyHtoD(other, pageable, 4); }
+static int copy_64k_to_device(void) { return cuMemcpyHtoD(other, pageable, 64 << 10); }
+static int copy_pinned_to_device(void) { return cuMemcpyHtoD(other, pinned_other, SIZE); }
+static int copy_pinned_word_to_device(void) { return cuMemcpyHtoD(other, pinned_other, 4); }
+static int copy_word_unified(void) { return cuMemcpy(other, (CUdeviceptr)(uintptr_t)pageable, 4); }
+static int copy_word_to_managed(void) { return cuMemcpyHtoD(managed, pageable, 4); }
+static int copy_word_on_device(void) { return cuMemcpyDtoD(other, used, 4); }
 static int copy_from_device(void) { static char bytes[SIZE]; return cuMemcpyDtoH(bytes, other, SIZE); }
 static int copy_async_pageable(void) { static char bytes[SIZE]; return cuMemcpyDtoHAsync(bytes, other, SIZE, other_stream); }
 static int instantiate(void) { CUgraphExec e; return cuGraphInstantiate(&e, graph, 0); }
@@ -239,6 +248,15 @@ static const struct {
     {"cuMemGetInfo", start_used, memory_info},
     {"cuMemsetD8 (other)", start_used, memset_other},
     {"cuMemcpyHtoD (other, pageable)", start_used, copy_to_device},
+    {"cuMemcpyHtoD (4 MiB, pageable; kernel in legacy)", start_legacy, copy_to_device},
+    {"cuMemcpyHtoD (64 KiB, pageable; kernel in legacy)", start_legacy, copy_64k_to_device},
+    {"cuMemcpyHtoD (4 bytes, pageable; kernel in legacy)", start_legacy, copy_word_to_device},
+    {"cuMemcpyHtoD (4 bytes, pageable; kernel in blocking)", start_blocking, copy_word_to_device},
+    {"cuMemcpyHtoD (4 MiB, pinned; kernel in legacy)", start_legacy, copy_pinned_to_device},
+    {"cuMemcpyHtoD (4 bytes, pinned; kernel in legacy)", start_legacy, copy_pinned_word_to_device},
+    {"cuMemcpyHtoD (4 bytes, to managed; kernel in legacy)", start_legacy, copy_word_to_managed},
+    {"cuMemcpy (4 bytes, pageable to device; legacy)", start_legacy, copy_word_unified},
+    {"cuMemcpyDtoD (4 bytes; kernel in legacy)", start_legacy, copy_word_on_device},
     {"cuMemcpyDtoH (other, pageable)", start_used, copy_from_device},
     {"cuMemcpyDtoHAsync (other, pageable)", start_used, copy_async_pageable},
     {"cuGraphInstantiate", start_used, instantiate},
