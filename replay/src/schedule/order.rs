@@ -9,7 +9,7 @@
 //! when they returned. Otherwise a call waits for what [`overlap`](super::overlap) says. Either way
 //! a call comes after everything it waits for, so the first call that is not done can always run.
 
-use cutape_format::{Call, Calls, Trace};
+use cutape_format::{Call, Calls, Note, Trace};
 use cutape_registry::{Function, Waits};
 
 use super::overlap::{Done, Overlap, Step, clock_skew};
@@ -116,7 +116,10 @@ impl<'t> Steps<'t> {
         let (Some(leave), Some(function)) = (step.call.leave, function) else {
             return Some(step);
         };
-        if !self.is_held(traits::of(function), function) {
+        // What memory held at the start of a part counts from when the call was entered.
+        let has_contents =
+            |call: &Call<'_>| call.notes().any(|note| matches!(note, Note::Memory(..)));
+        if !self.is_held(traits::of(function), function) || has_contents(&step.call) {
             return Some(step);
         }
         self.held.push(Held {
@@ -150,6 +153,7 @@ impl<'t> Iterator for Steps<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cutape_format::layout::MemoryNote;
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     fn steps(
@@ -279,6 +283,27 @@ mod tests {
 
     /// One thread's create is entered before, and returns after, another thread's destroy of the
     /// same handle.
+    /// A part of a trace begins with a wait, and another thread's call is entered meanwhile.
+    #[test]
+    fn a_wait_with_contents_of_memory_comes_as_it_was_entered() {
+        for (has_contents, expected) in [(false, [0, 2, 1]), (true, [0, 1, 2])] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            enter(&mut builder, 0, "cuInit", &[0]);
+            builder.leave(0, 0, &[]);
+            enter(&mut builder, 0, "cuCtxSynchronize", &[]);
+            if has_contents {
+                builder.memory_note(0, MemoryNote::default(), "", None);
+            }
+            enter(&mut builder, 1, "cuMemsetD8_v2", &[0x1000, 0, 8]);
+            builder.leave(1, 0, &[]).leave(0, 0, &[]);
+            let order = steps(&builder, "contents", u64::MAX, false);
+            assert_eq!(
+                order.iter().map(|step| step.0).collect::<Vec<_>>(),
+                expected
+            );
+        }
+    }
+
     #[test]
     fn a_recycled_handle_is_given_out_after_it_was_given_back() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
