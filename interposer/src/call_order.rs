@@ -13,6 +13,9 @@ pub(crate) enum Tells {
     /// It fills the memory at that address, and waits for the default stream if host and device
     /// share it.
     Fills(u8),
+    /// It copies between memory at these addresses, and waits for the default stream if one of them
+    /// is in pageable memory.
+    Copies([u8; 2]),
     /// It is no wait, and waits for the current context all the same.
     WaitsImplicitly,
     /// So does this, unless it frees memory of a pool.
@@ -39,8 +42,11 @@ impl Tells {
         if function.waits != Waits::No {
             return Self::Waits;
         }
-        if function.is_synchronous_readback() {
+        if function.waits_for_default_stream() {
             return Self::WaitsForDefault;
+        }
+        if let Some(operands) = function.unified_without_stream() {
+            return Self::Copies(operands);
         }
         if function.is_memset_without_stream() {
             return Self::Fills(0);
@@ -82,6 +88,7 @@ pub(crate) fn is_proved_by(function: &Function) -> bool {
         Tells::Waits
             | Tells::WaitsForDefault
             | Tells::Fills(_)
+            | Tells::Copies(_)
             | Tells::WaitsImplicitly
             | Tells::FreesMemory
     )
@@ -104,6 +111,10 @@ mod tests {
             ("cuCtxSynchronize", Tells::Waits),
             ("cuStreamQuery", Tells::Waits),
             ("cuMemcpyDtoH_v2", Tells::WaitsForDefault),
+            ("cuMemcpyHtoD_v2_ptds", Tells::WaitsForDefault),
+            ("cuMemcpyDtoD_v2", Tells::Nothing),
+            ("cuMemcpy", Tells::Copies([0, 1])),
+            ("cuMemcpyAsync", Tells::Nothing),
             ("cuMemcpyDtoHAsync_v2", Tells::Nothing),
             ("cuMemsetD16_v2_ptds", Tells::Fills(0)),
             ("cuMemsetD32Async", Tells::Nothing),

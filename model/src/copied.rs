@@ -111,6 +111,19 @@ pub(crate) fn was_complete(function: &Function, call: &Call<'_>) -> bool {
     is_single && function.stream.is_some() && call.succeeded() && call.leave.is_some_and(returned)
 }
 
+/// Whether all earlier work of the default stream is complete when a call without a stream has
+/// succeeded that copies to or from host memory.
+pub(crate) fn waits_for_default<X>(function: &Function, call: &Call<'_>, state: &State<X>) -> bool {
+    let is_pageable = |&at: &u8| {
+        let at = usize::from(at);
+        let before = call.snapshot(at, field::HOST_BYTES);
+        let after = || call.leave?.snapshot(at, field::HOST_BYTES);
+        state.shared_around(call.argument(at)).is_none() && before.or_else(after).is_some()
+    };
+    let operands = function.unified_without_stream();
+    function.waits_for_default_stream() || operands.iter().flatten().any(is_pageable)
+}
+
 /// The words of an array that a parameter points at.
 fn words<'c>(call: &Call<'c>, position: u8) -> Option<&'c [[u8; 8]]> {
     let snapshot = call.snapshot(usize::from(position), field::POINTEE)?;

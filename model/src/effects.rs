@@ -229,19 +229,20 @@ impl Effects {
             _ => None,
         };
         let has_stream = function.stream.is_some() || config.is_some();
+        let in_default_stream =
+            !has_stream && matches!(function.family, Family::Copy(_) | Family::Memset);
         Self {
             function,
             action,
             graph,
-            in_default_stream: !has_stream
-                && matches!(function.family, Family::Copy(_) | Family::Memset),
+            in_default_stream,
             submits: has_stream && function.waits == Waits::No && !action.submits_nothing(),
             only_submits: objects.is_empty()
                 && unobserved.is_empty()
                 && function.waits == Waits::No
                 && function.implicit_wait == ImplicitWait::No
                 // It may wait, too.
-                && !function.is_memset_without_stream()
+                && !in_default_stream
                 && matches!(
                     action,
                     Action::None | Action::GraphLaunch | Action::UnknownWait

@@ -13,7 +13,7 @@ use cutape_order::{Clock, Doubt, Moment, Order};
 use cutape_registry::{EventOp, Family, GraphOp, Kind, StreamOp, Waits};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::copied::was_complete;
+use crate::copied::{waits_for_default, was_complete};
 use crate::effects::{Effect, Effects};
 use crate::graphs::{Exec, GraphAction, Work};
 use crate::needs::{Operands, Touch};
@@ -243,7 +243,7 @@ impl HostWrites {
         let returned = self.effect_of(effects, call);
         let writes = self.writes_of(effects, call);
         let submitted = self.state.submit(effects, call).is_some();
-        let is_default = effects.in_default_stream && !self.waits_for_default(effects, call);
+        let is_default = effects.in_default_stream && !self.is_complete(effects, call);
         if (submitted || is_default) && !writes.is_empty() {
             let stream = self.stream_of(effects, call);
             self.at_return(
@@ -289,7 +289,7 @@ impl HostWrites {
 
     /// Whether a call without a stream is complete when it returns, and with it the earlier work of
     /// the default stream.
-    fn waits_for_default(&self, effects: &Effects, call: &Call<'_>) -> bool {
+    fn is_complete(&self, effects: &Effects, call: &Call<'_>) -> bool {
         let function = effects.function;
         function.is_synchronous_readback()
             || (function.is_memset_without_stream()
@@ -321,7 +321,7 @@ impl HostWrites {
                 return event.cloned().map(Returned::Proved);
             }
         }
-        if self.waits_for_default(effects, call) {
+        if waits_for_default(function, call, &self.state) || self.is_complete(effects, call) {
             let stream = self.stream(call, 0, function.per_thread);
             return Some(Returned::Proved(self.order.clock(stream, now)));
         }
@@ -553,7 +553,7 @@ mod tests {
         const NOW: Step = (LOOK, &[0], (90, 91), &[]);
         const LAUNCH: &str = "cuLaunchKernel";
         const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
-        let table: [(&str, &[Step], &[Pending]); 14] = [
+        let table: [(&str, &[Step], &[Pending]); 17] = [
             ("a memset", &[MEMSET, NOW], &[SET]),
             (
                 "before it has returned",
@@ -588,6 +588,32 @@ mod tests {
                     NOW,
                 ],
                 &[],
+            ),
+            (
+                "before a copy from the host in the default stream",
+                &[
+                    ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+                    ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "in another stream before such a copy",
+                &[
+                    MEMSET,
+                    ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+                    NOW,
+                ],
+                &[SET],
+            ),
+            (
+                "by such a copy, which may only have read",
+                &[
+                    ("cuMemcpyHtoD_v2", &[PINNED, 0x1234, 8], (20, 21), &[]),
+                    NOW,
+                ],
+                &[SET],
             ),
             (
                 "a kernel that gets an address in the memory",

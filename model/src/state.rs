@@ -321,7 +321,7 @@ impl<X> State<X> {
         }
         if effects.action != Action::None
             || effects.function.waits != Waits::No
-            || effects.function.is_memset_without_stream()
+            || effects.in_default_stream
         {
             self.complete(effects, call);
         }

@@ -4,7 +4,7 @@ use cutape_format::Call;
 use cutape_registry::{ImplicitWait, Kind, Waits, function};
 
 use crate::captures::Capture;
-use crate::copied::was_complete;
+use crate::copied::{waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Work, captured_work, node_arrays};
 use crate::objects::{NewObject, Origin};
@@ -333,8 +333,9 @@ impl<X> State<X> {
                 }
             }
             Action::SynchronousCopy => self.complete_default(effects, call),
-            _ if effects.function.is_memset_without_stream()
-                && self.shared_around(call.argument(0)).is_some() =>
+            _ if waits_for_default(effects.function, call, self)
+                || effects.function.is_memset_without_stream()
+                    && self.shared_around(call.argument(0)).is_some() =>
             {
                 self.complete_default(effects, call);
             }

@@ -1,6 +1,6 @@
 //! The shape of the tables: functions, parameters, enums, structs, rules.
 
-use crate::family::{Family, LinkOp, OptionArray};
+use crate::family::{CopyOp, Family, LinkOp, OptionArray};
 use crate::generated::attribute_table::AttributeTable;
 use crate::generated::kinds::Kind;
 
@@ -55,6 +55,29 @@ impl Function {
         self.stream.is_none()
             && matches!(self.family, Family::Copy(_))
             && self.params.iter().any(is_written)
+    }
+
+    /// Whether it copies between host and device in the default stream, of which all earlier work is
+    /// complete when it returns: so it is measured for copies from the host, too, of 4 bytes and of
+    /// 4 MiB, from pageable and from page-locked memory (H100, driver 580). From pageable memory
+    /// its own work may not be (manual, API synchronization behavior).
+    pub fn waits_for_default_stream(&self) -> bool {
+        let is_of_host =
+            |param: &Param| matches!(param.role, Role::HostRead(_) | Role::HostWrite(_));
+        self.stream.is_none()
+            && matches!(self.family, Family::Copy(_))
+            && self.params.iter().any(is_of_host)
+    }
+
+    /// The operands of a copy in the default stream between memory of any kind. If one of them is in
+    /// pageable memory, it waits as a copy between host and device does (measured as above).
+    pub fn unified_without_stream(&self) -> Option<[u8; 2]> {
+        match self.family {
+            Family::Copy(CopyOp::Unified(at)) if self.stream.is_none() => {
+                Some([at.target, at.source])
+            }
+            _ => None,
+        }
     }
 
     /// Whether it fills memory in the default stream. Page-locked and managed memory it has filled
