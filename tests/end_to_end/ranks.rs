@@ -430,16 +430,22 @@ fn how_the_memory_of_ranks_was_placed_is_kept(folder: &Path) {
         info["calls"]["total"].clone()
     });
     let known = first.as_array().unwrap().iter();
-    let known: Vec<_> = known.map(|rank| rank["calls"].clone()).collect();
+    let known: Vec<_> = known.map(|rank| rank["trace"]["calls"].clone()).collect();
     assert_eq!(known, calls.collect::<Vec<_>>(), "{first}");
     replay(folder).assert(0);
     assert_eq!(read(), first);
     // What is kept of ranks is not for a trace alone, and the other way round.
     replay(&folder.join("run.rank0.cutape")).assert(0);
-    assert_eq!(read()["calls"], first[0]["calls"]);
+    assert_eq!(read()["trace"], first[0]["trace"]);
     replay(folder).assert(0);
     assert_eq!(read(), first);
     std::fs::write(&kept, "[{}]").unwrap();
+    let replaced = replay(folder);
+    replaced.assert_code(0);
+    let why = "kept.json: not used, and replaced: no kept placement of this version: ";
+    assert!(replaced.stderr.contains(why), "{}", replaced.stderr);
+    assert_eq!(read(), first);
+    std::fs::write(&kept, "notes").unwrap();
     let refused = replay(folder);
     refused.assert_code(2);
     let why = "kept.json: the kept placement cannot be read: ";

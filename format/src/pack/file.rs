@@ -62,7 +62,10 @@ impl TemporaryFile {
     }
 
     /// Replaces the target in one step.
-    pub(crate) fn replace(self, target: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the file cannot be renamed.
+    pub fn replace(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)
     }
 

@@ -1,9 +1,10 @@
 //! What is kept of a replay, so that the next one of the same traces begins with what fitted.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
+use cutape_format::{TemporaryFile, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -18,17 +19,41 @@ pub(crate) enum KeptAttempts {
     OfRanks(Vec<KeptAttempt>),
 }
 
+/// Which trace an attempt was for: lessons are about its calls. Another recording of the program has
+/// other addresses, a part of this one other numbers of calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TraceIdentity {
+    process: u32,
+    /// Nanoseconds since 1970.
+    start_unix: u64,
+    start_ticks: u64,
+    calls: u64,
+}
+
+impl TraceIdentity {
+    /// Of a trace that has so many calls.
+    pub(crate) fn of(trace: &Trace, calls: u64) -> Self {
+        let head = trace.head();
+        Self {
+            process: head.process,
+            start_unix: head.start_unix,
+            start_ticks: head.start_ticks,
+            calls,
+        }
+    }
+}
+
 /// The attempt that one trace was replayed with.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct KeptAttempt {
-    /// How many calls the trace has: lessons are about calls of that trace.
-    calls: u64,
+    trace: TraceIdentity,
     assignment: Assignment,
     randomise: bool,
 }
 
 impl KeptAttempts {
-    /// What an earlier replay has kept; `None` if there is no file yet.
+    /// What an earlier replay has kept; `None` if there is no file yet, or one that is cut off or of
+    /// another version: it is replaced.
     pub(crate) fn read(guard: &Guard) -> Result<Option<Self>, Error> {
         let Some(path) = &guard.keep_placement else {
             return Ok(None);
@@ -39,16 +64,27 @@ impl KeptAttempts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(&error)),
         };
-        serde_json::from_str(&text).map_err(|error| failed(&error))
+        match serde_json::from_str(&text) {
+            Ok(kept) => Ok(Some(kept)),
+            Err(error) if text.is_empty() || text.starts_with(['{', '[']) => {
+                let path = path.display();
+                (guard.tell)(&format!(
+                    "{path}: not used, and replaced: no kept placement of this version: {error}"
+                ));
+                Ok(None)
+            }
+            // It may be a file of the user's.
+            Err(error) => Err(failed(&error)),
+        }
     }
 
-    pub(crate) fn of_trace(calls: u64, attempt: &Attempt) -> Self {
-        Self::OfTrace(KeptAttempt::of(calls, attempt))
+    pub(crate) fn of_trace(trace: TraceIdentity, attempt: &Attempt) -> Self {
+        Self::OfTrace(KeptAttempt::of(trace, attempt))
     }
 
-    /// Of ranks: the calls of each trace, and the attempt.
-    pub(crate) fn of_ranks<'a>(ranks: impl Iterator<Item = (u64, &'a Attempt)>) -> Self {
-        let kept = ranks.map(|(calls, attempt)| KeptAttempt::of(calls, attempt));
+    /// Of ranks: the trace of each, and the attempt.
+    pub(crate) fn of_ranks<'a>(ranks: impl Iterator<Item = (TraceIdentity, &'a Attempt)>) -> Self {
+        let kept = ranks.map(|(trace, attempt)| KeptAttempt::of(trace, attempt));
         Self::OfRanks(kept.collect())
     }
 
@@ -57,7 +93,7 @@ impl KeptAttempts {
     pub(crate) fn attempt(
         &self,
         rank: Option<(usize, usize)>,
-        calls: u64,
+        trace: &TraceIdentity,
         guard: &Guard,
     ) -> Option<Attempt> {
         let kept = match (self, rank) {
@@ -70,29 +106,41 @@ impl KeptAttempts {
         let is_chosen = guard
             .placement
             .is_none_or(|strategy| strategy == kept.assignment.strategy);
-        (kept.calls == calls && is_chosen)
+        (kept.trace == *trace && is_chosen)
             .then(|| Attempt::again(kept.assignment.clone(), kept.randomise, guard))
     }
 
-    /// Keeps them for the next replay.
+    /// Keeps them for the next replay. A file is replaced in one step.
     pub(crate) fn write(&self, guard: &Guard) -> Result<(), Error> {
         let Some(path) = &guard.keep_placement else {
             return Ok(());
         };
         let failed = |why: &dyn ToString| failed(path, "cannot be written", why);
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(&error))?;
-        fs::write(path, text + "\n").map_err(|error| failed(&error))
+        write_whole(path, &(text + "\n")).map_err(|error| failed(&error))
     }
 }
 
 impl KeptAttempt {
-    fn of(calls: u64, attempt: &Attempt) -> Self {
+    fn of(trace: TraceIdentity, attempt: &Attempt) -> Self {
         Self {
-            calls,
+            trace,
             assignment: attempt.assignment.clone(),
             randomise: attempt.randomise,
         }
     }
+}
+
+/// Replaces a file, or that which a link names; a device is written to.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let target = match fs::canonicalize(path) {
+        Ok(target) if !target.is_file() => return fs::write(target, text),
+        Ok(target) => target,
+        Err(_) => path.to_owned(),
+    };
+    let new = TemporaryFile::beside(&target)?;
+    new.file().write_all(text.as_bytes())?;
+    new.replace(&target)
 }
 
 fn failed(path: &Path, what: &str, why: &dyn ToString) -> Error {
@@ -130,44 +178,66 @@ mod tests {
             });
             attempt
         };
-        let lessons = |rank, calls, placement| {
+        let identity = |calls, start_ticks| TraceIdentity {
+            process: 42,
+            start_unix: 1_700_000_000_000_000_000,
+            start_ticks,
+            calls,
+        };
+        let lessons = |rank, (calls, ticks), placement| {
             let guard = guard(placement);
             let kept = KeptAttempts::read(&guard).unwrap().unwrap();
-            let attempt = kept.attempt(rank, calls, &guard)?;
+            let attempt = kept.attempt(rank, &identity(calls, ticks), &guard)?;
             Some(attempt.assignment.lessons)
         };
         let (first, second) = (attempt_at(3), attempt_at(5));
-        KeptAttempts::of_trace(7, &first).write(&any).unwrap();
+        KeptAttempts::of_trace(identity(7, 1), &first)
+            .write(&any)
+            .unwrap();
         let natural = Some(PlacementStrategy::Natural);
         let granules = Some(PlacementStrategy::Granules);
         for (rank, calls, placement, is_kept) in [
-            (None, 7, None, true),
-            (None, 7, natural, true),
-            (None, 7, granules, false),
-            (None, 8, None, false),
-            (Some((0, 1)), 7, None, false),
+            (None, (7, 1), None, true),
+            (None, (7, 1), natural, true),
+            (None, (7, 1), granules, false),
+            (None, (8, 1), None, false),
+            (None, (7, 2), None, false),
+            (Some((0, 1)), (7, 1), None, false),
         ] {
             let expected = is_kept.then(|| first.assignment.lessons.clone());
             let kept = lessons(rank, calls, placement);
-            assert_eq!(kept, expected, "{rank:?} {calls} {placement:?}");
+            assert_eq!(kept, expected, "{rank:?} {calls:?} {placement:?}");
         }
-        let ranks = [(7, &first), (9, &second)];
+        let ranks = [(identity(7, 1), &first), (identity(9, 1), &second)];
         KeptAttempts::of_ranks(ranks.into_iter())
             .write(&any)
             .unwrap();
         for (rank, calls, expected) in [
-            (Some((0, 2)), 7, Some(&first)),
-            (Some((1, 2)), 9, Some(&second)),
-            (Some((1, 2)), 7, None),
-            (Some((0, 3)), 7, None),
-            (None, 7, None),
+            (Some((0, 2)), (7, 1), Some(&first)),
+            (Some((1, 2)), (9, 1), Some(&second)),
+            (Some((1, 2)), (7, 1), None),
+            (Some((0, 3)), (7, 1), None),
+            (None, (7, 1), None),
         ] {
             let expected = expected.map(|attempt| attempt.assignment.lessons.clone());
-            assert_eq!(lessons(rank, calls, natural), expected, "{rank:?} {calls}");
+            assert_eq!(
+                lessons(rank, calls, natural),
+                expected,
+                "{rank:?} {calls:?}"
+            );
         }
-        fs::write(&path, "{").unwrap();
+        for cut in ["", "{", "[{}]"] {
+            fs::write(&path, cut).unwrap();
+            assert!(KeptAttempts::read(&any).unwrap().is_none(), "{cut:?}");
+        }
+        fs::write(&path, "# Notes\n").unwrap();
         let error = KeptAttempts::read(&any).unwrap_err().to_string();
         assert!(error.contains("cannot be read"), "{error}");
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write_whole(&link, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing is left");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -27,7 +27,7 @@ use crate::guard::attempt::{Assignment, Attempt};
 use crate::guard::awaited::Surroundings;
 use crate::guard::crash_report::crash_report;
 use crate::guard::environment::environment;
-use crate::guard::kept_attempts::KeptAttempts;
+use crate::guard::kept_attempts::{KeptAttempts, TraceIdentity};
 use crate::guard::position::{Page, Position};
 use crate::observe::job::{Observation, Observed};
 use crate::options::Options;
@@ -206,7 +206,8 @@ fn guarded(
     };
     let strategy = guard.placement.unwrap_or(automatic);
     let kept = KeptAttempts::read(guard)?;
-    let kept = kept.and_then(|kept| kept.attempt(None, plan.calls, guard));
+    let identity = TraceIdentity::of(trace, plan.calls);
+    let kept = kept.and_then(|kept| kept.attempt(None, &identity, guard));
     let mut next = kept.unwrap_or_else(|| Attempt::first(strategy, guard));
     let mut misfits = Misfits::default();
     loop {
@@ -229,7 +230,7 @@ fn guarded(
                 next = next.after(error, guard)?;
             }
             Some(message) => {
-                KeptAttempts::of_trace(plan.calls, &next).write(guard)?;
+                KeptAttempts::of_trace(identity, &next).write(guard)?;
                 return Ok((Ended::Reported(message), misfits));
             }
             None if hung || status.signal().is_some() => {

@@ -16,7 +16,7 @@ use crate::guard::attempt::{Attempt, Guard};
 use crate::guard::awaited::{self, FileNumber, Surroundings};
 use crate::guard::crash_report::crash_report;
 use crate::guard::environment::environment;
-use crate::guard::kept_attempts::KeptAttempts;
+use crate::guard::kept_attempts::{KeptAttempts, TraceIdentity};
 use crate::guard::position::{ENDED, Page};
 use crate::guard::{Company, End, Message, Misfits, Watchers, failed, one_child, tell_of_wait};
 use crate::machine::check::recorded_devices;
@@ -78,7 +78,8 @@ pub fn run_ranks(
         };
         let number = Some((number, ranks.len()));
         let kept = kept.as_ref();
-        let kept = kept.and_then(|kept| kept.attempt(number, rank.plan.calls, &guard));
+        let identity = TraceIdentity::of(rank.trace, rank.plan.calls);
+        let kept = kept.and_then(|kept| kept.attempt(number, &identity, &guard));
         attempts.push(kept.unwrap_or_else(|| Attempt::first(strategy, &guard)));
         guards.push(guard);
     }
@@ -122,8 +123,9 @@ pub fn run_ranks(
         }
         if !again {
             if is_complete {
-                let calls = ranks.iter().map(|rank| rank.plan.calls);
-                KeptAttempts::of_ranks(calls.zip(&attempts)).write(guard)?;
+                let identity = |rank: &Rank<'_>| TraceIdentity::of(rank.trace, rank.plan.calls);
+                let traces = ranks.iter().map(identity);
+                KeptAttempts::of_ranks(traces.zip(&attempts)).write(guard)?;
             }
             let reports = reports.into_iter().zip(misfits);
             return Ok(reports
