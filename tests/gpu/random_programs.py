@@ -1,7 +1,7 @@
 """Random programs on real hardware: bare, recorded, checked, replayed, with all cores busy.
 
 Each property is tried with several programs in one process, and where it does not hold with each of
-them alone. The exit status is 1 if one fails alone, or if some fail together only.
+them alone, as long as there is time. The exit status is 1 if one fails alone, or if some fail together only.
 """
 
 import collections
@@ -73,13 +73,18 @@ def failure(package, folder, batch):
     return None
 
 
-def try_batch(package, results, number, batch):
-    """The failures of a batch: seed, property, what happened."""
+def try_batch(package, results, number, batch, end):
+    """The failures of a batch: seed, property, what happened. `None` if no time was left for it."""
+    if time.monotonic() >= end:
+        return None
     folder = results / f"batch-{number}"
     together = failure(package, folder, batch)
     failed = []
     if together:
+        print(f"batch {number}: {': '.join(together)}", flush=True)
         for program in batch:
+            if time.monotonic() >= end:
+                break
             alone = failure(package, results / f"seed-{program[0]}", [program])
             if alone:
                 failed.append((program[0], *alone))
@@ -87,6 +92,7 @@ def try_batch(package, results, number, batch):
                 remove(results / f"seed-{program[0]}")
         if not failed:
             return [(f"{batch[0][0]} to {batch[-1][0]}, together", *together)]
+    print(f"batch {number}: {len(failed)} failures", flush=True)
     remove(folder)
     return failed
 
@@ -109,11 +115,9 @@ def main():
     failed = []
     tried = 0
 
-    def in_time(number, batch):
-        return try_batch(package, results, number, batch) if time.monotonic() < end else None
-
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for batch, found in zip(batches, pool.map(in_time, range(len(batches)), batches)):
+        found_in = lambda number: try_batch(package, results, number, batches[number], end)
+        for batch, found in zip(batches, pool.map(found_in, range(len(batches)))):
             tried += len(batch) if found is not None else 0
             failed += found or []
     lines = [described, f"{tried} of {len(chosen)} programs in time, {AT_ONCE} processes at once"]
