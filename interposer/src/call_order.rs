@@ -13,8 +13,8 @@ pub(crate) enum Tells {
     /// It fills the memory at that address, and waits for the default stream if host and device
     /// share it.
     Fills(u8),
-    /// It copies between memory at these addresses, and waits for the default stream if one of them
-    /// is in pageable memory.
+    /// It copies between memory at these addresses, and waits for the default stream unless both are
+    /// in memory of the device.
     Copies([u8; 2]),
     /// It is no wait, and waits for the current context all the same.
     WaitsImplicitly,

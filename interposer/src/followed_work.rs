@@ -18,8 +18,8 @@ use crate::hot::thread::Thread;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{
-    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing, is_pageable,
-    is_shared_with_host,
+    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing,
+    is_of_device, is_shared_with_host,
 };
 
 /// CU_STREAM_NON_BLOCKING of cuda.h.
@@ -168,7 +168,7 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
         Tells::Nothing => {}
         Tells::Waits => wait(thread, frame, now),
         Tells::Fills(at) if !is_shared_with_host(frame.word(at)) => {}
-        Tells::Copies(operands) if !operands.iter().any(|&at| is_pageable(frame.word(at))) => {}
+        Tells::Copies(operands) if operands.iter().all(|&at| is_of_device(frame.word(at))) => {}
         Tells::WaitsForDefault | Tells::Fills(_) | Tells::Copies(_) => {
             let stream = stream(thread, function, 0);
             FOLLOWED.lock().order.complete_with_work(stream, now);

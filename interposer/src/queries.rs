@@ -71,6 +71,11 @@ pub(crate) fn is_pageable(address: u64) -> bool {
     result == Some(0) && kind == 0
 }
 
+/// Whether an address is in memory of the device alone.
+pub(crate) fn is_of_device(address: u64) -> bool {
+    !is_pageable(address) && !is_shared_with_host(address)
+}
+
 /// Whether an address is in page-locked, registered or managed memory.
 pub(crate) fn is_shared_with_host(address: u64) -> bool {
     let attributes = [

@@ -112,16 +112,16 @@ pub(crate) fn was_complete(function: &Function, call: &Call<'_>) -> bool {
 }
 
 /// Whether all earlier work of the default stream is complete when a call without a stream has
-/// succeeded that copies to or from host memory.
+/// succeeded that copies to or from memory of the host, or managed memory.
 pub(crate) fn waits_for_default<X>(function: &Function, call: &Call<'_>, state: &State<X>) -> bool {
-    let is_pageable = |&at: &u8| {
+    let is_of_host = |&at: &u8| {
         let at = usize::from(at);
         let before = call.snapshot(at, field::HOST_BYTES);
         let after = || call.leave?.snapshot(at, field::HOST_BYTES);
-        state.shared_around(call.argument(at)).is_none() && before.or_else(after).is_some()
+        state.shared_around(call.argument(at)).is_some() || before.or_else(after).is_some()
     };
     let operands = function.unified_without_stream();
-    function.waits_for_default_stream() || operands.iter().flatten().any(is_pageable)
+    function.waits_for_default_stream() || operands.iter().flatten().any(is_of_host)
 }
 
 /// The words of an array that a parameter points at.

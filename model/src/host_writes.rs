@@ -553,7 +553,7 @@ mod tests {
         const NOW: Step = (LOOK, &[0], (90, 91), &[]);
         const LAUNCH: &str = "cuLaunchKernel";
         const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
-        let table: [(&str, &[Step], &[Pending]); 17] = [
+        let table: [(&str, &[Step], &[Pending]); 18] = [
             ("a memset", &[MEMSET, NOW], &[SET]),
             (
                 "before it has returned",
@@ -594,6 +594,15 @@ mod tests {
                 &[
                     ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
                     ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "before a copy that has page-locked memory on one side",
+                &[
+                    ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+                    ("cuMemcpy", &[DEVICE, PINNED, 8], (22, 23), &[]),
                     NOW,
                 ],
                 &[],

@@ -69,8 +69,10 @@ impl Function {
             && self.params.iter().any(is_of_host)
     }
 
-    /// The operands of a copy in the default stream between memory of any kind. If one of them is in
-    /// pageable memory, it waits as a copy between host and device does (measured as above).
+    /// The operands of a copy in the default stream between memory of any kind. Unless both are in
+    /// memory of the device, it waits as a copy between host and device does: so it is measured for
+    /// pageable, page-locked, registered and managed memory, also between the last and memory of the
+    /// device (H100, driver 580).
     pub fn unified_without_stream(&self) -> Option<[u8; 2]> {
         match self.family {
             Family::Copy(CopyOp::Unified(at)) if self.stream.is_none() => {

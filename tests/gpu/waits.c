@@ -193,6 +193,23 @@ static int copy_pinned_to_device(void) { return cuMemcpyHtoD(other, pinned_other
 static int copy_pinned_word_to_device(void) { return cuMemcpyHtoD(other, pinned_other, 4); }
 static int copy_word_unified(void) { return cuMemcpy(other, (CUdeviceptr)(uintptr_t)pageable, 4); }
 static int copy_word_to_managed(void) { return cuMemcpyHtoD(managed, pageable, 4); }
+static int unify(CUdeviceptr to, CUdeviceptr from, size_t size) { return cuMemcpy(to, from, size); }
+static int unify_pinned_to_device(void) { return unify(other, device_of(pinned_other), SIZE); }
+static int unify_pinned_word_to_device(void) { return unify(other, device_of(pinned_other), 4); }
+static int unify_word_to_pinned(void) { return unify(device_of(pinned_other), other, 4); }
+static int unify_pinned_to_managed(void) { return unify(managed, device_of(pinned_other), SIZE); }
+static int unify_registered_word_to_managed(void) { return unify(managed, device_of(registered_other), 4); }
+static int unify_managed_word_to_pinned(void) { return unify(device_of(pinned_other), managed, 4); }
+static int unify_pinned_words(void) { return unify(device_of(pinned_other), device_of(pinned_used), 4); }
+static int unify_managed_word_to_device(void) { return unify(other, managed, 4); }
+static int unify_word_to_managed(void) { return unify(managed, other, 4); }
+static int unify_managed_word_to_pageable(void) { return unify((CUdeviceptr)(uintptr_t)pageable, managed, 4); }
+static int write_value(CUdeviceptr at) { return cuStreamWriteValue32(other_stream, at, 1, 0); }
+static int write_value_device(void) { return write_value(other); }
+static int write_value_pool(void) { return write_value(pool_used); }
+static int write_value_managed(void) { return write_value(managed); }
+static int write_value_registered(void) { return write_value(device_of(registered_other)); }
+static int wait_value_pool(void) { return cuStreamWaitValue32(other_stream, pool_used, 0, CU_STREAM_WAIT_VALUE_GEQ); }
 static int copy_word_on_device(void) { return cuMemcpyDtoD(other, used, 4); }
 static int copy_from_device(void) { static char bytes[SIZE]; return cuMemcpyDtoH(bytes, other, SIZE); }
 static int copy_async_pageable(void) { static char bytes[SIZE]; return cuMemcpyDtoHAsync(bytes, other, SIZE, other_stream); }
@@ -256,6 +273,21 @@ static const struct {
     {"cuMemcpyHtoD (4 bytes, pinned; kernel in legacy)", start_legacy, copy_pinned_word_to_device},
     {"cuMemcpyHtoD (4 bytes, to managed; kernel in legacy)", start_legacy, copy_word_to_managed},
     {"cuMemcpy (4 bytes, pageable to device; legacy)", start_legacy, copy_word_unified},
+    {"cuMemcpy (4 MiB, pinned to device; legacy)", start_legacy, unify_pinned_to_device},
+    {"cuMemcpy (4 bytes, pinned to device; legacy)", start_legacy, unify_pinned_word_to_device},
+    {"cuMemcpy (4 bytes, device to pinned; legacy)", start_legacy, unify_word_to_pinned},
+    {"cuMemcpy (4 MiB, pinned to managed; legacy)", start_legacy, unify_pinned_to_managed},
+    {"cuMemcpy (4 bytes, registered to managed; legacy)", start_legacy, unify_registered_word_to_managed},
+    {"cuMemcpy (4 bytes, managed to pinned; legacy)", start_legacy, unify_managed_word_to_pinned},
+    {"cuMemcpy (4 bytes, pinned to pinned; legacy)", start_legacy, unify_pinned_words},
+    {"cuMemcpy (4 bytes, managed to device; legacy)", start_legacy, unify_managed_word_to_device},
+    {"cuMemcpy (4 bytes, device to managed; legacy)", start_legacy, unify_word_to_managed},
+    {"cuMemcpy (4 bytes, managed to pageable; legacy)", start_legacy, unify_managed_word_to_pageable},
+    {"cuStreamWriteValue32 (device)", start_used, write_value_device},
+    {"cuStreamWriteValue32 (of a pool)", start_used, write_value_pool},
+    {"cuStreamWriteValue32 (managed)", start_used, write_value_managed},
+    {"cuStreamWriteValue32 (registered)", start_used, write_value_registered},
+    {"cuStreamWaitValue32 (of a pool)", start_used, wait_value_pool},
     {"cuMemcpyDtoD (4 bytes; kernel in legacy)", start_legacy, copy_word_on_device},
     {"cuMemcpyDtoH (other, pageable)", start_used, copy_from_device},
     {"cuMemcpyDtoHAsync (other, pageable)", start_used, copy_async_pageable},

@@ -3,7 +3,7 @@
 use cutape_driver::types::CUstreamBatchMemOpParams;
 
 use crate::call::answer::{Answer, INVALID_VALUE, NOT_SUPPORTED, invalid_if};
-use crate::object::memory::{Place, Segment, move_bytes};
+use crate::object::memory::{Place, Purpose, Segment, move_bytes};
 use crate::state::{Action, State};
 use crate::work::value_wait::{Value, Wait};
 
@@ -59,10 +59,8 @@ pub(crate) fn action(state: &State, operation: Operation) -> Answer<Action> {
                 wanted,
                 flags,
             };
-            let can_change = || {
-                state.queue.len() > 0
-                    || matches!(state.place_at(address), Place::Pinned | Place::Managed)
-            };
+            let can_change = || state.queue.len() > 0 || state.place_at(address) == Place::Pinned;
+            invalid_if(!may_be_operand(state, address))?;
             match wait.is_fulfilled(state)? || can_change() {
                 true => Ok(wait.action()),
                 false => Err(NOT_SUPPORTED),
@@ -77,12 +75,17 @@ pub(crate) fn action(state: &State, operation: Operation) -> Answer<Action> {
     }
 }
 
+/// Managed memory and memory of a pool cannot be an operand (H100, driver 580).
+fn may_be_operand(state: &State, address: u64) -> bool {
+    let allocation = state.allocation_at(address);
+    !allocation
+        .is_some_and(|(_, found)| matches!(found.purpose, Purpose::Managed | Purpose::Pool(_)))
+}
+
 /// Writes a value to memory of the device or page-locked memory.
 fn write(state: &State, address: u64, value: Value) -> Answer<Action> {
     let size = value.width as u64;
-    // Managed memory cannot be an operand (measured).
-    let is_managed = state.place_at(address) == Place::Managed;
-    invalid_if(!address.is_multiple_of(size) || is_managed)?;
+    invalid_if(!address.is_multiple_of(size) || !may_be_operand(state, address))?;
     let target = state.device_range(address, size)?;
     Ok(Action::Run(Box::new(move |_| {
         let bytes = value.bits.to_le_bytes();

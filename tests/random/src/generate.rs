@@ -394,7 +394,7 @@ impl Maker {
             }
             51..54 => {
                 let to = self.buffer_of(context, |memory| {
-                    memory.is_known() && memory != Memory::Managed
+                    memory.is_known() && !matches!(memory, Memory::Managed | Memory::Pool)
                 })?;
                 let stream = self.stream_of(context)?;
                 Action::WriteValue {
