@@ -200,7 +200,7 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::AddressSpace(recorded)
                 if job.is_natural() && !job.plan.mixed_address_spaces.contains(&job.call.index) =>
             {
-                job.player.fillers.follow(job.call.index, recorded);
+                job.player.follow(job.call.index, recorded);
             }
             _ => {}
         }

@@ -7,17 +7,21 @@ them alone, as long as there is time. The exit status is 1 if one fails alone, o
 import collections
 import json
 import os
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from run import Ended, machine
+from run import TIMEOUT, Ended, machine
 
 # Programs of one process: making a context takes longer than many of them.
 BATCH = 32
-# More processes than cores, so that each is late at times.
-AT_ONCE = 2 * (os.cpu_count() or 1)
+# Processes of programs: with more of them, the device does little but change between contexts.
+AT_ONCE = int(os.environ.get("AT_ONCE", max(1, (os.cpu_count() or 1) // 2)))
+# Busy loops beside them, so that each is late at times.
+LOAD = int(os.environ.get("LOAD", os.cpu_count() or 1))
+BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 def programs(path):
@@ -115,12 +119,17 @@ def main():
     failed = []
     tried = 0
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found_in = lambda number: try_batch(package, results, number, batches[number], end)
-        for batch, found in zip(batches, pool.map(found_in, range(len(batches)))):
-            tried += len(batch) if found is not None else 0
-            failed += found or []
-    lines = [described, f"{tried} of {len(chosen)} programs in time, {AT_ONCE} processes at once"]
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(seconds + TIMEOUT)]) for _ in range(LOAD)]
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found_in = lambda number: try_batch(package, results, number, batches[number], end)
+            for batch, found in zip(batches, pool.map(found_in, range(len(batches)))):
+                tried += len(batch) if found is not None else 0
+                failed += found or []
+    finally:
+        for process in busy:
+            process.kill()
+    lines = [described, f"{tried} of {len(chosen)} programs in time, {AT_ONCE} processes at once, {LOAD} busy loops"]
     counts = collections.Counter(name for _, name, _ in failed)
     lines += [f"{name}: {number} failures" for name, number in sorted(counts.items())] or ["no failures"]
     lines += [f"seed {seed}: {name}: {text}" for seed, name, text in failed]

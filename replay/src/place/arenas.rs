@@ -4,7 +4,9 @@ use cutape_format::layout::ARENA;
 
 /// Those of recorded ranges that look like the arenas of threads, and whether each touches another
 /// range: a block of the driver's can look like one only if it does not.
-pub(crate) fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = ((u64, u64), bool)> {
+pub(crate) fn touching_arenas(
+    recorded: &[(u64, u64)],
+) -> impl Iterator<Item = ((u64, u64), bool)> {
     let ends_at = |at: usize| {
         at.checked_sub(1)
             .and_then(|at| recorded.get(at))
@@ -19,6 +21,11 @@ pub(crate) fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = ((u64, 
         let touches = ends_at(at) == Some(start) || starts_at(at + 1) == Some(end);
         ((start, end), touches)
     })
+}
+
+/// Those of recorded ranges that look like the arenas of threads.
+pub(crate) fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
+    touching_arenas(recorded).map(|(arena, _)| arena)
 }
 
 /// Whether a line of a process's map is the used part of a thread's arena.
@@ -49,7 +56,7 @@ mod tests {
                 &[],
             ),
         ] {
-            let found: Vec<_> = arenas_in(ranges).collect();
+            let found: Vec<_> = touching_arenas(ranges).collect();
             assert_eq!(found, expected, "{ranges:x?}");
         }
         let used = "7f1200000000-7f1200021000 rw-p 00000000 00:00 0 ";

@@ -7,7 +7,7 @@
 
 use cutape_registry::Kind;
 
-use crate::place::arenas::{arenas_in, is_arena};
+use crate::place::arenas::{is_arena, touching_arenas};
 use crate::place::lesson::{Lesson, Misplaced};
 use crate::place::mapping::{self, map_exactly};
 use crate::place::slots::{SLOT, gaps, slots_around, union};
@@ -34,6 +34,10 @@ pub(crate) struct Fillers {
     later: Vec<(u64, u64)>,
     lessons: Vec<Lesson>,
     recorded: Vec<(u64, u64)>,
+    /// Arenas of threads that the recorded process makes before the next map: the driver's threads may
+    /// make them while the driver reserves addresses, in either order. In their places from now on, they
+    /// leave what is higher as it was.
+    coming: Vec<(u64, u64)>,
     /// Index of the call that `recorded` was mapped before, if any was followed.
     followed: Option<u64>,
     /// Arenas that the recorded process had then, and this one had not.
@@ -69,8 +73,13 @@ impl Fillers {
 
     /// Fills what is free here and is mapped in the recorded process, or lies above all that it
     /// maps; opens what it no longer maps. `recorded` was mapped before a call.
-    pub(crate) fn follow(&mut self, call: u64, recorded: Vec<(u64, u64)>) {
+    pub(crate) fn follow(&mut self, call: u64, recorded: Vec<(u64, u64)>, coming: &[(u64, u64)]) {
+        // The replay makes contexts before the program does.
+        if self.followed.is_some_and(|followed| followed >= call) {
+            return;
+        }
         self.recorded = recorded;
+        self.coming = coming.to_vec();
         let before = self.ranges.clone();
         self.fill();
         self.look_for_arenas(call);
@@ -84,8 +93,8 @@ impl Fillers {
         let here = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let is_here = |start| here.lines().any(|line| is_arena(line, start));
         let filled = |arena: &(u64, u64)| subtract(&[*arena], &self.ranges).is_empty();
-        let absent =
-            arenas_in(&self.recorded).filter(|(arena, _)| !filled(arena) && !is_here(arena.0));
+        let absent = touching_arenas(&self.recorded)
+            .filter(|(arena, _)| !filled(arena) && !is_here(arena.0));
         let (certain, doubtful): (Vec<_>, Vec<_>) = absent.partition(|(_, touches)| *touches);
         let ranges = |found: Vec<((u64, u64), bool)>| found.into_iter().map(|(range, _)| range);
         let missing: Vec<_> = ranges(certain).collect();
@@ -164,6 +173,7 @@ impl Fillers {
         if self.ranges.iter().any(overlaps) {
             self.recorded = subtract(&self.recorded, &[place]);
             self.learned = subtract(&union(std::mem::take(&mut self.learned)), &[place]);
+            self.coming = subtract(&union(std::mem::take(&mut self.coming)), &[place]);
             self.fill();
         }
     }
@@ -257,7 +267,8 @@ impl Fillers {
             return;
         };
         let top = self.recorded.last().map_or(highest, |range| range.1);
-        let wanted = self.recorded.iter().chain(&self.learned).copied();
+        let wanted = self.recorded.iter().chain(&self.learned);
+        let wanted = wanted.chain(&self.coming).copied();
         let wanted = wanted
             .chain([(top, highest)])
             .map(|(start, end)| (start.max(LOWEST), end.min(highest)))
@@ -351,17 +362,17 @@ mod tests {
             numbers.iter().map(page).chain([end]).collect::<Vec<_>>()
         };
         let mut fillers = Fillers::default();
-        fillers.follow(0, pages(&[0, 3]));
+        fillers.follow(0, pages(&[0, 3]), &[]);
         assert!(!is_free(at) && is_free(at + page) && !is_free(at + 3 * page));
-        fillers.follow(0, pages(&[1, 6]));
+        fillers.follow(1, pages(&[1, 6]), &[]);
         assert!(is_free(at) && !is_free(at + page) && is_free(at + 3 * page));
         assert!(fillers.provide(at + page, at + 3 * page));
         assert!(fillers.provide(at + page, at + 2 * page), "provided");
         assert!(map_exactly(at + 8 * page, at + 9 * page, libc::PROT_NONE));
         assert!(!fillers.provide(at + 8 * page, at + 9 * page), "taken");
-        fillers.follow(0, pages(&[0, 1, 2]));
+        fillers.follow(2, pages(&[0, 1, 2]), &[]);
         assert!(!is_free(at), "beside what was provided");
-        fillers.follow(0, pages(&[]));
+        fillers.follow(3, pages(&[]), &[]);
         assert!(is_free(at) && is_free(at + 6 * page));
         unmap(at + page, at + 3 * page);
         unmap(at + 8 * page, at + 9 * page);
@@ -375,6 +386,7 @@ mod tests {
         fillers.follow(
             0,
             vec![(slot, slot + SLOT), (slot + SLOT, slot + 2 * SLOT), end],
+            &[],
         );
         fillers.open(Kind::Memory, slot + 3 * SLOT, page);
         assert!(!is_free(slot) && !is_free(slot + SLOT));
@@ -382,7 +394,7 @@ mod tests {
         assert!(is_free(slot) && !is_free(slot + BLOCK) && !is_free(slot + SLOT));
         fillers.open(Kind::Memory, slot + page, page);
         assert!(is_free(slot + BLOCK) && !is_free(slot + SLOT));
-        fillers.follow(1, vec![end]);
+        fillers.follow(1, vec![end], &[]);
     }
 
     #[test]
@@ -394,7 +406,7 @@ mod tests {
         };
         let mut fillers = Fillers::new(Vec::new(), &[region]);
         let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
-        fillers.follow(0, vec![end]);
+        fillers.follow(0, vec![end], &[]);
         assert!(!map_exactly(start, start + page, libc::PROT_NONE));
         assert!(fillers.provide(start, start + page));
         unmap(start, start + page);
@@ -404,7 +416,7 @@ mod tests {
             end: start + BLOCK,
         };
         let mut fillers = Fillers::new(Vec::new(), &[region]);
-        fillers.follow(0, vec![end]);
+        fillers.follow(0, vec![end], &[]);
         assert!(map_exactly(start, start + page, libc::PROT_NONE), "free");
         assert!(!fillers.provide(long.0, long.1));
         fillers.placed(4, (start, start), &[]);
@@ -413,7 +425,7 @@ mod tests {
         let lesson = Lesson::of(&fillers.misplaced.unwrap(), &[]).unwrap();
         assert_eq!((lesson.call, lesson.filled[1]), (5, long));
         let mut fillers = Fillers::new(vec![lesson], &[region]);
-        fillers.follow(0, vec![end]);
+        fillers.follow(0, vec![end], &[]);
         assert!(is_free(start), "until that call");
         fillers.before(5, &[]);
         assert!(!is_free(start) && !is_free(long.1 - page));
@@ -430,12 +442,12 @@ mod tests {
             // Something of this process is there.
             assert!(map_exactly(arena.0, arena.0 + PAGE, libc::PROT_READ));
             let mut fillers = Fillers::default();
-            fillers.follow(2, vec![end]);
+            fillers.follow(2, vec![end], &[]);
             fillers.placed(3, (recorded, recorded), driver);
-            fillers.follow(5, vec![arena, end]);
-            fillers.follow(6, vec![arena, end]);
+            fillers.follow(5, vec![arena, end], &[]);
+            fillers.follow(6, vec![arena, end], &[]);
             fillers.placed(7, (recorded, arena.0 + SLOT), driver);
-            fillers.follow(8, vec![end]);
+            fillers.follow(8, vec![end], &[]);
             unmap(arena.0, arena.0 + PAGE);
             let misplaced = fillers.misplaced.unwrap();
             (misplaced.missing, misplaced.missing_since)

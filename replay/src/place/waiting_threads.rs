@@ -8,8 +8,11 @@ use crate::error::Error;
 /// At most this many threads are started early.
 const MOST_THREADS: usize = 64;
 
-/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them).
-pub(crate) const KEEP_STACKS: &str = "glibc.pthread.stack_cache_size=4294967296";
+/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them), and
+/// make no arenas: when the driver's own threads make theirs depends on the moment, so fillers stand
+/// for the recorded ones.
+pub(crate) const STEADY_MAP: &str =
+    "glibc.pthread.stack_cache_size=4294967296:glibc.malloc.arena_max=1";
 
 /// Threads that wait. What the C library maps for a thread, its stack and its arena, is used again
 /// by a later thread when these end, and lies above the fillers if they start before.
