@@ -15,7 +15,7 @@ use cutape_registry::{
 use serde::Serialize;
 
 use crate::issue::length::made_length;
-use crate::place::arenas::arenas_in;
+use crate::place::arenas::{arenas_in, coming_arenas};
 use crate::place::slots::{SLOT, slots_around, union};
 use crate::plan::exchange_outputs::{AllExchangeOutputs, OutputCollector};
 use crate::plan::needs::{Needs, Observer};
@@ -325,7 +325,8 @@ pub fn plan(trace: &Trace) -> Plan {
     plan.exchange_outputs = outputs.finish();
     plan.names_private_memory = private_memory.is_named;
     plan.device_slots = union(slots);
-    plan.coming_arenas = coming_arenas(arenas, &plan);
+    arenas.retain(|(call, _)| !plan.mixed_address_spaces.contains(call));
+    plan.coming_arenas = coming_arenas(&arenas, &plan.device_slots);
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.registered = host_regions(&registered, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();
@@ -361,27 +362,6 @@ fn address_space(call: &Call) -> Option<Vec<(u64, u64)>> {
         Note::AddressSpace(ranges) => Some(ranges),
         _ => None,
     })
-}
-
-/// What each address space that counts lacks of the next one's arenas. What lies where the driver ever
-/// had memory of devices only looks like an arena.
-fn coming_arenas(
-    mut noted: Vec<(u64, Vec<(u64, u64)>)>,
-    plan: &Plan,
-) -> BTreeMap<u64, Vec<(u64, u64)>> {
-    noted.retain(|(call, _)| !plan.mixed_address_spaces.contains(call));
-    let is_apart = |arena: &(u64, u64)| {
-        let slots = &plan.device_slots;
-        slots.iter().all(|slot| arena.1 <= slot.0 || slot.1 <= arena.0)
-    };
-    let pairs = noted.windows(2).filter_map(|pair| {
-        let [(call, before), (_, after)] = pair else {
-            return None;
-        };
-        let coming = after.iter().filter(|arena| !before.contains(arena));
-        Some((*call, coming.copied().filter(is_apart).collect()))
-    });
-    pairs.collect()
 }
 
 /// Page ranges of host memory outside the device slots, those that touch joined.
