@@ -3,7 +3,7 @@
 use cutape_registry::{
     ContextOp, CopyOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad, ImageSource,
     LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp, PrimaryOp,
-    SharingOp, StreamOp,
+    SharingOp, StreamMemoryOp, StreamOp,
 };
 
 /// The hooks of `overrides` that do something for a function.
@@ -72,15 +72,13 @@ fn hooks(family: Family) -> u8 {
             LinkOp::Complete { .. } => PUT_PRE | PUT_POST,
             LinkOp::Destroy => PUT_PRE | FINISH,
         },
-        Family::Launch(LaunchOp::Legacy { .. }) => 0,
-        Family::Launch(
-            LaunchOp::Arguments(_) | LaunchOp::Config(_) | LaunchOp::MultiDevice { .. },
-        ) => PRE,
+        Family::Launch(_) | Family::StreamMemory(StreamMemoryOp::Batch) => PRE,
         Family::Occupancy(OccupancyOp::Config { .. }) => PUT_PRE,
         Family::Copy(op) => match op {
             CopyOp::Linear(_) | CopyOp::Peer(_) => 0,
-            CopyOp::Described(_) | CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
-            CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | POST,
+            CopyOp::Described(_) => PUT_PRE | PRE | POST | PUT_POST,
+            CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
+            CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | PRE | POST,
         },
         Family::Memory(MemoryOp::AllocateManaged) | Family::HostMemory(HostMemoryOp::Allocate) => {
             FINISH

@@ -105,6 +105,14 @@ fn kernels(frame: &Frame, op: LaunchOp) -> Vec<Kernel> {
 /// Records what a launch passes, and which host memory it can reach.
 pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
     let _errno = Errno::keep();
+    if let LaunchOp::Legacy { .. } = op {
+        // Earlier calls have set its parameters.
+        if host_memory::any() {
+            let stream = frame.description().stream.map_or(0, |at| frame.word(at));
+            host_memory::before_launch(thread, frame, stream, None);
+        }
+        return;
+    }
     let kernels = kernels(frame, op);
     for kernel in &kernels {
         origin::about_to_use(thread, kernel.function);

@@ -12,7 +12,7 @@
 //! | `finish_call` | after the leave record |
 
 mod batch;
-mod copy;
+pub(crate) mod copy;
 mod entry_point;
 mod graph;
 mod graph_copies;
@@ -28,7 +28,7 @@ mod sharing;
 
 use cutape_registry::{
     ContextOp, CopyOp, Family, FunctionOp, GraphOp, HostMemoryOp, LinkOp, MemoryOp, OccupancyOp,
-    PrimaryOp, StreamOp,
+    PrimaryOp, StreamMemoryOp, StreamOp,
 };
 
 use crate::contexts;
@@ -110,10 +110,22 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             | LinkOp::AddData { options, .. }
             | LinkOp::AddFile { options, .. },
         ) => jit_options::save_log_lengths(frame, Some(options)),
+        Family::Copy(op) if host_memory::any() => {
+            let operands = match op {
+                CopyOp::Described(shape) => copy::operands(frame, shape),
+                CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => batch::operands(frame, op),
+                CopyOp::Linear(_) | CopyOp::Peer(_) | CopyOp::Unified(_) => Vec::new(),
+            };
+            host_memory::before_operands(thread, frame, operands.into_iter());
+        }
+        Family::StreamMemory(StreamMemoryOp::Batch) if host_memory::any() => {
+            let operands = batch::memory_operations(frame);
+            host_memory::before_operands(thread, frame, operands.into_iter());
+        }
         _ => {}
     }
     if plan.operands != 0 && host_memory::any() {
-        host_memory::before_operands(thread, frame);
+        host_memory::before_arguments(thread, frame);
     }
     if plan.has_steps {
         steps_before(thread, frame, plan);
