@@ -8,10 +8,11 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
-use cutape_registry::{Family, Function, Kind, Waits, id};
+use cutape_registry::{Function, Kind, Waits, id};
 
 use crate::call_order::Tells;
 use crate::driver::ask;
+use crate::host_memory;
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
@@ -30,13 +31,20 @@ const NON_BLOCKING: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     stream: u32,
+    /// While its call is in progress, `in_progress` of the thread: then no wait proves it complete.
     enqueued: Moment,
+}
+
+/// A moment that is never reached, one for each thread.
+fn in_progress(thread: u32) -> Moment {
+    Moment::MAX - Moment::from(thread)
 }
 
 impl Work {
     /// Whether this is complete only if the other is: it is later in the same stream.
     pub(crate) fn is_behind(self, other: Self) -> bool {
-        self.stream == other.stream && self.enqueued >= other.enqueued
+        let is_enqueued = other.enqueued < in_progress(u32::MAX);
+        self.stream == other.stream && is_enqueued && self.enqueued >= other.enqueued
     }
 }
 
@@ -73,22 +81,38 @@ pub(crate) fn forget() {
     FOLLOWED.forget();
 }
 
-/// Begins to follow work that a call enqueues on a stream and that had been enqueued now; of a call
-/// without a stream, which may wait for its own work, when the call was entered. Each must be
-/// released once.
+/// Begins to follow work that a call has enqueued on a stream, now. Each must be released once.
 pub(crate) fn follow(thread: &Thread, frame: &Frame, handle: u64) -> Work {
-    let is_own = matches!(frame.description().family, Family::Copy(_) | Family::Memset)
-        && frame.description().stream.is_none();
-    let enqueued = if is_own { frame.start } else { clock::ticks() };
-    {
-        let mut followed = FOLLOWED.lock();
-        followed.count += 1;
-        COUNT.store(followed.count, Ordering::Release);
-    }
+    let enqueued = clock::ticks();
+    share(1);
     let stream = stream(thread, frame.description(), handle);
     let mut followed = FOLLOWED.lock();
     followed.order.submit(stream, frame.start, enqueued);
     Work { stream, enqueued }
+}
+
+/// The same before the call's driver function runs. Once that has returned, `enqueued` has to be
+/// called for it.
+pub(crate) fn begin(thread: &Thread, frame: &Frame, handle: u64) -> Work {
+    share(1);
+    Work {
+        stream: stream(thread, frame.description(), handle),
+        enqueued: in_progress(thread.ordinal.get()),
+    }
+}
+
+/// A call of a thread, entered then, has returned: its work among this had been enqueued now.
+pub(crate) fn enqueued<'w>(
+    works: impl Iterator<Item = &'w mut Work>,
+    thread: u32,
+    entered: Moment,
+    now: Moment,
+) {
+    let mut followed = FOLLOWED.lock();
+    for work in works.filter(|work| work.enqueued == in_progress(thread)) {
+        work.enqueued = now;
+        followed.order.submit(work.stream, entered, now);
+    }
 }
 
 /// Followed work has so many more owners, each of which releases it.
@@ -165,6 +189,14 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
     let function = frame.description();
     // When it was entered: what was enqueued since is not behind the call.
     let now = frame.start;
+    if let Some(entered) = thread.take_begun() {
+        // A call without a stream may wait for its own work, which then counts from its entry.
+        let returned = match function.stream {
+            None => now,
+            Some(_) => clock::ticks(),
+        };
+        host_memory::enqueued(thread, entered, returned);
+    }
     match Tells::of(function) {
         Tells::Nothing => {}
         Tells::Waits => wait(thread, frame, now),

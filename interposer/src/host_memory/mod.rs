@@ -12,6 +12,7 @@ mod table;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use cutape_order::Moment;
 use cutape_registry::{CopyOp, Family, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
@@ -148,13 +149,15 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
     if is_capturing(function, stream) {
         return;
     }
-    let work = followed_work::follow(thread, frame, stream);
+    let work = followed_work::begin(thread, frame, stream);
     let mut table = TABLE.lock();
     let reached = table.reached(words);
     for &start in &reached {
         table.look(thread, start, false);
     }
-    table.touch(&reached, work);
+    if table.touch(&reached, work) {
+        thread.set_begun(frame.start);
+    }
     table.publish();
 }
 
@@ -224,7 +227,7 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
     if function.stream.is_some() && is_capturing(function, stream) {
         return;
     }
-    let work = followed_work::follow(thread, frame, stream);
+    let work = followed_work::begin(thread, frame, stream);
     let mut table = TABLE.lock();
     let mut touched = Vec::new();
     for operand in operands {
@@ -239,10 +242,19 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
             touched.push(start);
         }
     }
-    table.touch(&touched, work);
+    if table.touch(&touched, work) {
+        thread.set_begun(frame.start);
+    }
     // Of no launch.
     table.news.remove(&thread.ordinal.get());
     table.publish();
+}
+
+/// The call of a thread that was entered then has returned: what it was to write had been enqueued
+/// now.
+#[cold]
+pub(crate) fn enqueued(thread: &Thread, entered: Moment, now: Moment) {
+    TABLE.lock().enqueued(thread.ordinal.get(), entered, now);
 }
 
 /// After a call that has waited for work: records what completed work has written, so that later
