@@ -48,10 +48,18 @@ impl Work {
     }
 }
 
+/// A record of an event.
+struct Recorded {
+    /// What was before it.
+    before: Clock,
+    /// When the call had returned.
+    returned: Moment,
+}
+
 struct Followed {
     order: Order,
-    /// What was before the last record of each event.
-    events: HashMap<u64, Clock>,
+    /// The last record of each event.
+    events: HashMap<u64, Recorded>,
     /// How much work is followed.
     count: usize,
 }
@@ -216,12 +224,19 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             let handle = frame.word(at);
             let stream =
                 (!is_capturing(function, handle)).then(|| stream(thread, function, handle));
+            let returned = clock::ticks();
             let mut followed = FOLLOWED.lock();
             let Followed { order, events, .. } = &mut *followed;
-            match stream {
-                Some(stream) => events.insert(frame.word(event), order.clock(stream, now)),
-                None => events.remove(&frame.word(event)),
-            };
+            let event = frame.word(event);
+            let old = events.remove(&event);
+            if let Some(stream) = stream {
+                // Which of two records that overlap is the last is not known.
+                let before = match old.is_some_and(|old| old.returned > now) {
+                    true => Clock::new(),
+                    false => order.clock(stream, now),
+                };
+                events.insert(event, Recorded { before, returned });
+            }
         }
         Tells::WaitsForEvent { event, stream: at } => {
             let handle = frame.word(at);
@@ -231,8 +246,8 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             let stream = stream(thread, function, handle);
             let mut followed = FOLLOWED.lock();
             let Followed { order, events, .. } = &mut *followed;
-            if let Some(clock) = events.get(&frame.word(event)) {
-                order.wait(stream, clock, now);
+            if let Some(recorded) = recorded_before(events, frame.word(event), now) {
+                order.wait(stream, recorded, clock::ticks());
             }
         }
         Tells::UsesEvent(event) => {
@@ -276,9 +291,16 @@ fn wait(thread: &Thread, frame: &Frame, now: Moment) {
         Waits::Event(at) => {
             let mut followed = FOLLOWED.lock();
             let Followed { order, events, .. } = &mut *followed;
-            if let Some(clock) = events.get(&frame.word(at)) {
-                order.complete(clock);
+            if let Some(recorded) = recorded_before(events, frame.word(at), now) {
+                order.complete(recorded);
             }
         }
     }
+}
+
+/// What was before the last record of an event, if a call that was entered then waits for that
+/// record and not for an earlier one.
+fn recorded_before(events: &HashMap<u64, Recorded>, event: u64, now: Moment) -> Option<&Clock> {
+    let recorded = events.get(&event)?;
+    (recorded.returned <= now).then_some(&recorded.before)
 }
