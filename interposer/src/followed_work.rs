@@ -5,7 +5,7 @@
 //! knows only what the program's own calls prove. While no work is followed, no lock is taken.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
 use cutape_registry::{Function, Kind, Waits, id};
@@ -60,6 +60,8 @@ struct Followed {
     order: Order,
     /// The last record of each event.
     events: HashMap<u64, Recorded>,
+    /// Events that other processes may record.
+    shared: HashSet<u64>,
     /// How much work is followed.
     count: usize,
 }
@@ -69,6 +71,7 @@ impl Default for Followed {
         Self {
             order: Order::new(Doubt::Running),
             events: HashMap::new(),
+            shared: HashSet::new(),
             count: 0,
         }
     }
@@ -138,7 +141,10 @@ pub(crate) fn release(count: usize) {
     let mut followed = FOLLOWED.lock();
     followed.count = followed.count.saturating_sub(count);
     if followed.count == 0 {
-        *followed = Followed::default();
+        *followed = Followed {
+            shared: core::mem::take(&mut followed.shared),
+            ..Followed::default()
+        };
     }
     COUNT.store(followed.count, Ordering::Release);
 }
@@ -226,10 +232,15 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
                 (!is_capturing(function, handle)).then(|| stream(thread, function, handle));
             let returned = clock::ticks();
             let mut followed = FOLLOWED.lock();
-            let Followed { order, events, .. } = &mut *followed;
+            let Followed {
+                order,
+                events,
+                shared,
+                ..
+            } = &mut *followed;
             let event = frame.word(event);
             let old = events.remove(&event);
-            if let Some(stream) = stream {
+            if let Some(stream) = stream.filter(|_| !shared.contains(&event)) {
                 // Which of two records that overlap is the last is not known.
                 let before = match old.is_some_and(|old| old.returned > now) {
                     true => Clock::new(),
@@ -257,12 +268,29 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             if let Some(handle) = memory::word(frame.word(at)) {
                 let mut followed = FOLLOWED.lock();
                 match kind {
-                    Kind::Event => drop(followed.events.remove(&handle)),
+                    Kind::Event => {
+                        followed.events.remove(&handle);
+                        followed.shared.remove(&handle);
+                    }
                     _ => followed.order.destroyed((handle, 0)),
                 }
             }
         }
     }
+}
+
+/// Before calls that may record events in other ways than `Tells::Records`: what was before earlier
+/// records is no more behind them.
+pub(crate) fn forget_events(records: &[u64]) {
+    let mut followed = FOLLOWED.lock();
+    followed.events.retain(|event, _| !records.contains(event));
+}
+
+/// An event whose records other processes make, too.
+pub(crate) fn shares_event(event: u64) {
+    let mut followed = FOLLOWED.lock();
+    followed.events.remove(&event);
+    followed.shared.insert(event);
 }
 
 /// A call has waited for the earlier work of a stream.
