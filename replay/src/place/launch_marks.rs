@@ -1,6 +1,6 @@
 //! Marks around launches that may wait for values in host memory: they tell which launch runs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,9 @@ use crate::ranks::peers::Peers;
 
 /// How many launches have marks. The marks of the oldest are used again.
 pub(crate) const MOST_MARKS: usize = 256;
+/// Of how many writes it is kept what was there before, and of how many bytes at most.
+const MOST_HELD: usize = 64;
+pub(crate) const LONGEST_HELD: u64 = 1 << 20;
 /// Between two looks.
 pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 /// How often all must stand still before a value counts as waited for. Looks are counted and not
@@ -25,11 +28,11 @@ const PATIENCE_WITH_RANKS: u64 = 200;
 /// The most looks that a long kernel of the recording asks for.
 const MOST_PATIENCE: u64 = 4000;
 
-/// Events around a launch.
+/// Events around the work of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub call: u64,
-    /// The recorded handle of the kernel.
+    /// The recorded handle of the kernel that it launches, or 0.
     pub kernel: u64,
     pub context: u64,
     pub before: u64,
@@ -42,14 +45,35 @@ pub(crate) struct LaunchMarks {
     pub by_call: BTreeMap<u64, Mark>,
     /// Kernels that have been seen to wait for a value of the host, by recorded handle.
     waiting_kernels: HashSet<u64>,
+    /// What was at a recorded address before work that writes there, the oldest first.
+    held: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl LaunchMarks {
+    /// Keeps what was at a recorded address before work that writes there.
+    pub(crate) fn hold(&mut self, start: u64, bytes: Vec<u8>) {
+        if self.held.len() >= MOST_HELD {
+            self.held.pop_front();
+        }
+        self.held.push_back((start, bytes));
+    }
+
+    /// Whether a byte at a recorded address is known to have been another one before work wrote
+    /// there.
+    pub(crate) fn held_otherwise(&self, address: u64, byte: Option<&u8>) -> bool {
+        let held = self.held.iter().filter_map(|(start, bytes)| {
+            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get(at)
+        });
+        let mut held = held.peekable();
+        held.peek().is_some() && held.all(|held| Some(held) != byte)
+    }
+
     /// Remembers that the kernels of these launches wait for values of the host.
     pub(crate) fn learn(&mut self, writers: &[PendingWrite]) {
         let kernels = writers.iter().filter_map(|write| {
             let mark = self.by_call.get(&write.call)?;
-            Some(mark.kernel)
+            Some(mark.kernel).filter(|&kernel| kernel != 0)
         });
         self.waiting_kernels.extend(kernels.collect::<Vec<_>>());
     }
