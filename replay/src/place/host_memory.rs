@@ -68,7 +68,10 @@ impl<'t> Job<'_, 't> {
         let others = self.options.peers.clone().filter(|_| is_shared);
         let returned = Measure::returned_at(self.call);
         let writers: Vec<PendingWrite> = self.inexact_writers().collect();
-        let recorded = self.longest_of(&writers, returned);
+        // The wait may be for other work.
+        let recorded = self
+            .between(self.call.ticks, returned)
+            .max(self.longest_of(&writers, returned));
         let mut watch = self.lent.launch_marks.watch(&writers, recorded, others);
         let api = Arc::clone(&self.api);
         let mut has_entered = false;
@@ -96,6 +99,10 @@ impl<'t> Job<'_, 't> {
             .map(|write| write.entered)
             .min()
             .unwrap_or(end);
+        self.between(first, end)
+    }
+
+    fn between(&self, first: u64, end: u64) -> Duration {
         let [first, end] = [first, end].map(|ticks| self.trace.nanoseconds(ticks));
         Duration::from_nanos(end.saturating_sub(first))
     }
@@ -108,8 +115,7 @@ impl<'t> Job<'_, 't> {
         }
         self.report
             .note("waits for kernels that waited for bytes of host memory, which were put then");
-        let writers: Vec<PendingWrite> = self.inexact_writers().collect();
-        self.player.lent.launch_marks.learn(&writers);
+        self.learn_waiting();
         let (player, call) = (&mut *self.player, self.call.index);
         let room = PutDuringWait::KEPT.saturating_sub(player.report.put_during_waits.len());
         for write in written.into_iter().take(room) {
@@ -129,6 +135,13 @@ impl<'t> Job<'_, 't> {
             };
             player.report.put_during_waits.push(put);
         }
+    }
+
+    /// Remembers which kernels were seen waiting, for this replay and the next.
+    fn learn_waiting(&mut self) {
+        let player = &mut *self.player;
+        let learned = player.lent.launch_marks.learn();
+        player.report.waiting_launches.extend(learned);
     }
 
     fn late_writes_of(
@@ -170,7 +183,16 @@ impl<'t> Job<'_, 't> {
         let Some(old) = shadow.bytes().get(offset..offset + new.len()) else {
             return;
         };
-        let runs = differing_runs(old, &new);
+        let mut runs = differing_runs(old, &new);
+        // What a memset or copy in flight writes is the device's.
+        let pending = self.plan.pending_writes.at_entry(self.call.index);
+        runs.retain(|&(at, length)| {
+            let bytes = note.address + at as u64..note.address + (at + length) as u64;
+            let is_in = |write: &PendingWrite| {
+                write.bytes.start < bytes.end && bytes.start < write.bytes.end
+            };
+            !pending.iter().any(|write| write.is_exact && is_in(write))
+        });
         if is_shared || late_writes::may_be_flags(&runs) {
             let live = range.live.wrapping_add(offset as u64);
             writes.extend(writes_of(&runs, live, old, &new, is_shared));
@@ -339,7 +361,7 @@ impl Job<'_, '_> {
                 self.report.note(
                     "work that seems to wait for host memory, which was put before it was complete",
                 );
-                self.player.lent.launch_marks.learn(&writers);
+                self.learn_waiting();
             }
         }
         for &(from, end, writer) in parts {

@@ -10,7 +10,7 @@ use crate::compare::received::read_memory;
 use crate::issue::player::{Job, Player};
 use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
-use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE_BEFORE, PAUSE, Seen};
+use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE_NOT_BEGUN, PAUSE, Seen};
 
 impl Job<'_, '_> {
     /// Before a call whose work writes memory which host and device share: marks the place before
@@ -69,8 +69,7 @@ impl Job<'_, '_> {
     /// After that call.
     pub(crate) fn end_mark(&mut self, mark: Mark) {
         if self.record_mark(mark.after).is_some() {
-            let marks = &mut self.player.lent.launch_marks;
-            marks.by_call.insert(mark.call, mark);
+            self.player.lent.launch_marks.add(mark);
         }
     }
 
@@ -90,9 +89,6 @@ impl Player<'_> {
             return Seen::Complete;
         }
         let mut watch = self.lent.launch_marks.watch(writers, recorded, None);
-        if watch.patience > 1 {
-            watch.patience = watch.patience.max(PATIENCE_BEFORE);
-        }
         if watch.marks.is_empty() {
             // They were not re-issued, or are complete since long.
             return Seen::Complete;
@@ -100,6 +96,7 @@ impl Player<'_> {
         self.while_lent(|api| {
             loop {
                 match watch.look(api) {
+                    Seen::Progress if watch.standing >= PATIENCE_NOT_BEGUN => return Seen::Waiting,
                     Seen::Progress => std::thread::sleep(PAUSE),
                     seen => return seen,
                 }
