@@ -173,6 +173,29 @@ pub fn described_side(
     Some((MemoryType::of(value("MemoryType")?)?, value("Device")?))
 }
 
+/// The host memory that a copy which a struct describes writes.
+pub(crate) fn described_host_target(function: &Function, call: &Call<'_>) -> Option<u64> {
+    let Family::Copy(CopyOp::Described(_)) = function.family else {
+        return None;
+    };
+    let name = function.params.first()?.c_type;
+    let name = name
+        .trim_start_matches("const ")
+        .trim_end_matches([' ', '*']);
+    let structure = cutape_registry::structure(name)?;
+    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
+    let value = |member: &str| {
+        let field = structure.fields.iter().find(|field| field.name == member)?;
+        let (start, size) = (field.offset as usize, field.size as usize);
+        let mut word = [0; 8];
+        word.get_mut(..size)?
+            .copy_from_slice(bytes.get(start..start + size)?);
+        Some(u64::from_le_bytes(word))
+    };
+    let kind = MemoryType::of(value("dstMemoryType")?)?;
+    (kind == MemoryType::Host).then(|| value("dstHost"))?
+}
+
 /// A copy that a struct describes.
 fn described<X>(
     shape: CopyShape,

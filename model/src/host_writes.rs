@@ -9,15 +9,16 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use cutape_format::Call;
-use cutape_order::{Clock, Doubt, Moment, Order};
-use cutape_registry::{EventOp, Family, GraphOp, Kind, StreamOp, Waits};
+use cutape_order::{Clock, Doubt, Moment, Order, StreamKind};
+use cutape_registry::{EventOp, Family, GraphOp, Kind, PrimaryOp, StreamMemoryOp, StreamOp, Waits};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::copied::{waits_for_default, was_complete};
-use crate::effects::{Effect, Effects};
+use crate::copied::{described_host_target, waits_for_default, was_complete};
+use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{Exec, GraphAction, Work};
 use crate::needs::{Operands, Touch};
-use crate::objects::Retention;
+use crate::objects::{ObjectId, Retention};
+use crate::order::StreamKey;
 use crate::state::State;
 use crate::trace_state::function_of;
 
@@ -32,7 +33,16 @@ pub struct PendingWrite {
     pub call: u64,
     /// When that was entered, in ticks.
     pub entered: Moment,
+    /// Streams and events order it before the call that asks. Otherwise, a correct program uses
+    /// the bytes only if it knows that they are written.
+    pub is_before: bool,
+    /// The program may have learned that it is complete, without a call that proves it: a host
+    /// function or a value in host memory came after it, or a wait whose extent is not known.
+    pub is_told: bool,
 }
+
+/// The stream of the program: it waits for all that the program may have learned is complete.
+const PROGRAM: StreamKey = (u64::MAX, u64::MAX);
 
 /// What happens when a call has returned.
 #[derive(Debug)]
@@ -59,6 +69,10 @@ enum Returned {
     Forgotten {
         event: u64,
     },
+    /// The program may have learned that this is complete.
+    Told(Clock),
+    /// Memory ended: nothing is written there any more.
+    Ended(Range<u64>),
     Asked(Question),
 }
 
@@ -67,6 +81,15 @@ enum Returned {
 struct Question {
     call: u64,
     bytes: Range<u64>,
+}
+
+/// What a launch of a graph does.
+#[derive(Debug, Default)]
+struct GraphWrites {
+    /// Where it may write.
+    bytes: Vec<Range<u64>>,
+    /// It may tell the program that earlier work is complete.
+    tells: bool,
 }
 
 /// Follows work that writes host memory.
@@ -83,8 +106,8 @@ pub struct HostWrites {
     returned: FxHashMap<u64, Returned>,
     count: u64,
     pending: Vec<(u32, Moment, PendingWrite)>,
-    /// By executable graph: where its launches may write; empty when that may have changed.
-    of_graphs: FxHashMap<u64, Vec<Range<u64>>>,
+    /// By executable graph: what its launches do; empty when that may have changed.
+    of_graphs: FxHashMap<u64, GraphWrites>,
     answers: Vec<(u64, PendingWrite)>,
 }
 
@@ -155,6 +178,17 @@ impl HostWrites {
                 self.events.remove(&event);
                 return;
             }
+            Returned::Told(clock) => {
+                let program = self.program();
+                self.order.wait(program, &clock, time);
+                return;
+            }
+            Returned::Ended(gone) => {
+                let is_gone =
+                    |bytes: &Range<u64>| gone.start <= bytes.start && bytes.end <= gone.end;
+                self.pending.retain(|(_, _, write)| !is_gone(&write.bytes));
+                return;
+            }
             Returned::Proved(clock) => self.order.complete(&clock),
             Returned::ProvedContext { context, entered } => {
                 self.order.complete_context(context, entered);
@@ -167,11 +201,33 @@ impl HostWrites {
     }
 
     /// The work that may write some of these bytes, or have written them since no call could know,
-    /// at the entry of the call that was entered last.
-    pub fn pending_in(&self, bytes: &Range<u64>) -> impl Iterator<Item = &PendingWrite> {
-        let writes = self.pending.iter().map(|(_, _, write)| write);
-        let (start, end) = (bytes.start, bytes.end);
-        writes.filter(move |write| write.bytes.start < end && start < write.bytes.end)
+    /// at the entry of that call, which was entered last.
+    pub fn pending_for(&mut self, call: &Call<'_>, bytes: &Range<u64>) -> Vec<PendingWrite> {
+        let is_there = |bytes: &Range<u64>, write: &PendingWrite| {
+            write.bytes.start < bytes.end && bytes.start < write.bytes.end
+        };
+        let mut writes = self.pending.iter().map(|(_, _, write)| write);
+        if !writes.any(|write| is_there(bytes, write)) {
+            return Vec::new();
+        }
+        let effects = function_of(call.signature).map(Effects::of);
+        let stream = effects.map(|effects| self.stream_of(&effects, call));
+        let program = self.program();
+        let order = &self.order;
+        let found = self
+            .pending
+            .iter()
+            .filter(|(_, _, write)| is_there(bytes, write));
+        let found = found.map(|&(of, at, ref write)| PendingWrite {
+            is_before: stream.is_some_and(|stream| order.is_before((of, at), stream)),
+            is_told: order.is_before((of, at), program),
+            ..write.clone()
+        });
+        found.collect()
+    }
+
+    fn program(&mut self) -> u32 {
+        self.order.stream(PROGRAM, 0, StreamKind::NonBlocking)
     }
 
     /// Asks which work may still write the memory around an address when a call has returned, also
@@ -242,9 +298,14 @@ impl HostWrites {
         }
         let returned = self.effect_of(effects, call);
         let writes = self.writes_of(effects, call);
-        let submitted = self.state.submit(effects, call).is_some();
+        let told = self.told_by(effects, call, &writes);
+        let submitted = self.state.submit(effects, call).is_some()
+            || (effects.action == Action::HostFunction && !self.is_captured(effects, call));
         let is_default = effects.in_default_stream && !self.is_complete(effects, call);
-        if (submitted || is_default) && !writes.is_empty() {
+        // Work that writes no such memory orders work that does.
+        let is_followed =
+            !writes.is_empty() || !self.pending.is_empty() || !self.returned.is_empty();
+        if (submitted || is_default) && is_followed {
             let stream = self.stream_of(effects, call);
             self.at_return(
                 call,
@@ -258,8 +319,19 @@ impl HostWrites {
         if let Some(returned) = returned {
             self.at_return(call, returned);
         }
+        if let Some(told) = told {
+            self.at_return(call, Returned::Told(told));
+        }
+        if effects.action == Action::Primary(PrimaryOp::Reset)
+            && let Some(id) = self.state.contexts.primary(call.argument(0) as i32)
+        {
+            self.end(call, id);
+        }
         self.state.apply(effects, call, &mut |_| None);
-        self.state.take_changes();
+        let changes = self.state.take_changes().unwrap_or_default();
+        for id in changes.ended {
+            self.end(call, id);
+        }
         for &(position, effect) in &effects.objects {
             if let Effect::Create(Kind::Event, _) = effect
                 && let Some(event) = call.out(position)
@@ -267,6 +339,58 @@ impl HostWrites {
                 self.at_return(call, Returned::Forgotten { event });
             }
         }
+    }
+
+    /// What ends with an object, when that call has returned.
+    fn end(&mut self, call: &Call<'_>, id: ObjectId) {
+        let Some(object) = self.state.objects.get(id) else {
+            return;
+        };
+        let (start, end) = (object.handle, object.handle.saturating_add(object.size));
+        let ended = match object.kind {
+            // Work ends with its context, also what was enqueued during the call.
+            Kind::Context => Returned::ProvedContext {
+                context: start,
+                entered: call.leave.map_or(call.ticks, |leave| leave.ticks),
+            },
+            Kind::HostMemory | Kind::Registration | Kind::Memory => Returned::Ended(start..end),
+            _ => return,
+        };
+        self.at_return(call, ended);
+    }
+
+    /// Whether a call is captured instead of enqueueing work.
+    fn is_captured(&mut self, effects: &Effects, call: &Call<'_>) -> bool {
+        let stream = self.state.call_stream(effects, call);
+        stream.is_some_and(|stream| self.state.captures.of(stream).is_some())
+    }
+
+    /// What the program may learn is complete from a call, which does not prove it.
+    fn told_by(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        writes: &[PendingWrite],
+    ) -> Option<Clock> {
+        let now = call.ticks;
+        match (effects.function.waits, effects.function.family) {
+            // It may be for streams whose context is not known, such as those of green contexts.
+            (Waits::Context, _) => return Some(self.order.everything(now)),
+            (Waits::Event(at), _) if !self.events.contains_key(&call.argument(usize::from(at))) => {
+                return Some(self.order.everything(now));
+            }
+            (_, Family::HostFunction | Family::StreamCallback) => {}
+            (_, Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch))
+                if !writes.is_empty() => {}
+            (_, Family::Graph(GraphOp::Launch)) if self.of_graphs.get(&call.argument(0))?.tells => {
+            }
+            _ => return None,
+        }
+        if self.is_captured(effects, call) {
+            return None;
+        }
+        let stream = self.stream_of(effects, call);
+        Some(self.order.clock(stream, now))
     }
 
     fn at_return(&mut self, call: &Call<'_>, returned: Returned) {
@@ -291,7 +415,14 @@ impl HostWrites {
     /// the default stream.
     fn is_complete(&self, effects: &Effects, call: &Call<'_>) -> bool {
         let function = effects.function;
+        // What is copied to memory of the host is there, wherever it comes from.
+        let is_to_host = |[target, _]: [u8; 2]| {
+            let target = call.argument(usize::from(target));
+            self.state.host.find(target).is_some()
+        };
         function.is_synchronous_readback()
+            || function.unified_without_stream().is_some_and(is_to_host)
+            || (function.stream.is_none() && described_host_target(function, call).is_some())
             || (function.is_memset_without_stream()
                 && self.state.shared_around(call.argument(0)).is_some())
     }
@@ -336,8 +467,7 @@ impl HostWrites {
             });
         }
         let event = effects.handle_of(call, Kind::Event)?;
-        let captured = self.state.call_stream(effects, call);
-        let captured = captured.is_some_and(|stream| self.state.captures.of(stream).is_some());
+        let captured = self.is_captured(effects, call);
         match function.family {
             Family::Event(EventOp::Record) if function.stream.is_some() => {
                 let stream = self.stream_of(effects, call);
@@ -366,6 +496,8 @@ impl HostWrites {
             is_exact,
             call: call.index,
             entered: call.ticks,
+            is_before: false,
+            is_told: false,
         };
         if effects.function.family == Family::Graph(GraphOp::Launch) {
             let exec = call.argument(0);
@@ -373,7 +505,8 @@ impl HostWrites {
                 let written = self.written_by_graph(exec);
                 self.of_graphs.insert(exec, written);
             }
-            let written = self.of_graphs.get(&exec).into_iter().flatten();
+            let written = self.of_graphs.get(&exec).into_iter();
+            let written = written.flat_map(|graph| &graph.bytes);
             return written.map(|bytes| write(bytes.clone(), false)).collect();
         }
         let is_none = self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory);
@@ -394,7 +527,8 @@ impl HostWrites {
                 _ => {}
             }
         }
-        for &word in &operands.words {
+        let described = described_host_target(effects.function, call);
+        for word in operands.words.into_iter().chain(described) {
             let around = self.state.shared_around(word);
             writes.extend(around.map(|bytes| write(bytes, false)));
         }
@@ -404,17 +538,22 @@ impl HostWrites {
 
 impl HostWrites {
     /// Where a launch of a graph may write such memory: anywhere if calls have not shown its nodes.
-    fn written_by_graph(&self, exec: u64) -> Vec<Range<u64>> {
+    fn written_by_graph(&self, exec: u64) -> GraphWrites {
         const ANYWHERE: Range<u64> = 0..u64::MAX;
         if self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory) {
-            return Vec::new();
+            return GraphWrites::default();
         }
         let exec = self.state.graphs.exec(exec);
         let Some(active) = exec.and_then(Exec::known_active) else {
-            return vec![ANYWHERE];
+            return GraphWrites {
+                bytes: vec![ANYWHERE],
+                tells: true,
+            };
         };
         let mut written = Vec::new();
+        let mut tells = false;
         for (_, work) in active {
+            tells |= work.tells_program();
             match work {
                 Work::Kernel(kernel) => {
                     let words = kernel.parameters.as_chunks::<8>().0.iter();
@@ -444,7 +583,10 @@ impl HostWrites {
         }
         written.sort_unstable_by_key(|range| (range.start, range.end));
         written.dedup();
-        written
+        GraphWrites {
+            bytes: written,
+            tells,
+        }
     }
 }
 
@@ -459,6 +601,8 @@ mod tests {
     const CONTEXT: u64 = 0x77;
     const STREAM: u64 = 0x5000;
     const OTHER: u64 = 0x6000;
+    const BLOCKING: u64 = 0x7000;
+    const SECOND: u64 = 0x78;
     const EVENT: u64 = 0xe000;
     const PINNED: u64 = 0x10_0000;
     const LENGTH: u64 = 0x1000;
@@ -472,6 +616,20 @@ mod tests {
     type Pending = (u64, u64, bool, u64);
 
     fn pending(steps: &[Step]) -> Vec<Pending> {
+        let shown = |write: PendingWrite| {
+            let PendingWrite {
+                bytes,
+                is_exact,
+                call,
+                ..
+            } = write;
+            (bytes.start, bytes.end, is_exact, call)
+        };
+        found(steps).into_iter().map(shown).collect()
+    }
+
+    /// What the last call finds.
+    fn found(steps: &[Step]) -> Vec<PendingWrite> {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
         let start: [Step; 7] = [
             ("cuDevicePrimaryCtxRetain", &[CONTEXT, 0], (1, 2), &[]),
@@ -497,7 +655,7 @@ mod tests {
             if is_return {
                 let bytes = arguments.first().copied().unwrap_or(0).to_le_bytes();
                 let role = function.params.first().map(|param| param.role);
-                let makes = matches!(role, Some(Role::Make(..) | Role::Get(_)));
+                let makes = matches!(role, Some(Role::Make(..) | Role::Find(..) | Role::Get(_)));
                 let out = [NewSnapshot::pointee(0, &bytes)];
                 builder.leave(thread, 0, if makes { &out } else { &[] });
                 continue;
@@ -506,12 +664,16 @@ mod tests {
                 .iter()
                 .flat_map(|word| word.to_le_bytes())
                 .collect();
-            let kernel = [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words)];
+            let is_launch = matches!(function.family, Family::Launch(_));
+            let snapshot = [match is_launch {
+                true => NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words),
+                false => NewSnapshot::pointee(0, &words),
+            }];
             builder.call(NewCall {
                 thread,
                 name,
                 arguments,
-                snapshots: if words.is_empty() { &[] } else { &kernel },
+                snapshots: if words.is_empty() { &[] } else { &snapshot },
                 ..NewCall::default()
             });
         }
@@ -527,19 +689,7 @@ mod tests {
         let mut found = Vec::new();
         for call in trace.calls() {
             writes.enter(&call);
-            if call.signature.name == LOOK {
-                let all = writes.pending_in(&(PINNED..PINNED + LENGTH));
-                let shown = |write: &PendingWrite| {
-                    let PendingWrite {
-                        bytes,
-                        is_exact,
-                        call,
-                        ..
-                    } = write;
-                    (bytes.start, bytes.end, *is_exact, *call)
-                };
-                found = all.map(shown).collect();
-            }
+            found = writes.pending_for(&call, &(PINNED..PINNED + LENGTH));
             writes.apply(&call);
         }
         found
@@ -553,7 +703,9 @@ mod tests {
         const NOW: Step = (LOOK, &[0], (90, 91), &[]);
         const LAUNCH: &str = "cuLaunchKernel";
         const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
-        let table: [(&str, &[Step], &[Pending]); 18] = [
+        // CUDA_MEMCPY2D: from the device to the host, which are at its words 2 and 3, 9 and 10.
+        const ROWS: &[u64] = &[0, 0, 2, 0, DEVICE, 0, 0, 0, 0, 1, PINNED, 0, 0, 0, 8, 1];
+        let table: [(&str, &[Step], &[Pending]); 25] = [
             ("a memset", &[MEMSET, NOW], &[SET]),
             (
                 "before it has returned",
@@ -623,6 +775,64 @@ mod tests {
                     NOW,
                 ],
                 &[SET],
+            ),
+            (
+                "a copy of rows",
+                &[
+                    ("cuMemcpy2DAsync_v2", &[0x1000, STREAM], (20, 21), ROWS),
+                    NOW,
+                ],
+                &[ALL],
+            ),
+            (
+                "a synchronous copy of rows",
+                &[("cuMemcpy2D_v2", &[0x1000], (20, 21), ROWS), NOW],
+                &[],
+            ),
+            (
+                "by a synchronous copy between memory of any kind",
+                &[("cuMemcpy", &[PINNED, DEVICE, 8], (20, 21), &[]), NOW],
+                &[],
+            ),
+            (
+                "before work of the default stream that writes other memory",
+                &[
+                    ("cuStreamCreate", &[BLOCKING, 0], (15, 16), &[]),
+                    ("cuMemsetD32Async", &[PINNED, 0, 2, BLOCKING], (20, 21), &[]),
+                    ("cuMemsetD32Async", &[DEVICE, 0, 2, 0], (22, 23), &[]),
+                    ("cuStreamSynchronize", &[0], (24, 25), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "when the memory has been freed",
+                &[
+                    MEMSET,
+                    ("cuMemFreeHost", &[PINNED], (22, 23), &[]),
+                    ("cuMemHostAlloc", &[PINNED, LENGTH, 0], (24, 25), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "when the device has been reset",
+                &[
+                    MEMSET,
+                    ("cuDevicePrimaryCtxReset_v2", &[0], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "when its context has been destroyed",
+                &[
+                    ("cuCtxCreate_v2", &[SECOND, 0, 0], (15, 16), &[]),
+                    ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+                    ("cuCtxDestroy_v2", &[SECOND], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
             ),
             (
                 "a kernel that gets an address in the memory",
@@ -710,6 +920,98 @@ mod tests {
         ];
         for (what, steps, expected) in table {
             assert_eq!(pending(steps), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
+        const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
+        const READ: &str = "cuMemcpyHtoDAsync_v2";
+        const SAME: Step = (READ, &[DEVICE, PINNED, 8, STREAM], (90, 91), &[]);
+        const APART: Step = (READ, &[DEVICE, PINNED, 8, OTHER], (90, 91), &[]);
+        // Whether it is before the call, and whether the program may have been told of its end.
+        let table: [(&str, &[Step], (bool, bool)); 9] = [
+            ("the same stream", &[MEMSET, SAME], (true, false)),
+            ("another stream", &[MEMSET, APART], (false, false)),
+            (
+                "a host function behind it",
+                &[
+                    MEMSET,
+                    ("cuLaunchHostFunc", &[STREAM, 1, 0], (22, 23), &[]),
+                    SAME,
+                ],
+                (true, true),
+            ),
+            (
+                "one in another stream",
+                &[
+                    MEMSET,
+                    ("cuLaunchHostFunc", &[OTHER, 1, 0], (22, 23), &[]),
+                    SAME,
+                ],
+                (true, false),
+            ),
+            (
+                "one before it",
+                &[
+                    ("cuLaunchHostFunc", &[STREAM, 1, 0], (18, 19), &[]),
+                    MEMSET,
+                    SAME,
+                ],
+                (true, false),
+            ),
+            (
+                "a value in host memory",
+                &[
+                    MEMSET,
+                    (
+                        "cuStreamWriteValue32_v2",
+                        &[STREAM, PINNED + 64, 1, 0],
+                        (22, 23),
+                        &[],
+                    ),
+                    SAME,
+                ],
+                (true, true),
+            ),
+            (
+                "one in memory of the device",
+                &[
+                    MEMSET,
+                    (
+                        "cuStreamWriteValue32_v2",
+                        &[STREAM, DEVICE, 1, 0],
+                        (22, 23),
+                        &[],
+                    ),
+                    SAME,
+                ],
+                (true, false),
+            ),
+            (
+                "an event that is recorded for a context",
+                &[
+                    MEMSET,
+                    ("cuCtxRecordEvent", &[CONTEXT, EVENT], (22, 23), &[]),
+                    ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                    SAME,
+                ],
+                (true, true),
+            ),
+            (
+                "a graph of which no call has shown the nodes",
+                &[
+                    MEMSET,
+                    ("cuGraphLaunch", &[0x99, STREAM], (22, 23), &[]),
+                    APART,
+                ],
+                (false, true),
+            ),
+        ];
+        for (what, steps, expected) in table {
+            let found = found(steps);
+            let memset = found.iter().find(|write| write.is_exact).expect(what);
+            assert_eq!((memset.is_before, memset.is_told), expected, "{what}");
         }
     }
 }

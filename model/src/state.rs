@@ -149,8 +149,9 @@ pub struct State<X> {
     pub host: IntervalMap<ObjectId>,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
     pub records_elsewhere: bool,
-    /// The last launch of each executable graph.
-    pub(crate) last_launches: HashMap<ObjectId, Clock, FxBuildHasher>,
+    /// The last launch of each executable graph, and whether one may tell the program that it is
+    /// complete.
+    pub(crate) last_launches: HashMap<ObjectId, (Clock, bool), FxBuildHasher>,
     /// By thread.
     pub(crate) streams: Vec<LastStreams>,
     pending: Vec<PendingObject<X>>,

@@ -1,12 +1,13 @@
 //! What calls do to the order of work: streams, events, captures, waits.
 
 use cutape_format::Call;
-use cutape_registry::{ImplicitWait, Kind, Waits, function};
+use cutape_registry::{Family, GraphOp, ImplicitWait, Kind, StreamMemoryOp, Waits, function};
 
 use crate::captures::Capture;
 use crate::copied::{waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
-use crate::graphs::{GraphAction, Work, captured_work, node_arrays};
+use crate::graphs::{Exec, GraphAction, Work, captured_work, node_arrays};
+use crate::needs::Operands;
 use crate::objects::{NewObject, Origin};
 use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
 use crate::state::{Data, EVENT_EXTERNAL, LastStreams, State, StreamQuestion};
@@ -161,21 +162,25 @@ impl<X> State<X> {
             _ => None,
         };
         let graph = graph.and_then(|handle| self.objects.live(Kind::GraphExec, handle));
-        if let Some(earlier) = graph.and_then(|graph| self.last_launches.get(&graph)) {
-            self.order.wait(stream, earlier);
-        }
+        let earlier = graph.and_then(|graph| self.last_launches.get(&graph));
+        let tells = match earlier {
+            Some(&(ref earlier, tells)) => {
+                self.order.wait(stream, earlier);
+                tells
+            }
+            None => self.tells_program(effects, call),
+        };
         let work = self.order.submit(stream)?;
         if let Some(graph) = graph {
-            self.last_launches.insert(graph, self.order.clock(stream));
+            let clock = self.order.clock(stream);
+            self.last_launches.insert(graph, (clock, tells));
+        }
+        if tells {
+            let clock = self.order.clock(stream);
+            self.order.complete(&clock);
         }
         match effects.action {
-            Action::HostFunction => {
-                // The function may tell the program that all work before it is complete; whether it
-                // did is not recorded.
-                let clock = self.order.clock(stream);
-                self.order.complete(&clock);
-                return None;
-            }
+            Action::HostFunction => return None,
             Action::UnknownWait => self.order.wait_for_unknown(stream),
             Action::None if was_complete(effects.function, call) => {
                 self.order.complete_stream(stream);
@@ -188,6 +193,26 @@ impl<X> State<X> {
             _ => {}
         }
         Some((stream, work))
+    }
+
+    /// Whether work may tell the program that it, and all work before it, is complete: a function
+    /// of the program, or a value in memory of the host, which the program may poll. Whether it did
+    /// is not recorded.
+    fn tells_program(&self, effects: &Effects, call: &Call<'_>) -> bool {
+        match effects.function.family {
+            Family::HostFunction | Family::StreamCallback => true,
+            Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch) => {
+                let operands = Operands::of(effects.function, call);
+                let mut touches = operands.touches().iter();
+                touches.any(|touch| self.shared_around(touch.address()).is_some())
+            }
+            Family::Graph(GraphOp::Launch) => {
+                let exec = self.graphs.exec(call.argument(0));
+                let active = exec.and_then(Exec::known_active);
+                active.is_none_or(|active| active.iter().any(|(_, work)| work.tells_program()))
+            }
+            _ => false,
+        }
     }
 
     /// Enqueues what a successful call without a stream does in the default stream, and may not

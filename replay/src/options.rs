@@ -92,6 +92,8 @@ pub struct Options {
     pub refuse_conflicts: bool,
     /// For [`PlacementStrategy::Natural`]: what earlier attempts taught.
     pub lessons: Vec<Lesson>,
+    /// Launches whose kernels an earlier replay has seen waiting for bytes of host memory.
+    pub waiting_launches: Vec<u64>,
     /// The other ranks, if several are replayed together.
     pub peers: Option<Arc<Peers>>,
     /// What the trace shared with other ranks, if it is replayed without them.
@@ -121,6 +123,7 @@ impl Options {
             devices: Vec::new(),
             refuse_conflicts: false,
             lessons: Vec::new(),
+            waiting_launches: Vec::new(),
             peers: None,
             alone: None,
         }

@@ -108,6 +108,10 @@ pub struct Report {
     /// [`PutDuringWait::KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub put_during_waits: Vec<PutDuringWait>,
+    /// The first launch of each kernel that was seen to wait for bytes of host memory, which the
+    /// next replay of the trace then knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_launches: Vec<u64>,
     /// Bytes of memory that notes of a cut trace hold in place of the calls that computed them, and
     /// that were put there.
     #[serde(default)]

@@ -71,6 +71,15 @@ pub enum Work {
 }
 
 impl Work {
+    /// Whether it may tell the program that it runs: a function of the program, or a value that the
+    /// program may poll.
+    pub(crate) fn tells_program(&self) -> bool {
+        matches!(
+            self,
+            Self::Host | Self::MemoryOperations | Self::Conditional | Self::Unknown
+        )
+    }
+
     /// The word in messages.
     pub fn word(&self) -> &'static str {
         match self {

@@ -399,6 +399,10 @@ impl<'t> Job<'_, 't> {
         for &(_, library) in ended.iter().filter(|key| key.0 == Kind::Library) {
             self.lent.images.remove(&library);
         }
+        let has_code = |key: &(Kind, u64)| matches!(key.0, Kind::Module | Kind::Library);
+        if ended.iter().any(has_code) {
+            self.lent.launch_marks.forget_kernels();
+        }
         if ended.iter().any(owns_memory) {
             self.player.end_ranges(self.call.index, &ended, context);
         }

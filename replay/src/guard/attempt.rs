@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::place::lesson::{Lesson, Misplaced};
 use crate::place::strategy::PlacementStrategy;
+use crate::report::Report;
 
 /// How many children are tried with the driver placing memory.
 const NATURAL_ATTEMPTS: u32 = 4;
@@ -48,6 +49,9 @@ impl Default for Guard {
 pub(crate) struct Assignment {
     pub(crate) strategy: PlacementStrategy,
     pub(crate) lessons: Vec<Lesson>,
+    /// Launches whose kernels were seen waiting for bytes of host memory.
+    #[serde(default)]
+    pub(crate) waiting_launches: Vec<u64>,
     /// No other attempt follows: the child replays what does not fit as well.
     pub(crate) is_last: bool,
 }
@@ -75,6 +79,7 @@ impl Attempt {
         let assignment = Assignment {
             strategy,
             lessons: Vec::new(),
+            waiting_launches: Vec::new(),
             is_last: false,
         };
         Self {
@@ -95,6 +100,14 @@ impl Attempt {
             ..first
         }
         .with_last(guard)
+    }
+
+    /// What a complete replay has found out, for the next one.
+    pub(crate) fn learn(&mut self, report: &Report) {
+        let known = &mut self.assignment.waiting_launches;
+        known.extend(&report.waiting_launches);
+        known.sort_unstable();
+        known.dedup();
     }
 
     fn next(mut self, guard: &Guard) -> Self {

@@ -156,6 +156,7 @@ mod tests {
     use super::*;
     use crate::place::lesson::Lesson;
     use crate::place::strategy::PlacementStrategy;
+    use crate::report::Report;
 
     #[test]
     fn attempts_are_kept_for_their_traces_and_strategy() {
@@ -176,6 +177,13 @@ mod tests {
                 above: Some(4096),
                 filled: Vec::new(),
             });
+            // Twice in the same report, as after a second replay.
+            for launches in [vec![call + 2, call], vec![call]] {
+                attempt.learn(&Report {
+                    waiting_launches: launches,
+                    ..Report::default()
+                });
+            }
             attempt
         };
         let identity = |calls, start_ticks| TraceIdentity {
@@ -188,9 +196,23 @@ mod tests {
             let guard = guard(placement);
             let kept = KeptAttempts::read(&guard).unwrap().unwrap();
             let attempt = kept.attempt(rank, &identity(calls, ticks), &guard)?;
-            Some(attempt.assignment.lessons)
+            let Assignment {
+                lessons,
+                waiting_launches,
+                ..
+            } = attempt.assignment;
+            Some((lessons, waiting_launches))
         };
         let (first, second) = (attempt_at(3), attempt_at(5));
+        assert_eq!(first.assignment.waiting_launches, [3, 5]);
+        let known = |attempt: &Attempt| {
+            let Assignment {
+                lessons,
+                waiting_launches,
+                ..
+            } = attempt.assignment.clone();
+            (lessons, waiting_launches)
+        };
         KeptAttempts::of_trace(identity(7, 1), &first)
             .write(&any)
             .unwrap();
@@ -204,7 +226,7 @@ mod tests {
             (None, (7, 2), None, false),
             (Some((0, 1)), (7, 1), None, false),
         ] {
-            let expected = is_kept.then(|| first.assignment.lessons.clone());
+            let expected = is_kept.then(|| known(&first));
             let kept = lessons(rank, calls, placement);
             assert_eq!(kept, expected, "{rank:?} {calls:?} {placement:?}");
         }
@@ -219,7 +241,7 @@ mod tests {
             (Some((0, 3)), (7, 1), None),
             (None, (7, 1), None),
         ] {
-            let expected = expected.map(|attempt| attempt.assignment.lessons.clone());
+            let expected = expected.map(known);
             assert_eq!(
                 lessons(rank, calls, natural),
                 expected,

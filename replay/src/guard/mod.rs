@@ -229,7 +229,10 @@ fn guarded(
                 misfits.add(&error);
                 next = next.after(error, guard)?;
             }
-            Some(message) => {
+            Some(mut message) => {
+                if let Some(report) = message.report_mut() {
+                    next.learn(report);
+                }
                 KeptAttempts::of_trace(identity, &next).write(guard)?;
                 return Ok((Ended::Reported(message), misfits));
             }
@@ -518,6 +521,7 @@ fn as_child(
     let Assignment {
         strategy,
         lessons,
+        waiting_launches,
         is_last,
     } = assignment;
     // What the driver starts must not take itself for a child of ours.
@@ -538,6 +542,7 @@ fn as_child(
     let options = Options {
         placement: strategy,
         lessons,
+        waiting_launches,
         refuse_conflicts: !is_last,
         peers: peers.map(Arc::new),
         ..options.clone()

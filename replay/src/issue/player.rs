@@ -300,7 +300,7 @@ impl<'t> Player<'t> {
             stand_ins: HashMap::new(),
             digests: Digests::default(),
             launch_digests: LaunchDigests::default(),
-            lent: LentMemory::default(),
+            lent: LentMemory::new(&options.waiting_launches),
             machine: Machine::default(),
             report: Report {
                 calls: plan.calls,

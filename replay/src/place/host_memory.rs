@@ -15,7 +15,7 @@ use cutape_registry::Waits;
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
-use crate::compare::received::holds;
+use crate::compare::received::{holds, read_memory};
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::measure::timing::Measure;
@@ -68,7 +68,10 @@ impl<'t> Job<'_, 't> {
         let others = self.options.peers.clone().filter(|_| is_shared);
         let returned = Measure::returned_at(self.call);
         let writers: Vec<PendingWrite> = self.inexact_writers().collect();
-        let recorded = self.longest_of(&writers, returned);
+        // The wait may be for other work.
+        let recorded = self
+            .between(self.call.ticks, returned)
+            .max(self.longest_of(&writers, returned));
         let mut watch = self.lent.launch_marks.watch(&writers, recorded, others);
         let api = Arc::clone(&self.api);
         let mut has_entered = false;
@@ -96,6 +99,10 @@ impl<'t> Job<'_, 't> {
             .map(|write| write.entered)
             .min()
             .unwrap_or(end);
+        self.between(first, end)
+    }
+
+    fn between(&self, first: u64, end: u64) -> Duration {
         let [first, end] = [first, end].map(|ticks| self.trace.nanoseconds(ticks));
         Duration::from_nanos(end.saturating_sub(first))
     }
@@ -108,8 +115,7 @@ impl<'t> Job<'_, 't> {
         }
         self.report
             .note("waits for kernels that waited for bytes of host memory, which were put then");
-        let writers: Vec<PendingWrite> = self.inexact_writers().collect();
-        self.player.lent.launch_marks.learn(&writers);
+        self.learn_waiting();
         let (player, call) = (&mut *self.player, self.call.index);
         let room = PutDuringWait::KEPT.saturating_sub(player.report.put_during_waits.len());
         for write in written.into_iter().take(room) {
@@ -129,6 +135,13 @@ impl<'t> Job<'_, 't> {
             };
             player.report.put_during_waits.push(put);
         }
+    }
+
+    /// Remembers which kernels were seen waiting, for this replay and the next.
+    fn learn_waiting(&mut self) {
+        let player = &mut *self.player;
+        let learned = player.lent.launch_marks.learn();
+        player.report.waiting_launches.extend(learned);
     }
 
     fn late_writes_of(
@@ -170,7 +183,16 @@ impl<'t> Job<'_, 't> {
         let Some(old) = shadow.bytes().get(offset..offset + new.len()) else {
             return;
         };
-        let runs = differing_runs(old, &new);
+        let mut runs = differing_runs(old, &new);
+        // What a memset or copy in flight writes is the device's.
+        let pending = self.plan.pending_writes.at_entry(self.call.index);
+        runs.retain(|&(at, length)| {
+            let bytes = note.address + at as u64..note.address + (at + length) as u64;
+            let is_in = |write: &PendingWrite| {
+                write.bytes.start < bytes.end && bytes.start < write.bytes.end
+            };
+            !pending.iter().any(|write| write.is_exact && is_in(write))
+        });
         if is_shared || late_writes::may_be_flags(&runs) {
             let live = range.live.wrapping_add(offset as u64);
             writes.extend(writes_of(&runs, live, old, &new, is_shared));
@@ -239,7 +261,7 @@ impl<'t> Job<'_, 't> {
             self.put_shared(&range, &writes);
         } else {
             let parts = self.parts_of(&runs, note);
-            self.put_parts(&parts, old, &bytes, live);
+            self.put_parts(&parts, old, &bytes, (note.address, live));
         }
         old.copy_from_slice(&bytes);
         self.report.host_bytes_put += bytes.len() as u64;
@@ -247,16 +269,31 @@ impl<'t> Job<'_, 't> {
     }
 }
 
-/// Whether the program has written bytes that changed in the recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who has written bytes that changed in the recording. Of several, the last one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Writer {
-    /// No work could.
+    /// The program: no work could.
     Program,
-    /// Work that was enqueued writes all of them: the program's are overwritten, or came later
-    /// without a call that shows it.
-    Device,
     /// Work that was enqueued may have.
     Unknown,
+    /// The program, after work that writes there: it would not use the bytes otherwise.
+    ProgramLater,
+    /// Work that was enqueued writes all of them, and the program may have written there after it.
+    Told,
+    /// Work that was enqueued writes all of them, and overwrites the program's.
+    Device,
+}
+
+impl Writer {
+    /// Beside this work; the call reads the bytes itself, or may.
+    fn beside(write: &PendingWrite, is_read: bool) -> Self {
+        match (write.is_exact, write.is_told) {
+            _ if is_read && !write.is_before => Self::ProgramLater,
+            (false, _) => Self::Unknown,
+            (true, true) => Self::Told,
+            (true, false) => Self::Device,
+        }
+    }
 }
 
 /// Changed bytes, by offset in a note's: first, behind the last.
@@ -270,21 +307,26 @@ impl Job<'_, '_> {
             true => self.plan.pending_writes.behind(self.call.index),
             false => self.plan.pending_writes.at_entry(self.call.index),
         };
-        divide(runs, note.address, pending)
+        divide(runs, note.address, pending, false)
     }
 
     /// Puts what a copy of the call read, by the recording, at a live address of pinned or registered
     /// memory.
     pub(crate) fn store_source(&mut self, recorded: u64, live: u64, bytes: &[u8]) {
         let pending = self.plan.pending_writes.at_entry(self.call.index);
-        if pending.is_empty() || holds(live, bytes) {
+        if pending.is_empty() {
             return self.store_host(live, bytes);
+        }
+        let mut parts = divide(&[(0, bytes.len())], recorded, pending, true);
+        // What comes later must be awaited, also if the bytes are the same now.
+        let is_later = |part: &Part| part.2 == Writer::ProgramLater;
+        if holds(live, bytes) && !parts.iter().any(is_later) {
+            return;
         }
         // A captured copy reads nothing yet.
         if self.current.is_captured {
             return;
         }
-        let mut parts = divide(&[(0, bytes.len())], recorded, pending);
         let old = self.known_bytes(recorded, bytes.len());
         if old.is_none() {
             // Without what the memory held before, what work has written cannot be told.
@@ -292,7 +334,7 @@ impl Job<'_, '_> {
                 part.2 = Writer::Program;
             }
         }
-        self.put_parts(&parts, &old.unwrap_or_default(), bytes, live);
+        self.put_parts(&parts, &old.unwrap_or_default(), bytes, (recorded, live));
     }
 
     /// What the notes of the trace say that host memory holds.
@@ -306,38 +348,71 @@ impl Job<'_, '_> {
         (*made == range.made).then(|| bytes.to_vec())
     }
 
-    /// Puts the parts that the program has written, or may have and work has not.
-    fn put_parts(&mut self, parts: &[Part], old: &[u8], new: &[u8], live: u64) {
-        if parts.iter().any(|part| part.2 == Writer::Unknown) {
-            let writers: Vec<PendingWrite> = self.inexact_writers().collect();
+    /// Puts the parts that the program has written, or may have and work has not. `at` are the
+    /// recorded and the live address of the first byte.
+    fn put_parts(&mut self, parts: &[Part], old: &[u8], new: &[u8], at: (u64, u64)) {
+        let is_certain = |part: &Part| matches!(part.2, Writer::Program | Writer::Device);
+        if !parts.iter().all(is_certain) {
+            let pending = self.plan.pending_writes.at_entry(self.call.index);
+            let is_marked = |write: &&PendingWrite| self.plan.pending_writes.is_marked(write.call);
+            let writers: Vec<PendingWrite> = pending.iter().filter(is_marked).cloned().collect();
             let recorded = self.longest_of(&writers, self.call.ticks);
             if self.player.await_launches(&writers, recorded) == Seen::Waiting {
                 self.report.note(
-                    "launches that seem to wait for host memory, which was put before they were \
-                     complete",
+                    "work that seems to wait for host memory, which was put before it was complete",
                 );
-                self.player.lent.launch_marks.learn(&writers);
+                self.learn_waiting();
             }
         }
         for &(from, end, writer) in parts {
-            let at = live.wrapping_add(from as u64);
+            let [recorded, live] = [at.0, at.1].map(|at| at.wrapping_add(from as u64));
             let Some(new) = new.get(from..end) else {
                 continue;
             };
             match writer {
-                Writer::Program => self.store_host(at, new),
+                Writer::Program | Writer::ProgramLater => self.store_host(live, new),
                 Writer::Device => {}
                 Writer::Unknown => {
                     let old = old.get(from..end).unwrap_or_default();
-                    self.store_unwritten(at, old, new);
+                    self.store_unwritten(live, old, new);
                 }
+                Writer::Told => self.store_later(recorded, live, new),
             }
+        }
+    }
+
+    /// Puts words that hold neither what was there before the work that writes there nor what it
+    /// has written: the program has written them after it.
+    fn store_later(&mut self, recorded: u64, live: u64, new: &[u8]) {
+        const WORD: usize = 8;
+        let now = read_memory(live, new.len());
+        let mut at = 0;
+        while at < new.len() {
+            let end = at + WORD - (recorded.wrapping_add(at as u64) as usize) % WORD;
+            let end = end.min(new.len());
+            let marks = &self.lent.launch_marks;
+            let is_programs = |at: usize| {
+                let byte = new.get(at);
+                byte != now.get(at) && marks.held_otherwise(recorded.wrapping_add(at as u64), byte)
+            };
+            if (at..end).any(is_programs)
+                && let Some(word) = new.get(at..end)
+            {
+                self.store_host(live.wrapping_add(at as u64), word);
+            }
+            at = end;
         }
     }
 }
 
 /// Divides runs of changed bytes, (offset, length) each, by which work may have been writing them.
-fn divide(runs: &[(usize, usize)], address: u64, pending: &[PendingWrite]) -> Vec<Part> {
+/// `is_read`: the call reads the bytes, so that it matters what they are.
+fn divide(
+    runs: &[(usize, usize)],
+    address: u64,
+    pending: &[PendingWrite],
+    is_read: bool,
+) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for &(at, length) in runs {
         let (first, end) = (at, at + length);
@@ -358,12 +433,8 @@ fn divide(runs: &[(usize, usize)], address: u64, pending: &[PendingWrite]) -> Ve
             let &[from, to] = pair else { continue };
             let byte = address.wrapping_add(from as u64);
             let here = pending.iter().filter(|write| write.bytes.contains(&byte));
-            let writer = here.fold(Writer::Program, |writer, write| {
-                match (writer, write.is_exact) {
-                    (_, true) | (Writer::Device, _) => Writer::Device,
-                    (_, false) => Writer::Unknown,
-                }
-            });
+            let writers = here.map(|write| Writer::beside(write, is_read));
+            let writer = writers.max().unwrap_or(Writer::Program);
             match parts.last_mut() {
                 Some(last) if last.1 == from && last.2 == writer => last.1 = to,
                 _ => parts.push((from, to, writer)),

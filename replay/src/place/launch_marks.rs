@@ -1,7 +1,7 @@
 //! Marks around launches that may wait for values in host memory: they tell which launch runs.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cutape_model::PendingWrite;
@@ -11,25 +11,28 @@ use crate::ranks::peers::Peers;
 
 /// How many launches have marks. The marks of the oldest are used again.
 pub(crate) const MOST_MARKS: usize = 256;
+/// Of how many writes it is kept what was there before, and of how many bytes at most.
+const MOST_HELD: usize = 64;
+pub(crate) const LONGEST_HELD: u64 = 1 << 20;
 /// Between two looks.
 pub(crate) const PAUSE: Duration = Duration::from_micros(500);
-/// How often all must stand still before a value counts as waited for. Looks are counted and not
-/// time, so that a replay that is slow, or stopped for a while, does the same.
-const PATIENCE: u64 = 20;
-/// The same before a call that is no wait: all is complete soon, unless a kernel waits for the host.
-pub(crate) const PATIENCE_BEFORE: u64 = 600;
-/// The same if it is not known which launch may wait: its parameters do not point to the memory.
-const LONG_PATIENCE: u64 = 1000;
+/// How often all must stand still before a value counts as waited for, at least; also twice as long
+/// as the recorded work took. Looks are counted and not time, so that a replay that is slow, or
+/// stopped for a while, does the same.
+const PATIENCE: u64 = 2000;
+/// The same where a kernel runs that has been seen to wait.
+const PATIENCE_WITH_WAITING: u64 = 1;
 /// The same while other ranks, whose kernels and CPU threads may write the value, stand still.
 const PATIENCE_WITH_RANKS: u64 = 200;
-/// The most looks that a long kernel of the recording asks for.
-const MOST_PATIENCE: u64 = 4000;
+/// How often nothing may go on before work counts as waiting that has not begun: what is before it
+/// in its stream may wait for the host.
+pub(crate) const PATIENCE_NOT_BEGUN: u64 = 10_000;
 
-/// Events around a launch.
+/// Events around the work of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub call: u64,
-    /// The recorded handle of the kernel.
+    /// The recorded handle of the kernel that it launches, or 0.
     pub kernel: u64,
     pub context: u64,
     pub before: u64,
@@ -42,16 +45,69 @@ pub(crate) struct LaunchMarks {
     pub by_call: BTreeMap<u64, Mark>,
     /// Kernels that have been seen to wait for a value of the host, by recorded handle.
     waiting_kernels: HashSet<u64>,
+    /// Launches whose kernels an earlier replay has seen waiting.
+    kept: HashSet<u64>,
+    /// The calls with marks that ran when a watch saw them wait.
+    seen_waiting: Arc<Mutex<Vec<u64>>>,
+    /// What was at a recorded address before work that writes there, the oldest first.
+    held: VecDeque<(u64, Vec<u8>)>,
 }
 
 impl LaunchMarks {
-    /// Remembers that the kernels of these launches wait for values of the host.
-    pub(crate) fn learn(&mut self, writers: &[PendingWrite]) {
-        let kernels = writers.iter().filter_map(|write| {
-            let mark = self.by_call.get(&write.call)?;
-            Some(mark.kernel)
+    /// Keeps what was at a recorded address before work that writes there.
+    pub(crate) fn hold(&mut self, start: u64, bytes: Vec<u8>) {
+        if self.held.len() >= MOST_HELD {
+            self.held.pop_front();
+        }
+        self.held.push_back((start, bytes));
+    }
+
+    /// Whether a byte at a recorded address is known to have been another one before work wrote
+    /// there.
+    pub(crate) fn held_otherwise(&self, address: u64, byte: Option<&u8>) -> bool {
+        let held = self.held.iter().filter_map(|(start, bytes)| {
+            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get(at)
         });
-        self.waiting_kernels.extend(kernels.collect::<Vec<_>>());
+        let mut held = held.peekable();
+        held.peek().is_some() && held.all(|held| Some(held) != byte)
+    }
+
+    /// Also knows what an earlier replay has kept: launches whose kernels wait.
+    pub(crate) fn knowing(launches: &[u64]) -> Self {
+        Self {
+            kept: launches.iter().copied().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// A call has its marks.
+    pub(crate) fn add(&mut self, mark: Mark) {
+        if self.kept.contains(&mark.call) {
+            self.waiting_kernels.insert(mark.kernel);
+        }
+        self.by_call.insert(mark.call, mark);
+    }
+
+    /// Remembers that the kernels wait for values of the host that ran when the last watch saw them
+    /// wait. The launches of those that were not known to.
+    pub(crate) fn learn(&mut self) -> Vec<u64> {
+        let mut waiting = self
+            .seen_waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = std::mem::take(&mut *waiting);
+        waiting.retain(|call| {
+            let mark = self.by_call.get(call);
+            let kernel = mark.map_or(0, |mark| mark.kernel);
+            kernel != 0 && self.waiting_kernels.insert(kernel)
+        });
+        waiting
+    }
+
+    /// Code was unloaded: handles of its kernels may be those of others from now on.
+    pub(crate) fn forget_kernels(&mut self) {
+        self.waiting_kernels.clear();
     }
 
     /// Where to look whether one of these launches stands still. `recorded` is how long they took
@@ -67,22 +123,23 @@ impl LaunchMarks {
         let marks = writers
             .iter()
             .filter_map(|write| self.by_call.get(&write.call));
-        let mut marks: Vec<Mark> = marks.copied().collect();
-        marks.dedup_by_key(|mark| mark.call);
-        let is_known = |mark: &Mark| self.waiting_kernels.contains(&mark.kernel);
+        let known = |mark: &Mark| (*mark, self.waiting_kernels.contains(&mark.kernel));
+        let mut marks: Vec<(Mark, bool)> = marks.map(known).collect();
+        marks.dedup_by_key(|mark| mark.0.call);
         let twice = (recorded.as_micros() * 2 / PAUSE.as_micros()) as u64;
-        let patience = match () {
-            () if others.is_some() => PATIENCE_WITH_RANKS,
-            () if marks.is_empty() => LONG_PATIENCE,
-            () if marks.iter().any(is_known) => 1,
-            () => twice.clamp(PATIENCE, MOST_PATIENCE),
+        let least = match others.is_some() {
+            true => PATIENCE_WITH_RANKS,
+            false => PATIENCE,
         };
+        let seen_waiting = Arc::clone(&self.seen_waiting);
+        *seen_waiting.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
         Watch {
             marks,
             others,
-            patience,
+            patience: twice.max(least),
             seen: (0, 0),
             standing: 0,
+            seen_waiting,
         }
     }
 }
@@ -101,47 +158,137 @@ pub(crate) enum Seen {
 /// Looks at launches until they are complete or stand still.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    pub marks: Vec<Mark>,
+    /// And whether the kernel is known to wait.
+    pub marks: Vec<(Mark, bool)>,
     others: Option<Arc<Peers>>,
-    pub patience: u64,
+    patience: u64,
     /// How many marks were passed, and the progress of other ranks, at the last look.
     seen: (usize, u64),
-    standing: u64,
+    /// For how many looks this has been so.
+    pub standing: u64,
+    seen_waiting: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Watch {
     /// Makes the context of the launches current in the calling thread.
     pub(crate) fn enter_context(&self, api: &Api) {
-        if let Some(mark) = self.marks.first() {
+        if let Some((mark, _)) = self.marks.first() {
             let _ = api.set_current(mark.context);
         }
     }
 
     /// Looks once, in a thread where the context of the launches is current.
     pub(crate) fn look(&mut self, api: &Api) -> Seen {
-        let mut passed = 0;
-        let mut runs = self.marks.is_empty();
-        let mut is_complete = !self.marks.is_empty();
-        for mark in &self.marks {
+        let states = self.marks.iter().map(|&(mark, is_known)| {
             let has_begun = api.is_mark_passed(mark.before);
             let is_over = has_begun && api.is_mark_passed(mark.after);
-            passed += usize::from(has_begun) + usize::from(is_over);
-            runs |= has_begun && !is_over;
-            is_complete &= is_over;
-        }
-        if is_complete {
+            (mark.call, is_known, has_begun, is_over)
+        });
+        let states: Vec<_> = states.collect();
+        let others = self.others.as_ref();
+        let others = others.map_or(0, |peers| peers.progress_of_others());
+        self.judge(&states, others)
+    }
+
+    /// What calls show of which it is known whether they are known to wait, have begun, and are
+    /// over.
+    fn judge(&mut self, states: &[(u64, bool, bool, bool)], others: u64) -> Seen {
+        if !states.is_empty() && states.iter().all(|state| state.3) {
             return Seen::Complete;
         }
-        let others = self.others.as_ref();
-        let now = (passed, others.map_or(0, |peers| peers.progress_of_others()));
+        let passed = states
+            .iter()
+            .map(|state| usize::from(state.2) + usize::from(state.3));
+        let now = (passed.sum(), others);
         match now == self.seen {
             true => self.standing += 1,
             false => self.standing = 0,
         }
         self.seen = now;
-        match runs && self.standing >= self.patience {
-            true => Seen::Waiting,
-            false => Seen::Progress,
+        let running = || states.iter().filter(|state| state.2 && !state.3);
+        let patience = match running().any(|state| state.1) {
+            true => PATIENCE_WITH_WAITING,
+            false => self.patience,
+        };
+        let runs = states.is_empty() || running().next().is_some();
+        if !runs || self.standing < patience {
+            return Seen::Progress;
+        }
+        let mut waiting = self
+            .seen_waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *waiting = running().map(|state| state.0).collect();
+        Seen::Waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_stands_still_for_long_waits_and_one_that_is_known_to_soon() {
+        const RUNS: (bool, bool) = (true, false);
+        const OVER: (bool, bool) = (true, true);
+        const NOT_BEGUN: (bool, bool) = (false, false);
+        let mark = |call, kernel| Mark {
+            call,
+            kernel,
+            context: 0,
+            before: 0,
+            after: 0,
+        };
+        let write = |call| PendingWrite {
+            bytes: 0..8,
+            is_exact: false,
+            call,
+            entered: 0,
+            is_before: false,
+            is_told: false,
+        };
+        let second = Duration::from_secs(1);
+        // The looks until the kernels of calls 5 and 6 count as waiting, and what is learned.
+        let looks = |launches: &[u64], recorded, states: [(bool, bool); 2]| {
+            let mut marks = LaunchMarks::knowing(launches);
+            marks.add(mark(5, 0xa));
+            marks.add(mark(6, 0xb));
+            let mut watch = marks.watch(&[write(5), write(6)], recorded, None);
+            let states = watch.marks.clone().into_iter().zip(states);
+            let states =
+                states.map(|((mark, known), (begun, over))| (mark.call, known, begun, over));
+            let states: Vec<_> = states.collect();
+            let mut looks = 0_u64;
+            while watch.judge(&states, 0) == Seen::Progress && looks < PATIENCE_NOT_BEGUN {
+                looks += 1;
+            }
+            (looks, marks.learn())
+        };
+        let table: [(&str, &[u64], Duration, [(bool, bool); 2], (u64, &[u64])); 7] = [
+            ("one runs", &[], PAUSE, [RUNS, NOT_BEGUN], (PATIENCE, &[5])),
+            ("the other", &[], PAUSE, [OVER, RUNS], (PATIENCE, &[6])),
+            (
+                "it ran for long",
+                &[],
+                second * 3,
+                [RUNS, RUNS],
+                (12_000, &[]),
+            ),
+            ("it is known", &[5], second, [RUNS, NOT_BEGUN], (1, &[])),
+            (
+                "the other is",
+                &[6],
+                PAUSE,
+                [RUNS, NOT_BEGUN],
+                (PATIENCE, &[5]),
+            ),
+            ("none has begun", &[5], PAUSE, [NOT_BEGUN; 2], (10_000, &[])),
+            ("all are over", &[5], PAUSE, [OVER; 2], (0, &[])),
+        ];
+        for (what, launches, recorded, states, expected) in table {
+            let (looks, learned) = looks(launches, recorded, states);
+            let expected = (expected.0.min(PATIENCE_NOT_BEGUN), expected.1.to_vec());
+            assert_eq!((looks, learned), expected, "{what}");
         }
     }
 }

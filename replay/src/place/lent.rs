@@ -39,6 +39,14 @@ pub(crate) struct LentMemory {
 }
 
 impl LentMemory {
+    /// Nothing yet; it is known which launches an earlier replay has seen waiting.
+    pub(crate) fn new(waiting_launches: &[u64]) -> Self {
+        Self {
+            launch_marks: LaunchMarks::knowing(waiting_launches),
+            ..Self::default()
+        }
+    }
+
     /// Zeros, for a handle without an object.
     pub(crate) fn nothing(&mut self) -> u64 {
         let nothing = self.nothing.get_or_insert_with(|| Buffer::zeroed(NOTHING));

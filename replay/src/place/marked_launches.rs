@@ -1,24 +1,30 @@
 //! Puts marks around launches, and waits for launches that have marks.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use cutape_model::PendingWrite;
-use cutape_registry::Kind;
+use cutape_registry::{Family, Kind};
 
+use crate::compare::received::read_memory;
 use crate::issue::player::{Job, Player};
 use crate::issue::stream::stream_argument;
-use crate::place::launch_marks::{MOST_MARKS, Mark, PATIENCE_BEFORE, PAUSE, Seen};
+use crate::place::address::Found;
+use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE_NOT_BEGUN, PAUSE, Seen};
 
 impl Job<'_, '_> {
-    /// Before a launch that may write memory which host and device share: marks the place before
-    /// it. Not while a stream captures, since marks would be captured.
+    /// Before a call whose work writes memory which host and device share: marks the place before
+    /// it, if its end matters, and keeps what is there, if that does. Not while a stream captures, since marks would be captured.
     pub(crate) fn begin_mark(&mut self) -> Option<Mark> {
         let call = self.call.index;
-        if !self.plan.pending_writes.is_inexact(call)
+        if !self.plan.pending_writes.is_marked(call)
             || self.captures.any_open()
             || !self.call.succeeded()
         {
             return None;
+        }
+        for bytes in self.player.plan.pending_writes.told(call) {
+            self.hold(bytes);
         }
         let marks = &mut self.player.lent.launch_marks;
         let oldest = match marks.by_call.len() >= MOST_MARKS {
@@ -38,16 +44,32 @@ impl Job<'_, '_> {
                 after: api.create_mark().ok()?,
             },
         };
-        let kernel = self.call.argument(0);
+        let kernel = match self.function.family {
+            Family::Launch(op) => op.function().map(|at| self.call.argument(usize::from(at))),
+            _ => None,
+        };
+        let kernel = kernel.unwrap_or(0);
         self.record_mark(mark.before)?;
         Some(Mark { kernel, ..mark })
     }
 
-    /// Behind that launch.
+    /// Keeps what memory holds before work writes there.
+    fn hold(&mut self, bytes: &Range<u64>) {
+        let length = bytes.end - bytes.start;
+        let Found::Live(range, offset) = self.ranges.find(bytes.start) else {
+            return;
+        };
+        if length > LONGEST_HELD || offset + length > range.length || !range.is_of_host() {
+            return;
+        }
+        let held = read_memory(range.live.wrapping_add(offset), length as usize);
+        self.player.lent.launch_marks.hold(bytes.start, held);
+    }
+
+    /// After that call.
     pub(crate) fn end_mark(&mut self, mark: Mark) {
         if self.record_mark(mark.after).is_some() {
-            let marks = &mut self.player.lent.launch_marks;
-            marks.by_call.insert(mark.call, mark);
+            self.player.lent.launch_marks.add(mark);
         }
     }
 
@@ -67,9 +89,6 @@ impl Player<'_> {
             return Seen::Complete;
         }
         let mut watch = self.lent.launch_marks.watch(writers, recorded, None);
-        if watch.patience > 1 {
-            watch.patience = watch.patience.max(PATIENCE_BEFORE);
-        }
         if watch.marks.is_empty() {
             // They were not re-issued, or are complete since long.
             return Seen::Complete;
@@ -77,6 +96,7 @@ impl Player<'_> {
         self.while_lent(|api| {
             loop {
                 match watch.look(api) {
+                    Seen::Progress if watch.standing >= PATIENCE_NOT_BEGUN => return Seen::Waiting,
                     Seen::Progress => std::thread::sleep(PAUSE),
                     seen => return seen,
                 }

@@ -19,8 +19,11 @@ pub(crate) struct PendingWrites {
     at_entry: FxHashMap<u64, Vec<PendingWrite>>,
     /// By call that waits: what may still be written when it has returned.
     behind: FxHashMap<u64, Vec<PendingWrite>>,
-    /// Calls of work that may write anywhere in such memory.
-    inexact: FxHashSet<u64>,
+    /// Calls of work whose end matters.
+    marked: FxHashSet<u64>,
+    /// Where calls of work write whose end the program may have learned: what was there before
+    /// matters.
+    told: FxHashMap<u64, Vec<Range<u64>>>,
 }
 
 impl PendingWrites {
@@ -31,11 +34,11 @@ impl PendingWrites {
         for call in trace.calls() {
             writes.enter(&call);
             for bytes in read_before(&call) {
-                found.add_at_entry(&writes, call.index, bytes);
+                found.add_at_entry(&mut writes, &call, bytes, true);
             }
             let noted = noted(&call);
             for (bytes, _) in &noted {
-                found.add_at_entry(&writes, call.index, bytes.clone());
+                found.add_at_entry(&mut writes, &call, bytes.clone(), false);
             }
             writes.apply(&call);
             let behind = noted.into_iter().filter(|(_, is_after)| *is_after);
@@ -53,13 +56,25 @@ impl PendingWrites {
         found
     }
 
-    fn add_at_entry(&mut self, writes: &HostWrites, call: u64, bytes: Range<u64>) {
-        for write in writes.pending_in(&bytes) {
-            if !write.is_exact {
-                self.inexact.insert(write.call);
+    fn add_at_entry(
+        &mut self,
+        writes: &mut HostWrites,
+        call: &Call<'_>,
+        bytes: Range<u64>,
+        is_read: bool,
+    ) {
+        for write in writes.pending_for(call, &bytes) {
+            if !write.is_exact || write.is_told || (is_read && !write.is_before) {
+                self.marked.insert(write.call);
             }
-            let known = self.at_entry.entry(call).or_default();
-            known.push(within(write.clone(), &bytes));
+            if write.is_exact && write.is_told {
+                let known = self.told.entry(write.call).or_default();
+                if !known.contains(&write.bytes) {
+                    known.push(write.bytes.clone());
+                }
+            }
+            let known = self.at_entry.entry(call.index).or_default();
+            known.push(within(write, &bytes));
         }
     }
 
@@ -73,9 +88,15 @@ impl PendingWrites {
         self.behind.get(&call).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a call enqueues such work that may write anywhere in memory.
-    pub(crate) fn is_inexact(&self, call: u64) -> bool {
-        self.inexact.contains(&call)
+    /// Whether a call enqueues work whose end matters: it may write anywhere in memory, or the
+    /// program may know that it is complete.
+    pub(crate) fn is_marked(&self, call: u64) -> bool {
+        self.marked.contains(&call)
+    }
+
+    /// Where it matters what was there before the work of a call.
+    pub(crate) fn told(&self, call: u64) -> &[Range<u64>] {
+        self.told.get(&call).map_or(&[], Vec::as_slice)
     }
 }
 

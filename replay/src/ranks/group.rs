@@ -108,7 +108,10 @@ pub fn run_ranks(
                     *attempt = attempt.clone().after(error, guard).map_err(of_rank)?;
                     again = true;
                 }
-                Some(Message::Report(report)) => reports.push(*report),
+                Some(Message::Report(report)) => {
+                    attempt.learn(&report);
+                    reports.push(*report);
+                }
                 None if hung || status.signal().is_some() => {
                     is_complete = false;
                     let awaited = hung.then_some(awaited);
