@@ -114,8 +114,11 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);
         job.forgo();
-    } else if traits.is_launch && job.options.sync_each {
-        wait_for_launch(&mut job);
+    } else {
+        lost::after(&mut job);
+        if traits.is_launch && job.options.sync_each {
+            wait_for_launch(&mut job);
+        }
     }
     if let Some(alone) = &job.player.options.alone {
         let Player {
