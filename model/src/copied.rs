@@ -2,6 +2,7 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
+use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, MemoryType, Role};
 
 use crate::effects::CallArguments;
@@ -178,6 +179,42 @@ pub(crate) fn described_host_target(function: &Function, call: &Call<'_>) -> Opt
     let Family::Copy(CopyOp::Described(_)) = function.family else {
         return None;
     };
+    let (kind, address) = described_memory(function, call, "dst")?;
+    (kind == MemoryType::Host).then_some(address)
+}
+
+/// The addresses of memory that copies of a call read, where its parameters do not have them.
+pub fn described_sources(function: &Function, call: &Call<'_>) -> Vec<u64> {
+    match function.family {
+        Family::Copy(CopyOp::Described(_)) => {
+            let source = described_memory(function, call, "src");
+            source.into_iter().map(|(_, address)| address).collect()
+        }
+        Family::Copy(CopyOp::Batch { sources, .. }) => {
+            let words = words(call, sources).unwrap_or_default();
+            let words = words.iter().copied();
+            words.map(u64::from_le_bytes).collect()
+        }
+        Family::Copy(CopyOp::Batch3D { operations, .. }) => {
+            const LENGTH: usize = size_of("CUDA_MEMCPY3D_BATCH_OP");
+            const SOURCE: usize = offset_of("CUDA_MEMCPY3D_BATCH_OP", "src.op.ptr.ptr");
+            let operations = call.snapshot(usize::from(operations), field::POINTEE);
+            let bytes = operations.and_then(|list| list.bytes.inline());
+            let operations = bytes.unwrap_or_default().chunks_exact(LENGTH);
+            // Of an array it is a handle, at which no memory of the host lies.
+            let word = |operation: &[u8]| operation.get(SOURCE..)?.first_chunk().copied();
+            operations
+                .filter_map(word)
+                .map(u64::from_le_bytes)
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The kind and the address of memory, `src` or `dst`, of a copy that a struct describes; `None` for
+/// an array.
+fn described_memory(function: &Function, call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
     let name = function.params.first()?.c_type;
     let name = name
         .trim_start_matches("const ")
@@ -185,15 +222,21 @@ pub(crate) fn described_host_target(function: &Function, call: &Call<'_>) -> Opt
     let structure = cutape_registry::structure(name)?;
     let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
     let value = |member: &str| {
-        let field = structure.fields.iter().find(|field| field.name == member)?;
+        let is_it = |name: &str| name.strip_prefix(side) == Some(member);
+        let field = structure.fields.iter().find(|field| is_it(field.name))?;
         let (start, size) = (field.offset as usize, field.size as usize);
         let mut word = [0; 8];
         word.get_mut(..size)?
             .copy_from_slice(bytes.get(start..start + size)?);
         Some(u64::from_le_bytes(word))
     };
-    let kind = MemoryType::of(value("dstMemoryType")?)?;
-    (kind == MemoryType::Host).then(|| value("dstHost"))?
+    let kind = MemoryType::of(value("MemoryType")?)?;
+    let address = match kind {
+        MemoryType::Host => value("Host")?,
+        MemoryType::Device | MemoryType::Unified => value("Device")?,
+        MemoryType::Array => return None,
+    };
+    Some((kind, address))
 }
 
 /// A copy that a struct describes.

@@ -226,6 +226,12 @@ impl HostWrites {
         found.collect()
     }
 
+    /// The allocation around an address that host and device share, at the entry of the call that was
+    /// entered last.
+    pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
+        self.state.shared_around(address)
+    }
+
     fn program(&mut self) -> u32 {
         self.order.stream(PROGRAM, 0, StreamKind::NonBlocking)
     }

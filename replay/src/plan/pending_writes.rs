@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Trace};
-use cutape_model::{HostWrites, PendingWrite, function_of};
+use cutape_model::{HostWrites, PendingWrite, described_sources, function_of};
 use cutape_registry::{CopyOp, Family, GraphOp, Param, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -33,7 +33,7 @@ impl PendingWrites {
         let mut writes = HostWrites::default();
         for call in trace.calls() {
             writes.enter(&call);
-            for bytes in read_before(&call) {
+            for bytes in read_before(&call, &writes) {
                 found.add_at_entry(&mut writes, &call, bytes, true);
             }
             let noted = noted(&call);
@@ -138,8 +138,9 @@ fn brought(call: &Call<'_>) -> Vec<u64> {
     call.notes().filter_map(address).collect()
 }
 
-/// The host memory that copies of a call read; its bytes were recorded before the call.
-fn read_before(call: &Call<'_>) -> Vec<Range<u64>> {
+/// The host memory that copies of a call read, or that has what they read; its bytes were recorded
+/// before the call.
+fn read_before(call: &Call<'_>, writes: &HostWrites) -> Vec<Range<u64>> {
     let Some(function) = function_of(call.signature) else {
         return Vec::new();
     };
@@ -172,7 +173,12 @@ fn read_before(call: &Call<'_>) -> Vec<Range<u64>> {
                 }
             }
         }
-        _ => {}
+        _ => {
+            let described = described_sources(function, call).into_iter();
+            all.extend(described.filter_map(|source| writes.shared_around(source)));
+            all.sort_unstable_by_key(|bytes| (bytes.start, bytes.end));
+            all.dedup();
+        }
     }
     all.retain(|bytes| !bytes.is_empty());
     all
