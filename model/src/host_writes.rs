@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use cutape_format::Call;
 use cutape_order::{Clock, Doubt, Moment, Order};
-use cutape_registry::{EventOp, Family, GraphOp, Kind, StreamOp, Waits};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use cutape_registry::{EventOp, Family, GraphOp, Kind, SharingOp, StreamOp, Waits};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::copied::{waits_for_default, was_complete};
 use crate::effects::{Effect, Effects};
@@ -45,6 +45,7 @@ enum Returned {
     Recorded {
         event: u64,
         before: Clock,
+        entered: Moment,
     },
     WaitsFor {
         stream: u32,
@@ -69,6 +70,15 @@ struct Question {
     bytes: Range<u64>,
 }
 
+/// What launches of an executable graph may do.
+#[derive(Debug, Default)]
+struct OfGraph {
+    /// Where they may write host memory.
+    written: Vec<Range<u64>>,
+    /// They may record events.
+    records_events: bool,
+}
+
 /// Follows work that writes host memory.
 #[derive(Debug)]
 pub struct HostWrites {
@@ -76,15 +86,17 @@ pub struct HostWrites {
     order: Order<FxBuildHasher>,
     /// By signature number; `None` inside: the registry does not know it.
     effects: Vec<Option<Option<Effects>>>,
-    /// What was before the last record of each event.
-    events: FxHashMap<u64, Clock>,
+    /// What was before the last record of each event, and when that had returned.
+    events: FxHashMap<u64, (Clock, Moment)>,
+    /// Events that other processes may record.
+    shared_events: FxHashSet<u64>,
     /// By time and position in `returned`.
     returns: BinaryHeap<Reverse<(Moment, u64)>>,
     returned: FxHashMap<u64, Returned>,
     count: u64,
     pending: Vec<(u32, Moment, PendingWrite)>,
-    /// By executable graph: where its launches may write; empty when that may have changed.
-    of_graphs: FxHashMap<u64, Vec<Range<u64>>>,
+    /// By executable graph; empty when that may have changed.
+    of_graphs: FxHashMap<u64, OfGraph>,
     answers: Vec<(u64, PendingWrite)>,
 }
 
@@ -95,6 +107,7 @@ impl Default for HostWrites {
             order: Order::new(Doubt::Running),
             effects: Vec::new(),
             events: FxHashMap::default(),
+            shared_events: FxHashSet::default(),
             returns: BinaryHeap::new(),
             returned: FxHashMap::default(),
             count: 0,
@@ -143,8 +156,16 @@ impl HostWrites {
                 }
                 return;
             }
-            Returned::Recorded { event, before } => {
-                self.events.insert(event, before);
+            Returned::Recorded {
+                event,
+                before,
+                entered,
+            } => {
+                // Which of two records that overlap is the last is not known.
+                let old = self.events.get(&event);
+                let overlaps = old.is_some_and(|&(_, returned)| returned > entered);
+                let before = if overlaps { Clock::new() } else { before };
+                self.events.insert(event, (before, time));
                 return;
             }
             Returned::WaitsFor { stream, event } => {
@@ -264,6 +285,10 @@ impl HostWrites {
             if let Effect::Create(Kind::Event, _) = effect
                 && let Some(event) = call.out(position)
             {
+                match effects.function.family {
+                    Family::Sharing(_) => self.shared_events.insert(event),
+                    _ => self.shared_events.remove(&event),
+                };
                 self.at_return(call, Returned::Forgotten { event });
             }
         }
@@ -317,8 +342,8 @@ impl HostWrites {
                 return Some(Returned::Proved(self.order.waited(stream, now)));
             }
             Waits::Event(at) => {
-                let event = self.events.get(&call.argument(usize::from(at)));
-                return event.cloned().map(Returned::Proved);
+                let (before, _) = self.events.get(&call.argument(usize::from(at)))?;
+                return Some(Returned::Proved(before.clone()));
             }
         }
         if waits_for_default(function, call, &self.state) || self.is_complete(effects, call) {
@@ -343,15 +368,24 @@ impl HostWrites {
                 let stream = self.stream_of(effects, call);
                 // A call in progress may have recorded it.
                 self.events.remove(&event);
-                let before = (!captured).then(|| self.order.clock(stream, now));
-                before.map(|before| Returned::Recorded { event, before })
+                let is_last = !captured && !self.shared_events.contains(&event);
+                is_last.then(|| Returned::Recorded {
+                    event,
+                    before: self.order.clock(stream, now),
+                    entered: now,
+                })
             }
             Family::Stream(StreamOp::WaitEvent) if !captured => {
                 let stream = self.stream_of(effects, call);
-                let event = self.events.get(&event)?.clone();
+                let (event, _) = self.events.get(&event)?.clone();
                 Some(Returned::WaitsFor { stream, event })
             }
             Family::Event(EventOp::ElapsedTime) | Family::Stream(_) => None,
+            Family::Sharing(SharingOp::Export(_)) => {
+                self.events.remove(&event);
+                self.shared_events.insert(event);
+                None
+            }
             _ => {
                 self.events.remove(&event);
                 None
@@ -370,10 +404,14 @@ impl HostWrites {
         if effects.function.family == Family::Graph(GraphOp::Launch) {
             let exec = call.argument(0);
             if !self.of_graphs.contains_key(&exec) {
-                let written = self.written_by_graph(exec);
-                self.of_graphs.insert(exec, written);
+                let of_graph = self.of_graph(exec);
+                self.of_graphs.insert(exec, of_graph);
             }
-            let written = self.of_graphs.get(&exec).into_iter().flatten();
+            let of_graph = self.of_graphs.get(&exec);
+            if of_graph.is_some_and(|of_graph| of_graph.records_events) {
+                self.events.clear();
+            }
+            let written = of_graph.into_iter().flat_map(|of_graph| &of_graph.written);
             return written.map(|bytes| write(bytes.clone(), false)).collect();
         }
         let is_none = self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory);
@@ -381,6 +419,13 @@ impl HostWrites {
             return Vec::new();
         }
         let operands = Operands::of(effects.function, call);
+        if matches!(effects.function.family, Family::Launch(_)) {
+            // The launch records the events that its attributes name.
+            let events = operands.handles.iter();
+            for (_, event) in events.filter(|(kind, _)| *kind == Kind::Event) {
+                self.events.remove(event);
+            }
+        }
         let mut writes = Vec::new();
         for touch in operands.touches() {
             match touch {
@@ -403,16 +448,20 @@ impl HostWrites {
 }
 
 impl HostWrites {
-    /// Where a launch of a graph may write such memory: anywhere if calls have not shown its nodes.
-    fn written_by_graph(&self, exec: u64) -> Vec<Range<u64>> {
+    /// What a launch of a graph may do: anything if calls have not shown its nodes.
+    fn of_graph(&self, exec: u64) -> OfGraph {
         const ANYWHERE: Range<u64> = 0..u64::MAX;
         if self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory) {
-            return Vec::new();
+            return OfGraph::default();
         }
         let exec = self.state.graphs.exec(exec);
         let Some(active) = exec.and_then(Exec::known_active) else {
-            return vec![ANYWHERE];
+            return OfGraph {
+                written: vec![ANYWHERE],
+                records_events: true,
+            };
         };
+        let records_events = active.iter().any(|(_, work)| matches!(work, Work::Event));
         let mut written = Vec::new();
         for (_, work) in active {
             match work {
@@ -444,7 +493,10 @@ impl HostWrites {
         }
         written.sort_unstable_by_key(|range| (range.start, range.end));
         written.dedup();
-        written
+        OfGraph {
+            written,
+            records_events,
+        }
     }
 }
 
@@ -464,6 +516,7 @@ mod tests {
     const LENGTH: u64 = 0x1000;
     const DEVICE: u64 = 0x90_0000;
     const LOOK: &str = "cuCtxGetCurrent";
+    const OTHER_RECORD: &str = "cuEventRecord_ptsz";
 
     /// Name, arguments, times of entry and return; a kernel's parameters.
     type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
@@ -492,7 +545,7 @@ mod tests {
         for (time, is_return, &(name, arguments, _, parameters)) in moments {
             builder.at(time);
             // Only these overlap with others.
-            let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2"));
+            let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2" | OTHER_RECORD));
             let function = cutape_registry::function(name).expect(name);
             if is_return {
                 let bytes = arguments.first().copied().unwrap_or(0).to_le_bytes();
@@ -553,7 +606,7 @@ mod tests {
         const NOW: Step = (LOOK, &[0], (90, 91), &[]);
         const LAUNCH: &str = "cuLaunchKernel";
         const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
-        let table: [(&str, &[Step], &[Pending]); 18] = [
+        let table: [(&str, &[Step], &[Pending]); 20] = [
             ("a memset", &[MEMSET, NOW], &[SET]),
             (
                 "before it has returned",
@@ -695,6 +748,28 @@ mod tests {
                     NOW,
                 ],
                 &[SET],
+            ),
+            (
+                "an event whose records overlap",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 30), &[]),
+                    (OTHER_RECORD, &[EVENT, OTHER], (23, 29), &[]),
+                    ("cuEventSynchronize", &[EVENT], (31, 32), &[]),
+                    NOW,
+                ],
+                &[SET],
+            ),
+            (
+                "an event that a graph may have recorded since",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                    ("cuGraphLaunch", &[0xb, OTHER], (24, 25), &[]),
+                    ("cuEventSynchronize", &[EVENT], (26, 27), &[]),
+                    NOW,
+                ],
+                &[SET, (0, u64::MAX, false, 9)],
             ),
             (
                 "a stream that waited for the event",
