@@ -354,9 +354,9 @@ impl HostWrites {
             let stream = self.stream_of(effects, call);
             return Some(Returned::Proved(self.order.clock(stream, now)));
         }
-        if self.state.waits_implicitly(effects, call) {
+        if let Some(context) = self.state.waits_implicitly(effects, call) {
             return Some(Returned::ProvedContext {
-                context: current,
+                context,
                 entered: now,
             });
         }
@@ -606,7 +606,9 @@ mod tests {
         const NOW: Step = (LOOK, &[0], (90, 91), &[]);
         const LAUNCH: &str = "cuLaunchKernel";
         const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
-        let table: [(&str, &[Step], &[Pending]); 20] = [
+        const CREATE: Step = ("cuCtxCreate_v2", &[0x88, 0, 0], (15, 16), &[]);
+        const ALLOCATE: Step = ("cuMemAlloc_v2", &[DEVICE + LENGTH, 8], (17, 18), &[]);
+        let table: [(&str, &[Step], &[Pending]); 22] = [
             ("a memset", &[MEMSET, NOW], &[SET]),
             (
                 "before it has returned",
@@ -748,6 +750,27 @@ mod tests {
                     NOW,
                 ],
                 &[SET],
+            ),
+            (
+                "memory of its context was freed in another",
+                &[
+                    CREATE,
+                    MEMSET,
+                    ("cuMemFree_v2", &[DEVICE], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "memory of another context was freed",
+                &[
+                    CREATE,
+                    ALLOCATE,
+                    MEMSET,
+                    ("cuMemFree_v2", &[DEVICE + LENGTH], (22, 23), &[]),
+                    NOW,
+                ],
+                &[(PINNED, PINNED + 8, true, 9)],
             ),
             (
                 "an event whose records overlap",
