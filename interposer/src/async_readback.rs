@@ -17,7 +17,7 @@ use cutape_registry::{FUNCTIONS, Function, Role};
 
 use crate::file::rows::Rows;
 use crate::followed_work::{self, Work};
-use crate::host_memory;
+use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
@@ -264,6 +264,33 @@ pub(crate) fn complete(thread: &Thread) {
         put_note(thread, readback.copied);
     }
     followed_work::release(completed.len());
+    AWAITED.store(awaited.len(), Ordering::Release);
+}
+
+/// Before memory is freed: what has not arrived there is not read any more.
+pub(crate) fn memory_ends(start: u64, length: u64) {
+    drop_those(|readback, _| {
+        let address = readback.copied.memory.address;
+        address == start || address.wrapping_sub(start) < length
+    });
+}
+
+/// Contexts have ended: what their copies have brought cannot be known any more.
+pub(crate) fn contexts_ended(which: Which) {
+    drop_those(|readback, context_of| which.is_in(context_of(readback.work)));
+}
+
+/// Awaits some readbacks no more; the closure gets a function that says which context work is of.
+fn drop_those(is_lost: impl Fn(&Readback, &dyn Fn(Work) -> u64) -> bool) {
+    if !any() {
+        return;
+    }
+    let mut awaited = READBACKS.lock();
+    let before = awaited.len();
+    followed_work::asking_contexts(|context_of| {
+        awaited.retain(|readback| !is_lost(readback, context_of));
+    });
+    followed_work::release(before - awaited.len());
     AWAITED.store(awaited.len(), Ordering::Release);
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Tells {
     CopiesDescribed(CopyShape),
     /// It is no wait, and waits for the current context all the same.
     WaitsImplicitly,
-    /// So does this, unless it frees memory of a pool.
+    /// It frees memory, and waits for the context that owns it.
     FreesMemory,
     /// It records the event on the stream.
     Records {
@@ -59,11 +59,15 @@ impl Tells {
         if function.is_memset_without_stream() {
             return Self::Fills(0);
         }
-        match function.implicit_wait {
-            ImplicitWait::Context => return Self::WaitsImplicitly,
-            ImplicitWait::ContextUnlessPool => return Self::FreesMemory,
-            // Which libraries are loaded where is not followed.
-            ImplicitWait::ContextIfLoaded | ImplicitWait::No => {}
+        let mut roles = function.params.iter().map(|parameter| parameter.role);
+        let ends_object = roles.any(|role| matches!(role, Role::Destroy(_)));
+        match (function.implicit_wait, function.family) {
+            (ImplicitWait::ContextUnlessPool, _)
+            | (ImplicitWait::Context, Family::HostMemory(_)) => return Self::FreesMemory,
+            (ImplicitWait::Context, _) if !ends_object => return Self::WaitsImplicitly,
+            // Of which context a module or an array is, and which libraries are loaded where, is
+            // not followed.
+            (ImplicitWait::Context | ImplicitWait::ContextIfLoaded | ImplicitWait::No, _) => {}
         }
         let mut uses = None;
         for (position, parameter) in (0..).zip(function.params) {
@@ -130,7 +134,11 @@ mod tests {
             ("cuMemsetD16_v2_ptds", Tells::Fills(0)),
             ("cuMemsetD32Async", Tells::Nothing),
             ("cuMemFree_v2", Tells::FreesMemory),
-            ("cuMemFreeHost", Tells::WaitsImplicitly),
+            ("cuMemFreeHost", Tells::FreesMemory),
+            ("cuMemHostUnregister", Tells::FreesMemory),
+            ("cuModuleLoadData", Tells::WaitsImplicitly),
+            ("cuModuleUnload", Tells::Nothing),
+            ("cuArrayDestroy", Tells::Nothing),
             ("cuMemFreeAsync", Tells::Nothing),
             ("cuMemAlloc_v2", Tells::Nothing),
             ("cuEventSynchronize", Tells::Waits),

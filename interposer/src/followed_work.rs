@@ -155,6 +155,12 @@ pub(crate) fn asking<T>(ask: impl FnOnce(&dyn Fn(Work) -> bool) -> T) -> T {
     ask(&|work| followed.order.is_done(work.stream, work.enqueued))
 }
 
+/// Answers for the duration of the closure which context work is of; 0 if that is not known.
+pub(crate) fn asking_contexts<T>(ask: impl FnOnce(&dyn Fn(Work) -> u64) -> T) -> T {
+    let followed = FOLLOWED.lock();
+    ask(&|work| followed.order.context_of(work.stream))
+}
+
 /// The number of the stream that a handle means in a call.
 fn stream(thread: &Thread, function: &Function, handle: u64) -> u32 {
     let handle = canonical_stream(function, handle);
@@ -221,9 +227,12 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             let stream = stream(thread, function, 0);
             FOLLOWED.lock().order.complete_with_work(stream, now);
         }
-        Tells::FreesMemory if !frame.waits_for_context() => {}
-        Tells::WaitsImplicitly | Tells::FreesMemory => {
+        Tells::WaitsImplicitly => {
             let context = current_context();
+            FOLLOWED.lock().order.complete_context(context, now);
+        }
+        Tells::FreesMemory => {
+            let context = frame.waits_for_context();
             FOLLOWED.lock().order.complete_context(context, now);
         }
         Tells::Records { event, stream: at } => {

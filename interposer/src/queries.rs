@@ -96,21 +96,38 @@ pub(crate) fn is_shared_with_host(address: u64) -> bool {
     result == Some(0) && (kind == CUmemorytype_enum::CU_MEMORYTYPE_HOST.0 || is_managed != 0)
 }
 
-/// Whether an address may be in memory of a stream-ordered pool.
-pub(crate) fn is_of_pool(address: u64) -> bool {
-    let attribute = CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
-    let mut pool = u64::MAX;
-    let target = (&raw mut pool) as u64;
-    let [attributes, targets] = [(&raw const attribute) as u64, (&raw const target) as u64];
-    // SAFETY: one attribute, and one address where it writes a handle.
-    let result = unsafe {
-        driver::call(
-            id::cuPointerGetAttributes,
-            [1, attributes, targets, address],
-        )
-    };
+/// Memory that a call is about to free or unregister.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Freed {
+    /// The context that it is of; 0 if that is not known, or it is of a stream-ordered pool.
+    pub(crate) context: u64,
+    /// 0 if it is not known.
+    pub(crate) length: u64,
+}
+
+/// The memory that an address is in.
+pub(crate) fn freed_at(address: u64) -> Freed {
+    let attributes = [
+        CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_CONTEXT,
+        CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+        CUpointer_attribute_enum::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    ];
+    let (mut context, mut pool, mut length) = (0_u64, u64::MAX, 0_u64);
+    let targets = [&raw mut context, &raw mut pool, &raw mut length].map(|target| target as u64);
+    let arguments = [
+        3,
+        attributes.as_ptr() as u64,
+        targets.as_ptr() as u64,
+        address,
+    ];
+    // SAFETY: three attributes, and three addresses where it writes two handles and a size_t.
+    let result = unsafe { driver::call(id::cuPointerGetAttributes, arguments) };
     // As in `is_pageable`.
-    result != Some(0) || pool != 0
+    match result {
+        Some(0) if pool == 0 => Freed { context, length },
+        Some(0) => Freed { context: 0, length },
+        _ => Freed::default(),
+    }
 }
 
 /// Whether the host may touch managed memory while the current device works (cuMemAllocManaged,

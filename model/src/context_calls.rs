@@ -77,6 +77,8 @@ impl<X> State<X> {
             }
             Action::Primary(PrimaryOp::Reset) => {
                 if let Some(context) = self.contexts.primary(call.argument(0) as i32) {
+                    let handle = self.objects.get(context).map(|context| context.handle);
+                    self.order.complete_context(handle.unwrap_or(0));
                     let ended = self.objects.end_children(context, effects.site(call));
                     self.ended(ended);
                 }

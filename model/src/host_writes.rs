@@ -10,8 +10,10 @@ use std::ops::Range;
 
 use cutape_format::Call;
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKind};
-use cutape_registry::{EventOp, Family, GraphOp, Kind, PrimaryOp, StreamMemoryOp, StreamOp, Waits};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use cutape_registry::{
+    EventOp, Family, GraphOp, Kind, PrimaryOp, SharingOp, StreamMemoryOp, StreamOp, Waits,
+};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::copied::{described_host_target, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
@@ -55,6 +57,7 @@ enum Returned {
     Recorded {
         event: u64,
         before: Clock,
+        entered: Moment,
     },
     WaitsFor {
         stream: u32,
@@ -83,13 +86,15 @@ struct Question {
     bytes: Range<u64>,
 }
 
-/// What a launch of a graph does.
+/// What a launch of a graph may do.
 #[derive(Debug, Default)]
 struct GraphWrites {
-    /// Where it may write.
+    /// Where it may write host memory.
     bytes: Vec<Range<u64>>,
     /// It may tell the program that earlier work is complete.
     tells: bool,
+    /// It may record events.
+    records_events: bool,
 }
 
 /// Follows work that writes host memory.
@@ -99,8 +104,10 @@ pub struct HostWrites {
     order: Order<FxBuildHasher>,
     /// By signature number; `None` inside: the registry does not know it.
     effects: Vec<Option<Option<Effects>>>,
-    /// What was before the last record of each event.
-    events: FxHashMap<u64, Clock>,
+    /// What was before the last record of each event, and when that had returned.
+    events: FxHashMap<u64, (Clock, Moment)>,
+    /// Events that other processes may record.
+    shared_events: FxHashSet<u64>,
     /// By time and position in `returned`.
     returns: BinaryHeap<Reverse<(Moment, u64)>>,
     returned: FxHashMap<u64, Returned>,
@@ -118,6 +125,7 @@ impl Default for HostWrites {
             order: Order::new(Doubt::Running),
             effects: Vec::new(),
             events: FxHashMap::default(),
+            shared_events: FxHashSet::default(),
             returns: BinaryHeap::new(),
             returned: FxHashMap::default(),
             count: 0,
@@ -166,8 +174,16 @@ impl HostWrites {
                 }
                 return;
             }
-            Returned::Recorded { event, before } => {
-                self.events.insert(event, before);
+            Returned::Recorded {
+                event,
+                before,
+                entered,
+            } => {
+                // Which of two records that overlap is the last is not known.
+                let old = self.events.get(&event);
+                let overlaps = old.is_some_and(|&(_, returned)| returned > entered);
+                let before = if overlaps { Clock::new() } else { before };
+                self.events.insert(event, (before, time));
                 return;
             }
             Returned::WaitsFor { stream, event } => {
@@ -342,6 +358,10 @@ impl HostWrites {
             if let Effect::Create(Kind::Event, _) = effect
                 && let Some(event) = call.out(position)
             {
+                match effects.function.family {
+                    Family::Sharing(_) => self.shared_events.insert(event),
+                    _ => self.shared_events.remove(&event),
+                };
                 self.at_return(call, Returned::Forgotten { event });
             }
         }
@@ -454,8 +474,8 @@ impl HostWrites {
                 return Some(Returned::Proved(self.order.waited(stream, now)));
             }
             Waits::Event(at) => {
-                let event = self.events.get(&call.argument(usize::from(at)));
-                return event.cloned().map(Returned::Proved);
+                let (before, _) = self.events.get(&call.argument(usize::from(at)))?;
+                return Some(Returned::Proved(before.clone()));
             }
         }
         if waits_for_default(function, call, &self.state) || self.is_complete(effects, call) {
@@ -466,9 +486,9 @@ impl HostWrites {
             let stream = self.stream_of(effects, call);
             return Some(Returned::Proved(self.order.clock(stream, now)));
         }
-        if self.state.waits_implicitly(effects, call) {
+        if let Some(context) = self.state.waits_implicitly(effects, call) {
             return Some(Returned::ProvedContext {
-                context: current,
+                context,
                 entered: now,
             });
         }
@@ -479,15 +499,24 @@ impl HostWrites {
                 let stream = self.stream_of(effects, call);
                 // A call in progress may have recorded it.
                 self.events.remove(&event);
-                let before = (!captured).then(|| self.order.clock(stream, now));
-                before.map(|before| Returned::Recorded { event, before })
+                let is_last = !captured && !self.shared_events.contains(&event);
+                is_last.then(|| Returned::Recorded {
+                    event,
+                    before: self.order.clock(stream, now),
+                    entered: now,
+                })
             }
             Family::Stream(StreamOp::WaitEvent) if !captured => {
                 let stream = self.stream_of(effects, call);
-                let event = self.events.get(&event)?.clone();
+                let (event, _) = self.events.get(&event)?.clone();
                 Some(Returned::WaitsFor { stream, event })
             }
             Family::Event(EventOp::ElapsedTime) | Family::Stream(_) => None,
+            Family::Sharing(SharingOp::Export(_)) => {
+                self.events.remove(&event);
+                self.shared_events.insert(event);
+                None
+            }
             _ => {
                 self.events.remove(&event);
                 None
@@ -511,8 +540,11 @@ impl HostWrites {
                 let written = self.written_by_graph(exec);
                 self.of_graphs.insert(exec, written);
             }
-            let written = self.of_graphs.get(&exec).into_iter();
-            let written = written.flat_map(|graph| &graph.bytes);
+            let graph = self.of_graphs.get(&exec);
+            if graph.is_some_and(|graph| graph.records_events) {
+                self.events.clear();
+            }
+            let written = graph.into_iter().flat_map(|graph| &graph.bytes);
             return written.map(|bytes| write(bytes.clone(), false)).collect();
         }
         let is_none = self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory);
@@ -520,6 +552,13 @@ impl HostWrites {
             return Vec::new();
         }
         let operands = Operands::of(effects.function, call);
+        if matches!(effects.function.family, Family::Launch(_)) {
+            // The launch records the events that its attributes name.
+            let events = operands.handles.iter();
+            for (_, event) in events.filter(|(kind, _)| *kind == Kind::Event) {
+                self.events.remove(event);
+            }
+        }
         let mut writes = Vec::new();
         for touch in operands.touches() {
             match touch {
@@ -543,7 +582,7 @@ impl HostWrites {
 }
 
 impl HostWrites {
-    /// Where a launch of a graph may write such memory: anywhere if calls have not shown its nodes.
+    /// What a launch of a graph may do: anything if calls have not shown its nodes.
     fn written_by_graph(&self, exec: u64) -> GraphWrites {
         const ANYWHERE: Range<u64> = 0..u64::MAX;
         if self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory) {
@@ -554,8 +593,10 @@ impl HostWrites {
             return GraphWrites {
                 bytes: vec![ANYWHERE],
                 tells: true,
+                records_events: true,
             };
         };
+        let records_events = active.iter().any(|(_, work)| matches!(work, Work::Event));
         let mut written = Vec::new();
         let mut tells = false;
         for (_, work) in active {
@@ -592,6 +633,7 @@ impl HostWrites {
         GraphWrites {
             bytes: written,
             tells,
+            records_events,
         }
     }
 }
@@ -614,6 +656,7 @@ mod tests {
     const LENGTH: u64 = 0x1000;
     const DEVICE: u64 = 0x90_0000;
     const LOOK: &str = "cuCtxGetCurrent";
+    const OTHER_RECORD: &str = "cuEventRecord_ptsz";
 
     /// Name, arguments, times of entry and return; a kernel's parameters.
     type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
@@ -656,7 +699,7 @@ mod tests {
         for (time, is_return, &(name, arguments, _, parameters)) in moments {
             builder.at(time);
             // Only these overlap with others.
-            let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2"));
+            let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2" | OTHER_RECORD));
             let function = cutape_registry::function(name).expect(name);
             if is_return {
                 let bytes = arguments.first().copied().unwrap_or(0).to_le_bytes();
@@ -711,7 +754,9 @@ mod tests {
         const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
         // CUDA_MEMCPY2D: from the device to the host, which are at its words 2 and 3, 9 and 10.
         const ROWS: &[u64] = &[0, 0, 2, 0, DEVICE, 0, 0, 0, 0, 1, PINNED, 0, 0, 0, 8, 1];
-        let table: [(&str, &[Step], &[Pending]); 25] = [
+        const CREATE: Step = ("cuCtxCreate_v2", &[0x88, 0, 0], (15, 16), &[]);
+        const ALLOCATE: Step = ("cuMemAlloc_v2", &[DEVICE + LENGTH, 8], (17, 18), &[]);
+        let table: [(&str, &[Step], &[Pending]); 29] = [
             ("a memset", &[MEMSET, NOW], &[SET]),
             (
                 "before it has returned",
@@ -911,6 +956,49 @@ mod tests {
                     NOW,
                 ],
                 &[SET],
+            ),
+            (
+                "memory of its context was freed in another",
+                &[
+                    CREATE,
+                    MEMSET,
+                    ("cuMemFree_v2", &[DEVICE], (22, 23), &[]),
+                    NOW,
+                ],
+                &[],
+            ),
+            (
+                "memory of another context was freed",
+                &[
+                    CREATE,
+                    ALLOCATE,
+                    MEMSET,
+                    ("cuMemFree_v2", &[DEVICE + LENGTH], (22, 23), &[]),
+                    NOW,
+                ],
+                &[(PINNED, PINNED + 8, true, 9)],
+            ),
+            (
+                "an event whose records overlap",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 30), &[]),
+                    (OTHER_RECORD, &[EVENT, OTHER], (23, 29), &[]),
+                    ("cuEventSynchronize", &[EVENT], (31, 32), &[]),
+                    NOW,
+                ],
+                &[SET],
+            ),
+            (
+                "an event that a graph may have recorded since",
+                &[
+                    MEMSET,
+                    ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                    ("cuGraphLaunch", &[0xb, OTHER], (24, 25), &[]),
+                    ("cuEventSynchronize", &[EVENT], (26, 27), &[]),
+                    NOW,
+                ],
+                &[SET, (0, u64::MAX, false, 9)],
             ),
             (
                 "a stream that waited for the event",

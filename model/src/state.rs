@@ -312,7 +312,7 @@ impl<X> State<X> {
         for &kind in &effects.unobserved {
             self.objects.note_unobserved(kind, call.index);
         }
-        let has_waited = self.waits_implicitly(effects, call);
+        let waited = self.waits_implicitly(effects, call);
         if effects.action != Action::None || !effects.objects.is_empty() {
             self.order_events(effects, call);
             for &(position, effect) in &effects.objects {
@@ -326,9 +326,8 @@ impl<X> State<X> {
         {
             self.complete(effects, call);
         }
-        if has_waited {
-            let current = self.contexts.current(call.thread).handle;
-            self.order.complete_context(current);
+        if let Some(context) = waited {
+            self.order.complete_context(context);
         }
         if effects.graph != GraphAction::None {
             self.apply_to_graphs(effects, call);

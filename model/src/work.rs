@@ -390,28 +390,38 @@ impl<X> State<X> {
         }
     }
 
-    /// Whether a successful call that is no wait has waited for the work of its context all the
-    /// same; true where that is uncertain. Before it ends objects.
-    pub(crate) fn waits_implicitly(&self, effects: &Effects, call: &Call<'_>) -> bool {
-        let destroyed = || {
-            effects.objects.iter().find_map(|&(position, effect)| {
-                let Effect::Destroy(kind) = effect else {
-                    return None;
-                };
-                self.objects.live(kind, call.argument(position))
-            })
+    /// The context whose work a successful call has waited for though it is no wait; also where that
+    /// is uncertain, and 0 if the context is not known. Before the call ends objects.
+    pub(crate) fn waits_implicitly(&self, effects: &Effects, call: &Call<'_>) -> Option<u64> {
+        let implicit = effects.function.implicit_wait;
+        if implicit == ImplicitWait::No {
+            return None;
+        }
+        let current = self.contexts.current(call.thread).handle;
+        let destroyed = effects.objects.iter().find_map(|&(position, effect)| {
+            let Effect::Destroy(kind) = effect else {
+                return None;
+            };
+            Some(self.objects.live(kind, call.argument(position)))
+        });
+        let object = destroyed.flatten();
+        let owner = match destroyed {
+            Some(_) => object.map_or(0, |id| self.context_handle(id)),
+            None => current,
         };
-        match effects.function.implicit_wait {
-            ImplicitWait::No => false,
-            ImplicitWait::Context => true,
+        match implicit {
+            ImplicitWait::No => None,
+            ImplicitWait::Context => Some(owner),
             ImplicitWait::ContextUnlessPool => {
-                let memory = destroyed().and_then(|id| self.objects.get(id));
+                let memory = object.and_then(|id| self.objects.get(id));
                 let created = memory.and_then(|memory| function(memory.created.function));
-                created.is_none_or(|created| created.stream.is_none())
+                created
+                    .is_none_or(|created| created.stream.is_none())
+                    .then_some(owner)
             }
-            ImplicitWait::ContextIfLoaded => {
-                destroyed().is_none_or(|id| self.objects.children(id).next().is_some())
-            }
+            ImplicitWait::ContextIfLoaded => object
+                .is_none_or(|id| self.objects.children(id).next().is_some())
+                .then_some(current),
         }
     }
 

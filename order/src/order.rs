@@ -186,6 +186,14 @@ impl<S: BuildHasher + Default> Order<S> {
         self.by_key.get(&key).copied()
     }
 
+    /// The handle of a stream's context; 0 if it is not known.
+    pub fn context_of(&self, stream: u32) -> u64 {
+        let context = self.streams.get(&stream).map(|state| state.context);
+        let mut known = self.by_handle.iter();
+        let found = known.find(|&(_, &index)| Some(index) == context);
+        found.map_or(0, |(&handle, _)| handle)
+    }
+
     /// The index of a context.
     fn context(&mut self, handle: u64) -> usize {
         *self.by_handle.entry(handle).or_insert_with(|| {

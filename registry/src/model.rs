@@ -132,13 +132,20 @@ pub enum Waits {
 
 /// What a call that is no wait waits for, as measured (driver 580.159.04, H200, 2026-11-23: a kernel
 /// of one second runs on a non-blocking stream, then the call).
+///
+/// A call that ends an object waits for the context that the object is of, whichever is current
+/// (driver 580.159.04, H100, 2026-11-25). While such a kernel runs in the current context B, calls
+/// that free or unregister memory, unload a module, or destroy an array of a context A return after
+/// 0.6 ms at most, and the kernel still runs. To free memory of B takes 1000 ms, also while A is
+/// current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImplicitWait {
     /// Nothing, or it was not measured.
     No,
-    /// All work of the current context.
+    /// All work of the context that the object is of which it ends; of the current context if it
+    /// ends none.
     Context,
-    /// All work of the current context, unless the memory is of a pool.
+    /// The same, unless the object is memory of a pool.
     ContextUnlessPool,
     /// All work of the current context, if code of the library was loaded into it.
     ContextIfLoaded,

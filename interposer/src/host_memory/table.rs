@@ -99,8 +99,16 @@ impl Which {
     fn includes(self, start: u64, range: &Range) -> bool {
         match self {
             Self::At(address) => start == address,
-            Self::OfContext(context) => range.context == context,
-            Self::OfPrimary(device) => contexts::is_of_primary(range.context, device),
+            Self::OfContext(_) | Self::OfPrimary(_) => self.is_in(range.context),
+        }
+    }
+
+    /// Whether it ends what is in a context.
+    pub(crate) fn is_in(self, context: u64) -> bool {
+        match self {
+            Self::At(_) => false,
+            Self::OfContext(ended) => context == ended,
+            Self::OfPrimary(device) => contexts::is_of_primary(context, device),
         }
     }
 }
@@ -192,6 +200,19 @@ impl Table {
         for start in gone.map(|(&start, _)| start).collect::<Vec<_>>() {
             self.remove(start);
         }
+        if let Which::At(_) = which {
+            return;
+        }
+        // No wait proves work of a context complete that has ended.
+        let mut count = 0;
+        followed_work::asking_contexts(|context_of| {
+            for range in self.ranges.values_mut() {
+                let before = range.writers.len();
+                range.writers.retain(|&work| !which.is_in(context_of(work)));
+                count += before - range.writers.len();
+            }
+        });
+        followed_work::release(count);
     }
 
     /// Whether work was able to reach a range.

@@ -100,16 +100,16 @@ impl Frame {
         self.description().stream.is_none() || saved != 0
     }
 
-    /// Saves whether a call that frees memory waits for the work of its context.
-    pub(crate) fn set_waits_for_context(&mut self, waits: bool) {
+    /// Saves the context whose work a call that frees memory waits for; 0 if that is not known.
+    pub(crate) fn set_waits_for_context(&mut self, context: u64) {
         let [saved, ..] = &mut self.saved;
-        *saved = waits.into();
+        *saved = context;
     }
 
-    /// Whether a call that frees memory has waited; `set_waits_for_context` must have been called.
-    pub(crate) fn waits_for_context(&self) -> bool {
+    /// That context; `set_waits_for_context` must have been called.
+    pub(crate) fn waits_for_context(&self) -> u64 {
         let [saved, ..] = self.saved;
-        saved != 0
+        saved
     }
 
     /// The thread that makes the call.

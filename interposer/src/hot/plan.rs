@@ -495,8 +495,10 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_name_memory_in_other_ways_than_operands_have_an_override() {
+    fn calls_that_are_followed_before_the_driver_have_an_override() {
         for name in [
+            "cuDevicePrimaryCtxReset_v2",
+            "cuGraphExecEventRecordNodeSetEvent",
             "cuLaunchGridAsync",
             "cuMemcpy2D_v2",
             "cuMemcpy3DPeerAsync",

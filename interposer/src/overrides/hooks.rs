@@ -57,10 +57,10 @@ fn hooks(family: Family) -> u8 {
             PRE | FINISH
         }
         Family::ProcAddress { .. } => POST | PUT_POST | FINISH,
-        Family::Context(ContextOp::Destroy) | Family::ModuleUnload | Family::LibraryUnload => {
-            PRE | FINISH
-        }
-        Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => FINISH,
+        Family::Context(ContextOp::Destroy)
+        | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
+        | Family::ModuleUnload
+        | Family::LibraryUnload => PRE | FINISH,
         Family::ModuleLoad(load) | Family::LibraryLoad(load) if load.options.is_some() => {
             PUT_PRE | PRE | POST | PUT_POST
         }

@@ -2,11 +2,11 @@
 
 use cutape_registry::FunctionOp;
 
-use crate::contexts;
 use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;
 use crate::hot::functions::{self, Owner};
 use crate::process::memory;
+use crate::{async_readback, contexts};
 
 /// After a call that may have returned functions or kernels.
 pub(super) fn found(frame: &Frame, op: FunctionOp, is_kernel: bool) {
@@ -78,8 +78,10 @@ pub(super) fn ended(frame: &Frame) {
 
 /// After a call that destroys a context, and all modules in it.
 pub(super) fn context_ended(frame: &Frame) {
-    host_memory::ended(Which::OfContext(frame.word(0)), frame.succeeded());
+    let which = Which::OfContext(frame.word(0));
+    host_memory::ended(which, frame.succeeded());
     if frame.succeeded() {
+        async_readback::contexts_ended(which);
         functions::end(Owner::Context(frame.word(0)));
         contexts::destroyed(frame.word(0));
     }
@@ -98,8 +100,11 @@ pub(super) fn context_returned(frame: &Frame, device: Option<u64>) {
 /// After a primary context was released or reset.
 pub(super) fn primary_context_ended(frame: &Frame) {
     let device = frame.word(0);
-    if frame.succeeded() && contexts::has_primary_ended(device) {
+    let has_ended = frame.succeeded() && contexts::has_primary_ended(device);
+    let which = Which::OfPrimary(device);
+    host_memory::ended(which, has_ended);
+    if has_ended {
+        async_readback::contexts_ended(which);
         functions::end(Owner::Primary(device));
-        host_memory::ended(Which::OfPrimary(device), true);
     }
 }

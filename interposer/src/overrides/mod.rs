@@ -40,7 +40,7 @@ use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::{address_space, maps};
-use crate::queries::is_of_pool;
+use crate::queries::{Freed, freed_at};
 use crate::{async_readback, device_work, driver_log, followed_work};
 
 /// In a forked child: objects of the parent are not this process's.
@@ -96,17 +96,22 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
         Family::Graph(op) => graph::pre_call(thread, frame, op),
         Family::Plain => graph::pre_plain_call(frame),
         Family::Sharing(op) => sharing::pre_call(thread, frame, op),
-        Family::Memory(MemoryOp::Free) => {
+        Family::Memory(MemoryOp::Free)
+        | Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister) => {
             let address = frame.word(0);
-            let waits = followed_work::any() && !is_of_pool(address);
-            frame.set_waits_for_context(waits);
+            let freed = match followed_work::any() {
+                true => freed_at(address),
+                false => Freed::default(),
+            };
+            frame.set_waits_for_context(freed.context);
+            async_readback::memory_ends(address, freed.length);
             host_memory::ending(Which::At(address));
-        }
-        Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister) => {
-            host_memory::ending(Which::At(frame.word(0)));
         }
         Family::Context(ContextOp::Destroy) => {
             host_memory::ending(Which::OfContext(frame.word(0)));
+        }
+        Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset) => {
+            host_memory::ending(Which::OfPrimary(frame.word(0)));
         }
         Family::ModuleLoad(load) | Family::LibraryLoad(load) => {
             jit_options::save_log_lengths(frame, load.options);

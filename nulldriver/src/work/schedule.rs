@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Once};
 use std::time::{Duration, Instant};
 
-use cutape_registry::{Function, ImplicitWait};
+use cutape_registry::{Function, ImplicitWait, Param, Role};
 
 use crate::call::answer::{Answer, NOT_READY};
 use crate::object::memory::Purpose;
@@ -39,6 +39,18 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 impl State {
+    /// The context of memory at an address, of a module or of an array.
+    fn owner_of(&self, handle: u64) -> Option<u64> {
+        let allocation = self.allocation_at(handle).map(|(_, memory)| memory.context);
+        let registration = || Some(self.registration_at(handle)?.1.context);
+        let module = || Some(self.modules.find(handle).ok()?.context);
+        let array = || Some(self.arrays.find(handle).ok()?.context);
+        allocation
+            .or_else(registration)
+            .or_else(module)
+            .or_else(array)
+    }
+
     /// The pending tasks that may run now.
     fn ready(&self) -> Vec<Ticket> {
         self.queue.ready(|action| match action {
@@ -95,10 +107,19 @@ pub(crate) fn before_call(function: &Function, words: &[u64]) {
         return;
     }
     let state = lock();
-    let Ok(context) = state.current() else {
+    let handle = words.first().copied().unwrap_or(0);
+    let is_ended = |parameter: &Param| matches!(parameter.role, Role::Destroy(_));
+    let context = match function.implicit_wait {
+        ImplicitWait::Context | ImplicitWait::ContextUnlessPool
+            if function.params.first().is_some_and(is_ended) =>
+        {
+            state.owner_of(handle)
+        }
+        _ => state.current().ok(),
+    };
+    let Some(context) = context else {
         return;
     };
-    let handle = words.first().copied().unwrap_or(0);
     let waits = match function.implicit_wait {
         ImplicitWait::No => false,
         ImplicitWait::Context => true,
