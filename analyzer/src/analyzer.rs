@@ -193,8 +193,12 @@ impl Analyzer {
         findings
     }
 
-    /// What is missing after the last call.
-    pub fn finish(&mut self, context: &dyn TraceContext) -> Vec<Finding> {
+    /// What the calls show together, and at the end of the program what is missing. If the trace
+    /// lacks later calls, these may do what is missing, and nothing is found that depends on it.
+    pub fn finish(&mut self, context: &dyn TraceContext, is_end: bool) -> Vec<Finding> {
+        if !is_end {
+            self.deferred.clear();
+        }
         // A program that ended well may have tried on purpose.
         let ended_well = context.meta("exit.status") == Some("0");
         let mut findings: Vec<Finding> = std::mem::take(&mut self.deferred)
@@ -207,12 +211,16 @@ impl Analyzer {
             })
             .collect();
         self.state.settle(u64::MAX, 0);
-        for draft in self.performance.finish(context) {
+        let mut drafts = self.performance.finish(context);
+        drafts.retain(|draft| {
+            is_end || draft.rule != cutape_registry::rules::PERFORMANCE_EVENT_TIMING_UNNEEDED
+        });
+        for draft in drafts {
             findings.extend(self.write(context, None, &draft));
         }
         // A program that died could not clean up.
         self.killed |= context.meta("exit.signal").is_some();
-        if !self.state.in_flight && !self.killed {
+        if is_end && !self.state.in_flight && !self.killed {
             for draft in rules::at_end(&self.state, context) {
                 findings.extend(self.write(context, None, &draft));
             }

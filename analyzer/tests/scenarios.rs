@@ -8,7 +8,7 @@ use cutape_analyzer::output::{Omitted, Style, json, junit_cases, sarif, text};
 use cutape_analyzer::render::render_call;
 use cutape_analyzer::{Analyzer, Baseline, Severity, Suppressions};
 use proptest::prelude::*;
-use script::{PTX, findings, rules, trace};
+use script::{PTX, findings, findings_until, rules, trace};
 
 #[test]
 fn a_handle_is_reused_a_thousand_times() {
@@ -121,6 +121,51 @@ fn unobserved_objects_are_no_misuse() {
          cuStreamDestroy_v2 hStream=0x300",
     ] {
         assert_eq!(rules(script), [""; 0], "{script}");
+    }
+}
+
+#[test]
+fn what_later_calls_may_do_is_not_missing() {
+    let context = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n";
+    let module = "cuModuleLoadData module:=0x100 image@0x5000:PTX\n";
+    for (calls, whole, cut) in [
+        // Waited for later.
+        (
+            format!(
+                "{module}cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+                cuLaunchKernel f=0x200 hStream=0\n meta exit.status 0"
+            ),
+            &["errors-async-never-observed"][..],
+            &[][..],
+        ),
+        // Destroyed later.
+        (
+            "cuLinkCreate_v2 stateOut:=0x900\n meta exit.status 0".to_owned(),
+            &["link-state-leak"],
+            &[],
+        ),
+        // Tried again later.
+        (
+            format!(
+                "cuDeviceGetAttribute pi:=232448 attrib=97 dev=0\n{module}\
+                 cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+                 cuFuncSetAttribute hfunc=0x200 attrib=8 value=262144 -> 1"
+            ),
+            &["exec-attribute-dynamic-smem-over-limit"],
+            &[],
+        ),
+        // What the calls show by themselves stays.
+        (
+            format!("{module}cuModuleUnload hmod=0x100\n").repeat(9),
+            &["performance-module-reloaded"],
+            &["performance-module-reloaded"],
+        ),
+    ] {
+        for (is_end, expected) in [(true, whole), (false, cut)] {
+            let found = findings_until(&format!("{context}{calls}"), is_end);
+            let found: Vec<_> = found.iter().map(|finding| finding.rule).collect();
+            assert_eq!(found, expected, "{calls} {is_end}");
+        }
     }
 }
 
@@ -312,7 +357,7 @@ proptest! {
             }
             prop_assert!(render_call(&call, &trace, &Nameless).ends_with(')'));
         }
-        analyzer.finish(&trace);
+        analyzer.finish(&trace, true);
     }
 }
 

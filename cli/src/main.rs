@@ -271,6 +271,8 @@ fn levels() -> impl TypedValueParser<Value = Level> {
 fn start_log(level: Level) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
+        // It would tell stderr that stderr cannot be written, and panic.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     // Fails only if a subscriber exists, which a binary excludes.
     let _ = log.without_time().try_init();

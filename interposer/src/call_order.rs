@@ -1,6 +1,8 @@
 //! What calls tell about the order of the device's work, as the registry describes their functions.
 
-use cutape_registry::{EventOp, Family, Function, ImplicitWait, Kind, Role, StreamOp, Waits};
+use cutape_registry::{
+    CopyOp, CopyShape, EventOp, Family, Function, ImplicitWait, Kind, Role, StreamOp, Waits,
+};
 
 /// What a call tells about the order of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,9 @@ pub(crate) enum Tells {
     /// It copies between memory at these addresses, and waits for the default stream unless both are
     /// in memory of the device.
     Copies([u8; 2]),
+    /// It copies between memory that a struct describes, and waits for the default stream unless
+    /// both sides are of the device.
+    CopiesDescribed(CopyShape),
     /// It is no wait, and waits for the current context all the same.
     WaitsImplicitly,
     /// So does this, unless it frees memory of a pool.
@@ -47,6 +52,9 @@ impl Tells {
         }
         if let Some(operands) = function.unified_without_stream() {
             return Self::Copies(operands);
+        }
+        if let (Family::Copy(CopyOp::Described(shape)), None) = (function.family, function.stream) {
+            return Self::CopiesDescribed(shape);
         }
         if function.is_memset_without_stream() {
             return Self::Fills(0);
@@ -89,6 +97,7 @@ pub(crate) fn is_proved_by(function: &Function) -> bool {
             | Tells::WaitsForDefault
             | Tells::Fills(_)
             | Tells::Copies(_)
+            | Tells::CopiesDescribed(_)
             | Tells::WaitsImplicitly
             | Tells::FreesMemory
     )
@@ -115,6 +124,8 @@ mod tests {
             ("cuMemcpyDtoD_v2", Tells::Nothing),
             ("cuMemcpy", Tells::Copies([0, 1])),
             ("cuMemcpyAsync", Tells::Nothing),
+            ("cuMemcpy2D_v2", Tells::CopiesDescribed(CopyShape::Plane)),
+            ("cuMemcpy2DAsync_v2", Tells::Nothing),
             ("cuMemcpyDtoHAsync_v2", Tells::Nothing),
             ("cuMemsetD16_v2_ptds", Tells::Fills(0)),
             ("cuMemsetD32Async", Tells::Nothing),

@@ -5,16 +5,18 @@
 //! knows only what the program's own calls prove. While no work is followed, no lock is taken.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
-use cutape_registry::{Family, Function, Kind, Waits, id};
+use cutape_registry::{Function, Kind, Waits, id};
 
 use crate::call_order::Tells;
 use crate::driver::ask;
+use crate::host_memory;
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
+use crate::overrides::copy;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{
@@ -29,20 +31,37 @@ const NON_BLOCKING: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     stream: u32,
+    /// While its call is in progress, `in_progress` of the thread: then no wait proves it complete.
     enqueued: Moment,
+}
+
+/// A moment that is never reached, one for each thread.
+fn in_progress(thread: u32) -> Moment {
+    Moment::MAX - Moment::from(thread)
 }
 
 impl Work {
     /// Whether this is complete only if the other is: it is later in the same stream.
     pub(crate) fn is_behind(self, other: Self) -> bool {
-        self.stream == other.stream && self.enqueued >= other.enqueued
+        let is_enqueued = other.enqueued < in_progress(u32::MAX);
+        self.stream == other.stream && is_enqueued && self.enqueued >= other.enqueued
     }
+}
+
+/// A record of an event.
+struct Recorded {
+    /// What was before it.
+    before: Clock,
+    /// When the call had returned.
+    returned: Moment,
 }
 
 struct Followed {
     order: Order,
-    /// What was before the last record of each event.
-    events: HashMap<u64, Clock>,
+    /// The last record of each event.
+    events: HashMap<u64, Recorded>,
+    /// Events that other processes may record.
+    shared: HashSet<u64>,
     /// How much work is followed.
     count: usize,
 }
@@ -52,6 +71,7 @@ impl Default for Followed {
         Self {
             order: Order::new(Doubt::Running),
             events: HashMap::new(),
+            shared: HashSet::new(),
             count: 0,
         }
     }
@@ -72,22 +92,38 @@ pub(crate) fn forget() {
     FOLLOWED.forget();
 }
 
-/// Begins to follow work that a call enqueues on a stream and that had been enqueued now; of a call
-/// without a stream, which may wait for its own work, when the call was entered. Each must be
-/// released once.
+/// Begins to follow work that a call has enqueued on a stream, now. Each must be released once.
 pub(crate) fn follow(thread: &Thread, frame: &Frame, handle: u64) -> Work {
-    let is_own = matches!(frame.description().family, Family::Copy(_) | Family::Memset)
-        && frame.description().stream.is_none();
-    let enqueued = if is_own { frame.start } else { clock::ticks() };
-    {
-        let mut followed = FOLLOWED.lock();
-        followed.count += 1;
-        COUNT.store(followed.count, Ordering::Release);
-    }
+    let enqueued = clock::ticks();
+    share(1);
     let stream = stream(thread, frame.description(), handle);
     let mut followed = FOLLOWED.lock();
     followed.order.submit(stream, frame.start, enqueued);
     Work { stream, enqueued }
+}
+
+/// The same before the call's driver function runs. Once that has returned, `enqueued` has to be
+/// called for it.
+pub(crate) fn begin(thread: &Thread, frame: &Frame, handle: u64) -> Work {
+    share(1);
+    Work {
+        stream: stream(thread, frame.description(), handle),
+        enqueued: in_progress(thread.ordinal.get()),
+    }
+}
+
+/// A call of a thread, entered then, has returned: its work among this had been enqueued now.
+pub(crate) fn enqueued<'w>(
+    works: impl Iterator<Item = &'w mut Work>,
+    thread: u32,
+    entered: Moment,
+    now: Moment,
+) {
+    let mut followed = FOLLOWED.lock();
+    for work in works.filter(|work| work.enqueued == in_progress(thread)) {
+        work.enqueued = now;
+        followed.order.submit(work.stream, entered, now);
+    }
 }
 
 /// Followed work has so many more owners, each of which releases it.
@@ -105,7 +141,10 @@ pub(crate) fn release(count: usize) {
     let mut followed = FOLLOWED.lock();
     followed.count = followed.count.saturating_sub(count);
     if followed.count == 0 {
-        *followed = Followed::default();
+        *followed = Followed {
+            shared: core::mem::take(&mut followed.shared),
+            ..Followed::default()
+        };
     }
     COUNT.store(followed.count, Ordering::Release);
 }
@@ -164,12 +203,21 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
     let function = frame.description();
     // When it was entered: what was enqueued since is not behind the call.
     let now = frame.start;
+    if let Some(entered) = thread.take_begun() {
+        // A call without a stream may wait for its own work, which then counts from its entry.
+        let returned = match function.stream {
+            None => now,
+            Some(_) => clock::ticks(),
+        };
+        host_memory::enqueued(thread, entered, returned);
+    }
     match Tells::of(function) {
         Tells::Nothing => {}
         Tells::Waits => wait(thread, frame, now),
         Tells::Fills(at) if !is_shared_with_host(frame.word(at)) => {}
         Tells::Copies(operands) if operands.iter().all(|&at| is_of_device(frame.word(at))) => {}
-        Tells::WaitsForDefault | Tells::Fills(_) | Tells::Copies(_) => {
+        Tells::CopiesDescribed(shape) if copy::is_within_device(frame, shape) => {}
+        Tells::WaitsForDefault | Tells::Fills(_) | Tells::Copies(_) | Tells::CopiesDescribed(_) => {
             let stream = stream(thread, function, 0);
             FOLLOWED.lock().order.complete_with_work(stream, now);
         }
@@ -182,12 +230,24 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             let handle = frame.word(at);
             let stream =
                 (!is_capturing(function, handle)).then(|| stream(thread, function, handle));
+            let returned = clock::ticks();
             let mut followed = FOLLOWED.lock();
-            let Followed { order, events, .. } = &mut *followed;
-            match stream {
-                Some(stream) => events.insert(frame.word(event), order.clock(stream, now)),
-                None => events.remove(&frame.word(event)),
-            };
+            let Followed {
+                order,
+                events,
+                shared,
+                ..
+            } = &mut *followed;
+            let event = frame.word(event);
+            let old = events.remove(&event);
+            if let Some(stream) = stream.filter(|_| !shared.contains(&event)) {
+                // Which of two records that overlap is the last is not known.
+                let before = match old.is_some_and(|old| old.returned > now) {
+                    true => Clock::new(),
+                    false => order.clock(stream, now),
+                };
+                events.insert(event, Recorded { before, returned });
+            }
         }
         Tells::WaitsForEvent { event, stream: at } => {
             let handle = frame.word(at);
@@ -197,8 +257,8 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             let stream = stream(thread, function, handle);
             let mut followed = FOLLOWED.lock();
             let Followed { order, events, .. } = &mut *followed;
-            if let Some(clock) = events.get(&frame.word(event)) {
-                order.wait(stream, clock, now);
+            if let Some(recorded) = recorded_before(events, frame.word(event), now) {
+                order.wait(stream, recorded, clock::ticks());
             }
         }
         Tells::UsesEvent(event) => {
@@ -208,12 +268,29 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             if let Some(handle) = memory::word(frame.word(at)) {
                 let mut followed = FOLLOWED.lock();
                 match kind {
-                    Kind::Event => drop(followed.events.remove(&handle)),
+                    Kind::Event => {
+                        followed.events.remove(&handle);
+                        followed.shared.remove(&handle);
+                    }
                     _ => followed.order.destroyed((handle, 0)),
                 }
             }
         }
     }
+}
+
+/// Before calls that may record events in other ways than `Tells::Records`: what was before earlier
+/// records is no more behind them.
+pub(crate) fn forget_events(records: &[u64]) {
+    let mut followed = FOLLOWED.lock();
+    followed.events.retain(|event, _| !records.contains(event));
+}
+
+/// An event whose records other processes make, too.
+pub(crate) fn shares_event(event: u64) {
+    let mut followed = FOLLOWED.lock();
+    followed.events.remove(&event);
+    followed.shared.insert(event);
 }
 
 /// A call has waited for the earlier work of a stream.
@@ -242,9 +319,16 @@ fn wait(thread: &Thread, frame: &Frame, now: Moment) {
         Waits::Event(at) => {
             let mut followed = FOLLOWED.lock();
             let Followed { order, events, .. } = &mut *followed;
-            if let Some(clock) = events.get(&frame.word(at)) {
-                order.complete(clock);
+            if let Some(recorded) = recorded_before(events, frame.word(at), now) {
+                order.complete(recorded);
             }
         }
     }
+}
+
+/// What was before the last record of an event, if a call that was entered then waits for that
+/// record and not for an earlier one.
+fn recorded_before(events: &HashMap<u64, Recorded>, event: u64, now: Moment) -> Option<&Clock> {
+    let recorded = events.get(&event)?;
+    (recorded.returned <= now).then_some(&recorded.before)
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// inserts them so, and a lookup then takes the one that begins last.
 ///
 /// Interval maps on crates.io cut or join ranges that overlap; here a range that is overwritten
-/// goes as a whole.
+/// goes as a whole, unless the caller uses [`IntervalMap::overwrite`] alone.
 #[derive(Clone, Debug)]
 pub struct IntervalMap<V> {
     /// By first address: the address behind the last byte, and the value.
@@ -69,6 +69,52 @@ impl<V> IntervalMap<V> {
         let before = self.ranges.range(..end_of(start, length));
         let (&first, (end, value)) = before.into_iter().next_back()?;
         (*end > start).then_some((first..*end, value))
+    }
+
+    /// Removes these bytes from the ranges, which do not overlap; what is left of a range stays.
+    pub fn cut(&mut self, bytes: &Range<u64>)
+    where
+        V: Clone,
+    {
+        while let Some((&start, &(end, _))) = self.ranges.range(..bytes.end).next_back()
+            && end > bytes.start
+            && !bytes.is_empty()
+            && let Some((end, value)) = self.ranges.remove(&start)
+        {
+            if end > bytes.end {
+                self.ranges.insert(bytes.end, (end, value.clone()));
+            }
+            if start < bytes.start {
+                self.ranges.insert(start, (bytes.start, value));
+            }
+        }
+    }
+
+    /// Gives these bytes a value, and no others: ranges keep what they have outside.
+    pub fn overwrite(&mut self, bytes: &Range<u64>, value: V)
+    where
+        V: Clone,
+    {
+        self.cut(bytes);
+        if !bytes.is_empty() {
+            self.ranges.insert(bytes.start, (bytes.end, value));
+        }
+    }
+
+    /// The parts of ranges, which do not overlap, that lie in these bytes, in order.
+    pub fn pieces(&self, bytes: &Range<u64>) -> impl Iterator<Item = (Range<u64>, &V)> {
+        let Range { start, end } = *bytes;
+        let before = self.ranges.range(..start).next_back();
+        let inside = self.ranges.range(start..end.max(start));
+        let all = before.into_iter().chain(inside);
+        let cut = all.map(move |(&from, (to, value))| (from.max(start)..end.min(*to), value));
+        cut.filter(|(piece, _)| !piece.is_empty())
+    }
+
+    /// Removes the ranges for which this is false.
+    pub fn retain(&mut self, mut keep: impl FnMut(Range<u64>, &V) -> bool) {
+        self.ranges
+            .retain(|&start, (end, value)| keep(start..*end, value));
     }
 
     /// All ranges in order of address.
@@ -233,6 +279,25 @@ mod tests {
         }
         assert_eq!(map.remove_overlapping(0x1080, 0x81).len(), 2);
         assert_eq!(map.len(), 1);
+    }
+
+    #[test]
+    fn overwritten_bytes_alone_change_their_value() {
+        let mut map = IntervalMap::default();
+        map.overwrite(&(0..100), 'a');
+        map.overwrite(&(40..60), 'b');
+        map.overwrite(&(60..60), 'c');
+        let pieces = |map: &IntervalMap<char>, bytes| -> Vec<_> {
+            let pieces = map.pieces(&bytes);
+            pieces.map(|(piece, &value)| (piece, value)).collect()
+        };
+        let expected = [(50..60, 'b'), (60..90, 'a')];
+        assert_eq!(pieces(&map, 50..90), expected);
+        map.cut(&(10..50));
+        assert_eq!(pieces(&map, 0..60), [(0..10, 'a'), (50..60, 'b')]);
+        assert_eq!(pieces(&map, 10..50), []);
+        map.retain(|range, _| range.start == 60);
+        assert_eq!(pieces(&map, 0..u64::MAX), [(60..100, 'a')]);
     }
 
     #[test]

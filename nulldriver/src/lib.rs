@@ -35,6 +35,8 @@
 //! `CUTAPE_NULL_NONDETERMINISTIC`, `CUTAPE_NULL_LOG`, `CUTAPE_NULL_SCHEDULE`; see `settings.rs` for
 //! their grammar.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod call;
 mod crash;
 mod dispatch;

@@ -23,6 +23,7 @@
 //! A malformed setting is named on stderr and ignored. Under AT_SECURE all of them are ignored.
 
 use std::ffi::CStr;
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,10 +99,16 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
         Some(value.to_string_lossy().into_owned())
     });
     for warning in warnings {
-        eprintln!("cutape null driver: {warning}; ignored");
+        print_line(&format!("{warning}; ignored"));
     }
     settings
 });
+
+/// Writes a line to stderr; the program must not end because stderr is full.
+pub(crate) fn print_line(line: &str) {
+    let line = format!("cutape null driver: {line}\n");
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
 
 /// The settings of this process.
 pub(crate) fn get() -> &'static Settings {

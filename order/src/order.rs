@@ -58,6 +58,8 @@ struct StreamWork {
     done: Moment,
     /// Work of other streams that this one has waited for.
     before: Clock,
+    /// When the last call had returned that made it wait.
+    waited: Moment,
     /// Its first work behind the latest of the legacy default stream.
     behind_legacy: BehindLegacy,
     /// It waits for something that a trace does not show, such as a value in memory.
@@ -338,7 +340,11 @@ impl<S: BuildHasher + Default> Order<S> {
         };
         let (context, kind, last) = (state.context, state.kind, state.last);
         let behind_legacy = state.behind_legacy;
-        let mut clock = self.pending(&state.before);
+        let mut clock = match self.doubt {
+            // It may not have waited for any of them before that moment.
+            Doubt::Running if state.waited > now => Clock::new(),
+            _ => self.pending(&state.before),
+        };
         let waits = self.blocking_waits.get(&context);
         for &entry in waits
             .filter(|_| kind == StreamKind::Legacy)
@@ -389,7 +395,7 @@ impl<S: BuildHasher + Default> Order<S> {
         vec![(ALL_STREAMS, now)]
     }
 
-    /// The stream's later work waits for an event.
+    /// The stream's later work waits for an event, by a call that had returned now.
     pub fn wait(&mut self, stream: u32, clock: &Clock, now: Moment) {
         let Some(state) = self.streams.get_mut(&stream) else {
             return;
@@ -405,6 +411,7 @@ impl<S: BuildHasher + Default> Order<S> {
             return;
         };
         state.before = before;
+        state.waited = state.waited.max(now);
         let (context, kind) = (state.context, state.kind);
         if kind == StreamKind::Blocking && self.doubt == Doubt::Complete && !clock.is_empty() {
             let mut waits = self.blocking_waits.remove(&context).unwrap_or_default();
@@ -679,10 +686,12 @@ mod tests {
     #[derive(Clone, Copy)]
     enum Does {
         Work(usize),
+        /// The second stream waits for an event that the first records just before.
+        WaitsFor(usize, usize),
         Waits(usize),
         WaitsForContext,
     }
-    use Does::{Waits, WaitsForContext, Work};
+    use Does::{Waits, WaitsFor, WaitsForContext, Work};
 
     #[test]
     fn calls_that_overlap_prove_nothing_about_each_other() {
@@ -693,7 +702,7 @@ mod tests {
         const B: usize = 1;
         const C: usize = 2;
         const LEGACY: usize = 3;
-        let table: [Case; 13] = [
+        let table: [Case; 15] = [
             (&[(Work(A), 1, 2), (Waits(A), 3, 4)], &[true]),
             // The wait was entered before the work had been enqueued.
             (&[(Work(A), 1, 4), (Waits(A), 3, 5)], &[false]),
@@ -734,6 +743,15 @@ mod tests {
                 ],
                 &[false, false, true],
             ),
+            // A stream that waits for another through an event, before and after it is waited for.
+            (
+                &[(Work(A), 1, 2), (WaitsFor(A, B), 3, 4), (Waits(B), 5, 6)],
+                &[true],
+            ),
+            (
+                &[(Work(A), 1, 2), (WaitsFor(A, B), 4, 5), (Waits(B), 3, 6)],
+                &[false],
+            ),
             // Blocking work that was enqueued while that of the legacy default stream was.
             (
                 &[
@@ -755,6 +773,10 @@ mod tests {
                     Work(at) => {
                         assert!(order.submit(streams[at], entered, returned));
                         work.push((streams[at], returned));
+                    }
+                    WaitsFor(first, second) => {
+                        let clock = order.clock(streams[first], entered);
+                        order.wait(streams[second], &clock, returned);
                     }
                     Waits(at) => order.complete_stream(streams[at], entered),
                     WaitsForContext => order.complete_context(7, entered),

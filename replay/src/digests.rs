@@ -376,6 +376,7 @@ fn try_compare(
             range,
             memory,
             is_in_place,
+            follows: job.consequences.of_memory(range.0, range.1),
         })));
     }
     enqueue(job.player, prepared, (&known, awaited));
@@ -436,7 +437,7 @@ fn one(player: &mut Player<'_>, recorded: Recorded, received: u64) {
         reach,
         format!("{equal} digests before it are equal"),
     ];
-    let follows = player.consequences.of_memory(address, length);
+    let follows = recorded.follows;
     let divergence = Divergence {
         call: recorded.call,
         function: recorded.function.to_owned(),

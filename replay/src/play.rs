@@ -114,8 +114,11 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         let handles = &job.player.handles;
         job.player.unavailable.note(call, function, handles);
         job.forgo();
-    } else if traits.is_launch && job.options.sync_each {
-        wait_for_launch(&mut job);
+    } else {
+        lost::after(&mut job);
+        if traits.is_launch && job.options.sync_each {
+            wait_for_launch(&mut job);
+        }
     }
     if let Some(alone) = &job.player.options.alone {
         let Player {
@@ -200,7 +203,7 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::AddressSpace(recorded)
                 if job.is_natural() && !job.plan.mixed_address_spaces.contains(&job.call.index) =>
             {
-                job.player.fillers.follow(job.call.index, recorded);
+                job.player.follow(job.call.index, recorded);
             }
             _ => {}
         }

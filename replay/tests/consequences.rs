@@ -70,7 +70,7 @@ type Row = (&'static str, Work, u64, &'static [Cause]);
 
 #[test]
 fn private_memory_has_consequences() {
-    let table: [Row; 8] = [
+    let table: [Row; 12] = [
         // Nothing comes back from there.
         (
             "to",
@@ -135,6 +135,53 @@ fn private_memory_has_consequences() {
             },
             0,
             &[(PRIVATE, 2, 1, 1)],
+        ),
+        // Memory that was overwritten in full, or freed, lacks nothing any more.
+        (
+            "overwritten",
+            |r, [own, other, private], function| {
+                copy(r, other, private);
+                r.upload(other, &[1; 64]);
+                launch(r, function, own);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        (
+            "set",
+            |r, [own, other, private], function| {
+                copy(r, other, private);
+                r.call("cuMemsetD8_v2", &[other, 1, 64], &mut []);
+                launch(r, function, own);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        (
+            "freed",
+            |r, [own, _, private], function| {
+                let third = r.allocate(64);
+                copy(r, third, private);
+                r.call("cuMemFree_v2", &[third], &mut []);
+                launch(r, function, own);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        // Half of it is overwritten.
+        (
+            "half",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                r.upload(other, &[1; 32]);
+                download_other(r, own);
+                r.download(other, 64);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 1)],
         ),
         // A launch that was given the end of recorded memory is made.
         (

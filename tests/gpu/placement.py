@@ -5,11 +5,13 @@ recording has it, by the driver itself. The exit status is 1 if a replay diverge
 import gzip
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from real import PROGRAMS, command
@@ -19,12 +21,21 @@ RECORDINGS = int(os.environ.get("N", "4"))
 REPLAYS = int(os.environ.get("R", "2"))
 LIMIT = float(os.environ.get("LIMIT", "480"))
 LOAD = int(os.environ.get("LOAD", os.cpu_count() or 1))
+AT_ONCE = int(os.environ.get("AT_ONCE", "1"))
+SLOWED = int(os.environ.get("SLOWED", "0"))
+# A slowed replay is stopped and continued for random times: in this many seconds it runs this long.
+TURN, SHARE = 0.05, 0.1
 # A process that is started just before the limit may last that long.
 LONGEST = 150
 PROGRAMS_OF = ["flax_training", "jax_grad", "torch_graph"]
 # Where flax is not installed.
 INSTEAD = {"flax_training": "jax_training"}
-COLUMNS = ["recorded", "replayed", "natural", "first", "attempts", "granules", "elsewhere", "divergences", "failed", "record s", "replay s"]
+COLUMNS = [
+    "recorded", "replayed", "natural", "first", "attempts", "granules", "elsewhere", "divergences", "put", "slowed", "same", "failed",
+    "record s", "replay s", "slowed s",
+]
+# What of a report says how a child was chosen or how long something took, and not what it did.
+OF_THE_MOMENT = ("wall_seconds", "attempts", "misplaced", "notes")
 # Lines of the log that say what was placed and why.
 PLACED = ("mapped before call", "instead of", "is taken", "placed elsewhere")
 # Functions that can make the driver reserve addresses, for misplaced.jsonl.
@@ -49,7 +60,7 @@ class Runner:
     def left(self):
         return self.end - time.monotonic()
 
-    def run(self, words):
+    def run(self, words, is_slowed=False):
         """Status (None: cut off), stdout, stderr, seconds."""
         with self.lock:
             if self.is_stopped or self.left() <= 0:
@@ -58,8 +69,10 @@ class Runner:
             # A group of its own: a replay has a child, a recorded program may have some.
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True)
             self.running.add(process)
+        if is_slowed:
+            threading.Thread(target=slow, args=[process], daemon=True).start()
         try:
-            out, err = process.communicate(timeout=LONGEST)
+            out, err = process.communicate(timeout=LONGEST * (3 if is_slowed else 1))
             status = process.returncode
         except subprocess.TimeoutExpired:
             kill(process)
@@ -78,11 +91,25 @@ class Runner:
             kill(process)
 
 
-def kill(process):
+def kill(process, number=signal.SIGKILL):
     try:
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, number)
     except ProcessLookupError:
         pass
+
+
+def slow(process):
+    """Stops and continues a process and its children for random times until it has ended."""
+    while process.poll() is None:
+        time.sleep(random.uniform(0, 2 * TURN * SHARE))
+        kill(process, signal.SIGSTOP)
+        time.sleep(random.uniform(0, 2 * TURN * (1 - SHARE)))
+        kill(process, signal.SIGCONT)
+
+
+def essence(report):
+    """What must not depend on how fast a replay is."""
+    return {key: value for key, value in report.items() if key not in OF_THE_MOMENT}
 
 
 class Program:
@@ -90,9 +117,9 @@ class Program:
 
     def __init__(self, name, words, cutape, results, runner, notes):
         self.name, self.words, self.cutape, self.results = name, words, cutape, results
-        self.runner, self.notes = runner, notes
-        # Outcome of the program bare; recordings; replays.
-        self.bare, self.recordings, self.replays, self.problems = None, [], [], []
+        self.runner, self.notes, self.reports = runner, notes, {}
+        # Outcome of the program bare; seconds of recordings; replays, and those that were slowed.
+        self.bare, self.recordings, self.replays, self.slowed, self.problems = None, [], [], [], []
 
     def work(self):
         try:
@@ -103,12 +130,21 @@ class Program:
                 if status != 0:
                     self.problems.append(f"bare: status {status}: {err.strip()[-200:]}")
                     return
-            for number in range(1, RECORDINGS + 1):
-                self.record(number)
         except Stopped:
             self.problems.append("stopped by the limit")
+            return
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for problem in pool.map(self.try_record, range(1, RECORDINGS + 1)):
+                if problem and problem not in self.problems:
+                    self.problems.append(problem)
+
+    def try_record(self, number):
+        try:
+            self.record(number)
+        except Stopped:
+            return "stopped by the limit"
         except Exception as error:  # The table has to be printed with what the others found.
-            self.problems.append(f"{type(error).__name__}: {error}")
+            return f"{type(error).__name__}: {error}"
 
     def record(self, number):
         trace = self.results / f"{self.name}.{number}.cutape"
@@ -123,19 +159,22 @@ class Program:
         is_noted = False
         for again in range(1, REPLAYS + 1):
             is_noted |= self.replay(trace, number, again)
+        for again in range(REPLAYS + 1, REPLAYS + 1 + (number <= SLOWED)):
+            is_noted |= self.replay(trace, number, again, is_slowed=True)
         if is_noted:
             self.notes.maps(self, trace, number)
         trace.unlink()
 
-    def replay(self, trace, number, again):
+    def replay(self, trace, number, again, is_slowed=False):
         """Whether something about it has to be kept."""
         file = self.results / f"{self.name}.{number}.{again}.json"
         words = [self.cutape, "--log", "debug", "replay", "--keep-going", "--report", file, trace]
-        status, _, err, seconds = self.runner.run(words)
-        label = f"{self.name} {number}.{again}"
+        status, _, err, seconds = self.runner.run(words, is_slowed)
+        label = f"{self.name} {number}.{again}{' slowed' if is_slowed else ''}"
+        rows = self.slowed if is_slowed else self.replays
         if not file.exists():
             self.problems.append(f"{label}: status {status}: {err.strip()[-200:]}")
-            self.replays.append(None)
+            rows.append(None)
             print(f"{label}: no report", flush=True)
             return False
         report = json.loads(file.read_text())
@@ -146,9 +185,10 @@ class Program:
             "placed": [placed["at_recorded_address"], placed["allocations"]], "attempts": report["attempts"] + 1,
             "elsewhere": len(report["translated"]), "divergences": report["divergence_count"],
             "died": (report["died"] or {}).get("text"), "misplaced": report.get("misplaced", []),
-            "record s": self.recordings[-1], "replay s": seconds,
+            "replay s": seconds, "put": len(report.get("put_during_waits", [])),
         }
-        self.replays.append(row)
+        rows.append(row)
+        self.compare(label, row, essence(report))
         print(
             f"{label}: {row['strategy']}, attempt {row['attempts']}, {row['elsewhere']} elsewhere, "
             f"{row['divergences']} divergences, {seconds:.1f} s", flush=True,
@@ -163,8 +203,18 @@ class Program:
         self.notes.put({**row, "log": log, "translated": report["translated"][:20]})
         return is_noted
 
+    def compare(self, label, row, report):
+        """Notes whether a report says the same as the first of its recording that placed memory so."""
+        key = row["recording"], row["strategy"], row["elsewhere"]
+        first = self.reports.setdefault(key, report)
+        differing = [name for name in first if first[name] != report.get(name)]
+        row["same"] = not differing
+        if differing:
+            shown = ", ".join(f"{name}: {str(first[name])[:80]} / {str(report.get(name))[:80]}" for name in differing)
+            self.problems.append(f"{label}: other report: {shown}"[:400])
+
     def cells(self):
-        done = [row for row in self.replays if row]
+        done, slowed = ([row for row in rows if row] for rows in (self.replays, self.slowed))
         natural = [row for row in done if row["strategy"] == "natural" and row["elsewhere"] == 0]
         total = len(self.replays)
         # By recording: all of its replays were natural.
@@ -176,9 +226,12 @@ class Program:
             "first": f"{sum(row['attempts'] == 1 for row in natural)}/{total}",
             "attempts": ",".join(str(row["attempts"]) for row in done) or "-",
             "granules": sum(row["strategy"] == "granules" for row in done),
-            "elsewhere": sum(row["elsewhere"] for row in done), "divergences": sum(row["divergences"] for row in done),
-            "failed": total - len(done) + sum(bool(row["died"]) for row in done),
+            "elsewhere": sum(row["elsewhere"] for row in done), "divergences": sum(row["divergences"] for row in done + slowed),
+            "put": sum(row["put"] for row in done), "slowed": f"{len(slowed)}/{len(self.slowed)}",
+            "same": f"{sum(row['same'] for row in done + slowed)}/{len(done + slowed)}",
+            "failed": total - len(done) + sum(bool(row["died"]) for row in done + slowed),
             "record s": mean(self.recordings), "replay s": mean([row["replay s"] for row in done]),
+            "slowed s": mean([row["replay s"] for row in slowed]),
         }, f"{len(whole)}/{len(traces)}"
 
 
@@ -239,6 +292,8 @@ def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
     os.environ["NO_COLOR"] = "1"
+    # Else the first process of JAX takes three quarters of the device's memory from the others.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     found, missing = chosen(sys.argv[3:], results)
     runner = Runner()
     notes = Notes(results / "misplaced.jsonl.gz")
@@ -264,11 +319,11 @@ def main():
         for process in busy:
             process.kill()
         notes.file.close()
-    text = f"{time.strftime('%Y-%m-%d')}\n\n{described}\nN={RECORDINGS} R={REPLAYS} LIMIT={LIMIT:.0f} LOAD={LOAD} ({os.cpu_count()} cores)\n\n{table(programs, missing)}\n"
+    text = f"{time.strftime('%Y-%m-%d')}\n\n{described}\nN={RECORDINGS} R={REPLAYS} LIMIT={LIMIT:.0f} LOAD={LOAD} AT_ONCE={AT_ONCE} SLOWED={SLOWED} ({os.cpu_count()} cores)\n\n{table(programs, missing)}\n"
     (results / "placement.txt").write_text(text)
     print(text)
     is_right = lambda row: row and not row["divergences"] and not row["died"]
-    return 0 if all(program.replays and all(map(is_right, program.replays)) for program in programs) else 1
+    return 0 if all(program.replays and all(map(is_right, program.replays + program.slowed)) for program in programs) else 1
 
 
 if __name__ == "__main__":

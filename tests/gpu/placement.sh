@@ -4,8 +4,11 @@
 #   tests/gpu/placement.sh PACKAGE RESULTS [NAME...]
 # PACKAGE is the output of `cargo xtask package`. N=4 recordings of each program, R=2 replays of
 # each. LIMIT=480: seconds after which nothing more is started; the table is printed also then.
-# LOAD=0: busy loops beside it; default: one for each core. What did not go right at the first
-# attempt is in RESULTS/misplaced.jsonl.gz, with the address spaces that the traces have.
+# LOAD=0: busy loops beside it; default: one for each core. AT_ONCE=1 recordings of a program at a
+# time, each with its replays. SLOWED=0: so many recordings of each program are also replayed once
+# while the process is stopped and continued at random, ten times as slow; the reports must be the
+# same. What did not go right at the first attempt is in RESULTS/misplaced.jsonl.gz, with the address
+# spaces that the traces have.
 set -eu
 if [ $# -lt 2 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

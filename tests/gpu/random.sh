@@ -4,7 +4,8 @@
 #   tests/gpu/random.sh PACKAGE RESULTS COUNT [FIRST [SECONDS]]
 # PACKAGE is the output of `cargo xtask package`, COUNT how many programs, FIRST the number of the
 # first one, from 0; after SECONDS no others are begun. RESULTS gets the failing programs and their
-# traces.
+# traces. AT_ONCE: processes of programs, by default half as many as cores. LOAD: busy loops beside
+# them, by default one for each core.
 set -eu
 if [ $# -lt 3 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

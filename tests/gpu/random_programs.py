@@ -1,23 +1,28 @@
 """Random programs on real hardware: bare, recorded, checked, replayed, with all cores busy.
 
-Each property is tried with several programs in one process, and where it does not hold with each of
-them alone, as long as there is time. The exit status is 1 if one fails alone, or if some fail together only.
+Each property is tried with several programs in one process, and where it does not hold with each half
+of them, as long as there is time. The exit status is 1 if one fails alone, or if some fail together only.
 """
 
 import collections
 import json
 import os
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from run import Ended, machine
+from run import TIMEOUT, Ended, machine
 
-# Programs of one process: making a context takes longer than many of them.
-BATCH = 32
-# More processes than cores, so that each is late at times.
-AT_ONCE = 2 * (os.cpu_count() or 1)
+# Programs of one process: starting one takes longer than many programs. Its context lasts.
+BATCH = 100
+os.environ["KEEP_CONTEXT"] = "1"
+# Processes of programs: with more of them, the device does little but change between contexts.
+AT_ONCE = int(os.environ.get("AT_ONCE", max(1, (os.cpu_count() or 1) // 2)))
+# Busy loops beside them, so that each is late at times.
+LOAD = int(os.environ.get("LOAD", os.cpu_count() or 1))
+BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 def programs(path):
@@ -73,28 +78,24 @@ def failure(package, folder, batch):
     return None
 
 
-def try_batch(package, results, number, batch, end):
-    """The failures of a batch: seed, property, what happened. `None` if no time was left for it."""
+def try_batch(package, results, name, batch, end):
+    """The failures of a batch: seed, property, what happened; of its halves, where it fails. `None` if
+    no time was left for it."""
     if time.monotonic() >= end:
         return None
-    folder = results / f"batch-{number}"
-    together = failure(package, folder, batch)
-    failed = []
-    if together:
-        print(f"batch {number}: {': '.join(together)}", flush=True)
-        for program in batch:
-            if time.monotonic() >= end:
-                break
-            alone = failure(package, results / f"seed-{program[0]}", [program])
-            if alone:
-                failed.append((program[0], *alone))
-            else:
-                remove(results / f"seed-{program[0]}")
-        if not failed:
-            return [(f"{batch[0][0]} to {batch[-1][0]}, together", *together)]
-    print(f"batch {number}: {len(failed)} failures", flush=True)
-    remove(folder)
-    return failed
+    folder = results / name
+    if not (wrong := failure(package, folder, batch)):
+        remove(folder)
+        return []
+    print(f"{name}: {len(batch)} programs: {': '.join(wrong)}", flush=True)
+    half = len(batch) // 2
+    halves = [batch[:half], batch[half:]] if half else []
+    found = [try_batch(package, results, f"{name}-{at}", part, end) for at, part in enumerate(halves)]
+    failed = [one for failures in found for one in failures or []]
+    if failed:
+        remove(folder)
+    seeds = batch[0][0] if len(batch) == 1 else f"{batch[0][0]} to {batch[-1][0]}, together"
+    return failed or [(seeds, *wrong)]
 
 
 def remove(folder):
@@ -115,12 +116,17 @@ def main():
     failed = []
     tried = 0
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found_in = lambda number: try_batch(package, results, number, batches[number], end)
-        for batch, found in zip(batches, pool.map(found_in, range(len(batches)))):
-            tried += len(batch) if found is not None else 0
-            failed += found or []
-    lines = [described, f"{tried} of {len(chosen)} programs in time, {AT_ONCE} processes at once"]
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(seconds + TIMEOUT)]) for _ in range(LOAD)]
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found_in = lambda number: try_batch(package, results, f"batch-{number}", batches[number], end)
+            for batch, found in zip(batches, pool.map(found_in, range(len(batches)))):
+                tried += len(batch) if found is not None else 0
+                failed += found or []
+    finally:
+        for process in busy:
+            process.kill()
+    lines = [described, f"{tried} of {len(chosen)} programs in time, {AT_ONCE} processes at once, {LOAD} busy loops"]
     counts = collections.Counter(name for _, name, _ in failed)
     lines += [f"{name}: {number} failures" for name, number in sorted(counts.items())] or ["no failures"]
     lines += [f"seed {seed}: {name}: {text}" for seed, name, text in failed]

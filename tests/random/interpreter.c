@@ -11,6 +11,7 @@
 #define MOST_NUMBERS 64
 
 enum memory { DEVICE, PINNED, MANAGED, PAGEABLE, REGISTERED, POOL };
+enum copy_form { OF_KINDS, UNIFIED, ROWS, BATCH };
 enum stream_kind { BLOCKING, NON_BLOCKING, LEGACY, PER_THREAD };
 
 struct operation {
@@ -74,6 +75,14 @@ static void write_on_host(void *argument)
     struct host_write *write = argument;
     fill(write->to, write->size, write->seed);
     free(write);
+}
+
+static void post(void *flag)
+{
+    pthread_mutex_lock(&lock);
+    *(int *)flag = 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
 }
 
 static uint64_t digest(const unsigned char *bytes, size_t size)
@@ -229,13 +238,37 @@ static void set_memory(const long long *n, CUstream stream, int is_async)
                        : cuMemsetD32(to, value, count));
 }
 
-/* to, offset, from, offset, length, stream or -1, context, whether the unified function */
+/* Four rows. */
+static void copy_rows(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    CUDA_MEMCPY2D copy = {
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = to, .dstPitch = size / 4,
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = from, .srcPitch = size / 4,
+        .WidthInBytes = size / 4, .Height = 4,
+    };
+    CHECK(cuMemcpy2DAsync(&copy, stream));
+}
+
+/* Two halves. */
+static void copy_batch(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    CUdeviceptr into[] = {to, to + size / 2}, out_of[] = {from, from + size / 2};
+    size_t sizes[] = {size / 2, size - size / 2}, first = 0;
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CHECK(cuMemcpyBatchAsync(into, out_of, sizes, 2, &how, &first, 1, stream));
+}
+
+/* to, offset, from, offset, length, stream or -1, context, form (src/program.rs) */
 static void copy_memory(const long long *n, CUstream stream, int is_async)
 {
     CUdeviceptr to = buffers[n[0]] + n[1], from = buffers[n[2]] + n[3];
     size_t size = (size_t)n[4];
     int to_host = is_host(buffer_kind[n[0]]), from_host = is_host(buffer_kind[n[2]]);
-    if (n[7] || (to_host && from_host))
+    if (n[7] == ROWS)
+        copy_rows(to, from, size, stream);
+    else if (n[7] == BATCH)
+        copy_batch(to, from, size, stream);
+    else if (n[7] == UNIFIED || (to_host && from_host))
         CHECK(is_async ? cuMemcpyAsync(to, from, size, stream) : cuMemcpy(to, from, size));
     else if (to_host)
         CHECK(is_async ? cuMemcpyDtoHAsync((void *)(uintptr_t)to, from, size, stream)
@@ -411,7 +444,18 @@ static void run_operation(struct operation *operation)
         CHECK(cuLaunchHostFunc(streams[n[0]], write_on_host, write));
     } else if (!strcmp(name, "write_value")) {
         use(stream_context[n[0]]);
-        CHECK(cuStreamWriteValue32(streams[n[0]], buffers[n[1]] + n[2], (cuuint32_t)n[3], 0));
+        if (n[4]) {
+            CUstreamBatchMemOpParams write = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32};
+            write.writeValue.address = buffers[n[1]] + n[2];
+            write.writeValue.value = (cuuint32_t)n[3];
+            CHECK(cuStreamBatchMemOp(streams[n[0]], 1, &write, 0));
+        } else {
+            CHECK(cuStreamWriteValue32(streams[n[0]], buffers[n[1]] + n[2], (cuuint32_t)n[3], 0));
+        }
+    } else if (!strcmp(name, "poll")) {
+        const volatile uint32_t *at = host_address((int)n[0], n[1]);
+        while (__atomic_load_n(at, __ATOMIC_ACQUIRE) != (uint32_t)n[2])
+            sched_yield();
     } else if (!strcmp(name, "record")) {
         use(stream_context[n[1]]);
         CHECK(cuEventRecord(events[n[0]], streams[n[1]]));
@@ -442,10 +486,10 @@ static void run_operation(struct operation *operation)
         CHECK(cuGraphExecDestroy(execs[n[0]]));
         CHECK(cuGraphDestroy(graphs[n[0]]));
     } else if (!strcmp(name, "post")) {
-        pthread_mutex_lock(&lock);
-        posted[n[0]] = 1;
-        pthread_cond_broadcast(&changed);
-        pthread_mutex_unlock(&lock);
+        post(&posted[n[0]]);
+    } else if (!strcmp(name, "signal")) {
+        use(stream_context[n[0]]);
+        CHECK(cuLaunchHostFunc(streams[n[0]], post, &posted[n[1]]));
     } else if (!strcmp(name, "await")) {
         pthread_mutex_lock(&lock);
         while (!posted[n[0]])
@@ -524,6 +568,10 @@ int main(int count, char **arguments)
     EXPECT(fread(mix_text, 1, (1 << 16) - 1, file) > 0);
     fclose(file);
     CHECK(cuInit(0));
+    /* On a GPU, a context takes longer than many programs. */
+    CUcontext kept;
+    if (getenv("KEEP_CONTEXT"))
+        CHECK(cuDevicePrimaryCtxRetain(&kept, 0));
     for (int at = 2; at < count; at++)
         run_program(arguments[at]);
     return success();

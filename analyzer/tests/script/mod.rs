@@ -575,13 +575,18 @@ pub(crate) fn trace(script: &str) -> Trace {
 
 /// What the analyzer says about a script.
 pub(crate) fn findings(script: &str) -> Vec<Finding> {
+    findings_until(script, true)
+}
+
+/// The same, where later calls of the program may be missing.
+pub(crate) fn findings_until(script: &str, is_end: bool) -> Vec<Finding> {
     let trace = trace(script);
     let mut analyzer = Analyzer::new();
     let mut findings: Vec<Finding> = trace
         .calls()
         .flat_map(|call| analyzer.push(&trace, &call))
         .collect();
-    findings.extend(analyzer.finish(&trace));
+    findings.extend(analyzer.finish(&trace, is_end));
     findings
 }
 

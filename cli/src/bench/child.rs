@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,10 +80,14 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
     let measure = Box::new(move |subject, work: &mut Work<'_>| bench.measure(subject, work));
     let results = || {
         let silenced = (!settings.verbose).then(SilencedOutput::start);
-        if !settings.no_plots {
-            criterion(&settings).final_summary();
-        }
+        let summarised = match settings.no_plots {
+            true => Ok(()),
+            false => without_panic(|| criterion(&settings).final_summary()),
+        };
         drop(silenced);
+        if let Err(why) = summarised {
+            message!("the summary of the benchmarks is incomplete: {why}");
+        }
         let benchmarks = benchmarks.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_value(&*benchmarks).unwrap_or_default()
     };
@@ -155,7 +159,7 @@ impl Bench {
         };
         let mut failure = None;
         let samples = Cell::new(0u64);
-        let measured = catch_unwind(AssertUnwindSafe(|| {
+        let measured = without_panic(|| {
             let mut benchmarks = criterion.benchmark_group(group);
             benchmarks.sampling_mode(SamplingMode::Flat);
             benchmarks.bench_function(name, |bencher| {
@@ -175,16 +179,12 @@ impl Bench {
                 });
             });
             benchmarks.finish();
-        }));
+        });
         drop(silenced);
-        if measured.is_err() {
-            failure.get_or_insert_with(|| {
-                "criterion panicked; --verbose shows its message".to_owned()
-            });
-        }
         if let Some(why) = failure {
             return Err(why);
         }
+        measured?;
         let time = read_time(&folder).ok_or_else(|| {
             format!(
                 "criterion wrote no estimates to {}; check free space and permissions",
@@ -193,6 +193,19 @@ impl Bench {
         })?;
         Ok((time, read_change(&folder).filter(|_| compared)))
     }
+}
+
+/// Runs criterion, which panics where it cannot write; returns the message of the panic.
+fn without_panic(work: impl FnOnce()) -> Result<(), String> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(hook);
+    outcome.map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        format!("criterion failed: {}", text.unwrap_or("without a message"))
+    })
 }
 
 /// Varies a time in its ninth digit. Criterion cannot draw density plots of equal samples, which a

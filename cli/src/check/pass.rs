@@ -66,15 +66,9 @@ impl Pass {
 
     /// Checks what is missing at the end.
     pub(crate) fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
-        let state = Completeness::of(trace);
-        let is_end = !state.still_recording && state.ended_early.is_none();
-        filter.state.join(state);
-        // What would be missing at the end may come in calls that are not in the trace.
-        if !is_end {
-            return;
-        }
+        filter.state.join(Completeness::of(trace));
         let context = SymbolContext::new(trace, &self.resolver);
-        filter.add(self.analyzer.finish(&context));
+        filter.add(self.analyzer.finish(&context, trace.has_all_calls()));
     }
 
     /// Lists on stderr the functions whose calls are missing from the trace.

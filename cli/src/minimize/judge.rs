@@ -440,7 +440,7 @@ fn findings(trace: &Trace, rule: &str) -> Result<Findings, Failure> {
         take(analyzer.push(&context, call));
         Ok::<_, Failure>(())
     })?;
-    take(analyzer.finish(&context));
+    take(analyzer.finish(&context, trace.has_all_calls()));
     Ok(found)
 }
 

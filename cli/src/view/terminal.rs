@@ -1,11 +1,14 @@
 //! The terminal: entered and left in one place, whatever ends the viewer.
 
-use std::io::{self, Stdout};
+use std::io;
+use std::panic;
 use std::sync::Arc;
 use std::thread;
 
+use ratatui::DefaultTerminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::{execute, terminal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -13,7 +16,7 @@ use signal_hook::low_level;
 /// The terminal while the viewer draws on it; restored when dropped, and by a panic before its
 /// message.
 pub(super) struct Terminal {
-    inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+    inner: DefaultTerminal,
 }
 
 /// What comes from outside.
@@ -27,9 +30,14 @@ pub(super) enum Outside {
 impl Terminal {
     /// Switches the terminal to its other screen, without echo.
     pub(super) fn enter() -> io::Result<Self> {
-        Ok(Self {
-            inner: ratatui::try_init()?,
-        })
+        // ratatui's own hook panics where stderr cannot be written.
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let _ = ratatui::try_restore();
+            hook(info);
+        }));
+        let inner = set_up()?;
+        Ok(Self { inner })
     }
 
     /// Draws, and erases what is not drawn.
@@ -43,7 +51,7 @@ impl Terminal {
         self.inner.show_cursor()?;
         ratatui::try_restore()?;
         low_level::emulate_default_handler(SIGTSTP)?;
-        self.inner = ratatui::try_init()?;
+        self.inner = set_up()?;
         // All is drawn again. `clear` would ask the terminal for its cursor, whose answer the thread
         // that listens to keys takes.
         let size = self.inner.size()?;
@@ -53,8 +61,15 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        ratatui::restore();
+        // The terminal may be gone.
+        let _ = ratatui::try_restore();
     }
+}
+
+fn set_up() -> io::Result<DefaultTerminal> {
+    terminal::enable_raw_mode()?;
+    execute!(io::stdout(), terminal::EnterAlternateScreen)?;
+    ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))
 }
 
 /// Listens to keys and signals, in threads that end with the process.

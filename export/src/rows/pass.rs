@@ -80,7 +80,7 @@ impl<'t> Rows<'t> {
         let objects = (&pass.state.state, &pass.images);
         pass.lifetimes.finish(objects, pass.clock, sink)?;
         if let Some((context, mut analyzer)) = analyzer {
-            let found = analyzer.finish(context);
+            let found = analyzer.finish(context, self.trace.has_all_calls());
             let calls = pass.calls_of(&found)?;
             for finding in &found {
                 let call = finding.call.as_ref();

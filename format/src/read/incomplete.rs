@@ -55,6 +55,14 @@ impl Trace {
         known.or_else(|| self.stopped_note())
     }
 
+    /// True if all calls of the program are here: what is missing at the end, the program left out.
+    pub fn has_all_calls(&self) -> bool {
+        let lacks_calls = self
+            .shortfall()
+            .is_some_and(|shortfall| shortfall.lacks_calls);
+        !lacks_calls && !self.is_still_recorded()
+    }
+
     fn stored_shortfall(&self) -> Option<Incomplete> {
         let place = CONTROL_POSITION as usize;
         let head = self.source.head_at(place)?;

@@ -12,6 +12,7 @@ mod table;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use cutape_order::Moment;
 use cutape_registry::{CopyOp, Family, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
@@ -22,7 +23,7 @@ use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::settings::HostMemory;
 use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
-use table::{FILTER, Range, TABLE};
+use table::{FILTER, Range, TABLE, Table};
 pub(crate) use table::{Which, any, forget, is_touched};
 
 static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
@@ -148,47 +149,76 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
     if is_capturing(function, stream) {
         return;
     }
-    let work = followed_work::follow(thread, frame, stream);
+    let work = followed_work::begin(thread, frame, stream);
     let mut table = TABLE.lock();
     let reached = table.reached(words);
     for &start in &reached {
         table.look(thread, start, false);
     }
-    table.touch(&reached, work);
+    if table.touch(&reached, work) {
+        thread.set_begun(frame.start);
+    }
     table.publish();
 }
 
+/// What a call does at an address, as far as it matters for host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// Writes what is recorded with the copy.
+    Readback,
+    /// Waits for a value. Whoever fulfils the wait writes the value while the stream waits, so the
+    /// next wait for the stream looks again.
+    Await,
+}
+
+/// An address that a call names.
+pub(crate) type Operand = (u64, Access);
+
 /// Before a call whose arguments are addresses that the device reads from or writes to.
-#[cold]
-pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
+pub(crate) fn before_arguments(thread: &Thread, frame: &Frame) {
     let function = frame.description();
-    let operands = |reads: bool| {
-        let of_kind = function
-            .params
-            .iter()
-            .map(move |parameter| match parameter.role {
-                Role::DeviceRead(_) => reads,
-                Role::DeviceWrite(_) | Role::HostWrite(_) => !reads,
-                _ => false,
-            });
-        let positions = frame.words.iter().enumerate().zip(of_kind);
-        positions.filter_map(|((at, &word), is_one)| is_one.then_some((at, word)))
+    let access = |role: Role| match role {
+        Role::DeviceRead(_) => match function.family {
+            Family::StreamMemory(StreamMemoryOp::Wait) => Some(Access::Await),
+            _ => Some(Access::Read),
+        },
+        Role::DeviceWrite(_) => match function.family {
+            Family::Copy(CopyOp::Unified(_)) => Some(Access::Readback),
+            _ => Some(Access::Write),
+        },
+        Role::HostWrite(_) => Some(Access::Readback),
+        _ => None,
     };
-    let words = operands(true).chain(operands(false));
-    if !may_reach(words.map(|(_, word)| word)) {
-        return;
+    let parameters = function.params.iter().zip(&frame.words);
+    let operands =
+        parameters.filter_map(|(parameter, &word)| Some((word, access(parameter.role)?)));
+    before_operands(thread, frame, operands);
+}
+
+/// Before a call whose work reads or writes at these addresses.
+pub(crate) fn before_operands(
+    thread: &Thread,
+    frame: &Frame,
+    operands: impl Iterator<Item = Operand> + Clone,
+) {
+    if may_reach(operands.clone().map(|(address, _)| address)) {
+        look_at_operands(thread, frame, &operands.collect::<Vec<_>>());
     }
-    // What copies write to host memory is recorded with the copies.
-    let is_readback = |position: usize| {
-        let parameter = function.params.get(position);
-        let is_host = parameter.is_some_and(|it| matches!(it.role, Role::HostWrite(_)));
-        is_host || matches!(function.family, Family::Copy(CopyOp::Unified(_)))
+}
+
+#[cold]
+fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
+    let function = frame.description();
+    // A readback into a range that no work can reach needs no look.
+    let needs_look = |table: &Table, &(address, access): &Operand| {
+        let start = table.find(address)?;
+        (access != Access::Readback || table.is_shadowed(start)).then_some((start, access))
     };
     {
         let table = TABLE.lock();
-        let looks = operands(true).any(|(_, word)| table.find(word).is_some());
-        let mut written = operands(false).filter_map(|(at, word)| Some((at, table.find(word)?)));
-        if !looks && !written.any(|(at, start)| !is_readback(at) || table.is_shadowed(start)) {
+        if !operands.iter().any(|one| needs_look(&table, one).is_some()) {
             return;
         }
     }
@@ -197,33 +227,34 @@ pub(crate) fn before_operands(thread: &Thread, frame: &Frame) {
     if function.stream.is_some() && is_capturing(function, stream) {
         return;
     }
-    let work = followed_work::follow(thread, frame, stream);
+    let work = followed_work::begin(thread, frame, stream);
     let mut table = TABLE.lock();
-    // Whoever fulfils a wait writes the value while the stream waits: the next wait for the stream
-    // looks again.
-    let is_wait = matches!(function.family, Family::StreamMemory(StreamMemoryOp::Wait));
     let mut touched = Vec::new();
-    for (_, word) in operands(true) {
-        if let Some(start) = table.find(word) {
+    for operand in operands {
+        let Some((start, access)) = needs_look(&table, operand) else {
+            continue;
+        };
+        // What is there now must not be mistaken later for something that the host wrote.
+        if matches!(access, Access::Read | Access::Await) || !table.is_shadowed(start) {
             table.look(thread, start, false);
-            if is_wait {
-                touched.push(start);
-            }
         }
-    }
-    for (at, word) in operands(false) {
-        if let Some(start) = table.find(word) {
-            // What is there now must not be mistaken later for something that the host wrote.
-            if !is_readback(at) && !table.is_shadowed(start) {
-                table.look(thread, start, false);
-            }
+        if access != Access::Read {
             touched.push(start);
         }
     }
-    table.touch(&touched, work);
+    if table.touch(&touched, work) {
+        thread.set_begun(frame.start);
+    }
     // Of no launch.
     table.news.remove(&thread.ordinal.get());
     table.publish();
+}
+
+/// The call of a thread that was entered then has returned: what it was to write had been enqueued
+/// now.
+#[cold]
+pub(crate) fn enqueued(thread: &Thread, entered: Moment, now: Moment) {
+    TABLE.lock().enqueued(thread.ordinal.get(), entered, now);
 }
 
 /// After a call that has waited for work: records what completed work has written, so that later

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
 
+use cutape_order::Moment;
+
 use super::changes::changes;
 use crate::contexts;
 use crate::exchanges::step as exchanges;
@@ -285,9 +287,9 @@ impl Table {
         }
     }
 
-    /// Notes that followed work may write those of some ranges that are compared; it is released if
-    /// there are none.
-    pub(super) fn touch(&mut self, starts: &[u64], work: Work) {
+    /// Notes that work that a call begins may write those of some ranges that are compared. False if
+    /// there are none; then it is released.
+    pub(super) fn touch(&mut self, starts: &[u64], work: Work) -> bool {
         let mut owners = 0;
         let mut replaced = 0;
         for start in starts {
@@ -306,6 +308,14 @@ impl Table {
         // In this order: work that is followed must not run out in between.
         followed_work::share(owners);
         followed_work::release(replaced + 1);
+        owners != 0
+    }
+
+    /// The call of a thread that was entered then has enqueued the work that it began.
+    pub(super) fn enqueued(&mut self, thread: u32, entered: Moment, now: Moment) {
+        let works = self.ranges.values_mut();
+        let works = works.flat_map(|range| &mut range.writers);
+        followed_work::enqueued(works, thread, entered, now);
     }
 }
 

@@ -495,6 +495,20 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_name_memory_in_other_ways_than_operands_have_an_override() {
+        for name in [
+            "cuLaunchGridAsync",
+            "cuMemcpy2D_v2",
+            "cuMemcpy3DPeerAsync",
+            "cuMemcpyBatchAsync",
+            "cuStreamBatchMemOp",
+        ] {
+            let plan = make(cutape_registry::function(name).expect(name));
+            assert_eq!(plan.pre_call, PreCall::Override, "{name}");
+        }
+    }
+
+    #[test]
     fn frequent_functions_take_the_fast_path() {
         use {EnterForm as E, LeaveForm as L, PreCall as P};
         for (name, expected) in [

@@ -10,13 +10,15 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use cutape_format::layout::{BlobRef, ThreadNote, note_kind, record_kind};
 use cutape_format::slot::Slot;
 use cutape_format::write::Record;
+use cutape_order::Moment;
 
 use super::cost::Cost;
-use super::{recording, tls};
+use super::{clock, recording, tls};
 use crate::file::kept_blobs;
 use crate::file::rows::{NotKept, Rows};
 use crate::file::thread_buffer::ThreadBuffer;
 use crate::file::trace_file;
+use crate::host_memory;
 use crate::process::errno::Errno;
 use crate::process::{log, memory};
 
@@ -83,6 +85,8 @@ pub(crate) struct Thread {
     blobs_met: Cell<u8>,
     /// The call in progress may have a stack.
     wants_stack: Cell<bool>,
+    /// When the call in progress was entered, if it has begun followed work; else 0.
+    begun: Cell<Moment>,
     /// Where the thread's stack begins and ends; zeros until it is asked for.
     pub(crate) stack: Cell<(u64, u64)>,
 }
@@ -109,6 +113,7 @@ thread_local! {
             blobs_written: Cell::new(0),
             blobs_met: Cell::new(0),
             wants_stack: Cell::new(false),
+            begun: Cell::new(0),
             stack: Cell::new((0, 0)),
         }
     };
@@ -331,6 +336,7 @@ impl Thread {
         self.set_attention(true);
         self.is_unnamed.set(true);
         self.is_full.set(false);
+        self.begun.set(0);
         self.calls.set(0);
         self.cost.set(core::ptr::null());
         // The parent's buffer stays mapped here, untouched.
@@ -570,6 +576,18 @@ impl Thread {
         self.set_attention(true);
     }
 
+    /// The call in progress, which was entered then, enqueues work that is followed once the driver
+    /// has returned: the leave record is followed by `attend`.
+    pub(crate) fn set_begun(&self, entered: Moment) {
+        self.begun.set(entered);
+        self.set_attention(true);
+    }
+
+    /// When the call was entered that has begun followed work, once.
+    pub(crate) fn take_begun(&self) -> Option<Moment> {
+        Some(self.begun.replace(0)).filter(|&entered| entered != 0)
+    }
+
     /// Does, after a record, what could not be done within it. Returns whether there is more for
     /// the caller to do, because the call is the thread's first or may have a stack.
     #[inline]
@@ -586,6 +604,10 @@ impl Thread {
         }
         if self.is_full.replace(false) {
             self.stop();
+        }
+        if let Some(entered) = self.take_begun() {
+            let _errno = Errno::keep();
+            host_memory::enqueued(self, entered, clock::ticks());
         }
         self.wants_stack.replace(false) || is_first
     }

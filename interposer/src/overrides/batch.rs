@@ -1,16 +1,18 @@
-//! Batches of copies, whose addresses may be the host's or the device's.
+//! Batches of copies, whose addresses may be the host's or the device's, and of memory operations.
 
 use core::mem::offset_of;
 
 use cutape_driver::types::{
     CUDA_MEMCPY3D_BATCH_OP, CUmemcpy3DOperandType_enum, CUmemcpyAttributes,
-    CUmemcpySrcAccessOrder_enum,
+    CUmemcpySrcAccessOrder_enum, CUstreamBatchMemOpParams,
+    CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st, CUstreamBatchMemOpType_enum,
 };
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_registry::CopyOp;
 
 use crate::file::rows::Rows;
+use crate::host_memory::{Access, Operand};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
@@ -18,13 +20,17 @@ use crate::process::memory;
 use crate::queries::is_host;
 use crate::{async_readback, snapshot};
 
-/// A batch with more copies is ignored.
+/// A batch with more copies or operations is ignored.
 const MOST_COPIES: u64 = 1 << 16;
 /// A copy with more rows is ignored: its description is wrong.
 const MOST_ROWS: u64 = 1 << 26;
 
-/// The host memory of a copy.
+/// The memory of a copy.
+#[derive(Default)]
 struct Sides {
+    /// Where it writes and reads; 0 for an array.
+    addresses: [u64; 2],
+    /// What of that is host memory and recorded with the copy.
     target: Option<Rows>,
     source: Option<Rows>,
     /// `DURING_API_CALL`. Only such a copy to pageable memory is complete when the call returns
@@ -92,6 +98,7 @@ fn line(arrays: [u64; 3], index: u64) -> Option<Sides> {
     let (target, source, size) = (target?, source?, size?);
     let side = |address| is_host(address).then(|| Rows::flat(address, size));
     Some(Sides {
+        addresses: [target, source],
         target: side(target),
         source: side(source),
         during_call: false,
@@ -112,6 +119,11 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
             .read_unaligned()
     };
     let pointer = CUmemcpy3DOperandType_enum::CU_MEMCPY_OPERAND_TYPE_POINTER;
+    let addresses = [copy.dst, copy.src].map(|side| match side.type_ == pointer {
+        // SAFETY: `type_` says that the union holds `ptr`.
+        true => unsafe { side.op.ptr.ptr },
+        false => 0,
+    });
     // Elements are bytes if neither side is an array; the element size of an array is not known
     // here.
     let linear = copy.src.type_ == pointer && copy.dst.type_ == pointer;
@@ -122,9 +134,8 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
     );
     if !linear || rows.saturating_mul(slices) > MOST_ROWS {
         return Some(Sides {
-            target: None,
-            source: None,
-            during_call: false,
+            addresses,
+            ..Sides::default()
         });
     }
     let side = |address: u64, length: usize, height: usize| {
@@ -142,10 +153,54 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
     // SAFETY: `type_` says that the union holds `ptr`.
     let (source, target) = unsafe { (copy.src.op.ptr, copy.dst.op.ptr) };
     Some(Sides {
+        addresses,
         target: side(target.ptr, target.rowLength, target.layerHeight),
         source: side(source.ptr, source.rowLength, source.layerHeight),
         during_call: copy.srcAccessOrder.0 == DURING_CALL,
     })
+}
+
+/// What the copies of a batch do to memory.
+pub(super) fn operands(frame: &Frame, op: CopyOp) -> Vec<Operand> {
+    let of_copy = |sides: Sides| {
+        let [target, source] = sides.addresses;
+        let write = match sides.target {
+            Some(_) => Access::Readback,
+            None => Access::Write,
+        };
+        // What it reads in host memory is recorded with it.
+        let read = sides.source.is_none().then_some((source, Access::Read));
+        read.into_iter().chain([(target, write)])
+    };
+    copies(frame, op).into_iter().flat_map(of_copy).collect()
+}
+
+/// What the operations of a `cuStreamBatchMemOp` do to memory.
+pub(super) fn memory_operations(frame: &Frame) -> Vec<Operand> {
+    use CUstreamBatchMemOpType_enum as Type;
+    let [_, count, list, ..] = frame.words;
+    let operation = |index: u64| {
+        let at = list.checked_add(index * size_of::<CUstreamBatchMemOpParams>() as u64)?;
+        let mut kind = [0; 4];
+        // The members of waits and writes begin alike.
+        let address = offset_of!(
+            CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st,
+            address
+        );
+        let address = memory::word(at.checked_add(address as u64)?)?;
+        memory::read_all(at, &mut kind).then_some((Type(u32::from_ne_bytes(kind)), address))
+    };
+    let operations = (0..u64::from(count as u32).min(MOST_COPIES)).map_while(operation);
+    let operands = operations.filter_map(|(kind, address)| match kind {
+        Type::CU_STREAM_MEM_OP_WAIT_VALUE_32 | Type::CU_STREAM_MEM_OP_WAIT_VALUE_64 => {
+            Some((address, Access::Await))
+        }
+        Type::CU_STREAM_MEM_OP_WRITE_VALUE_32 | Type::CU_STREAM_MEM_OP_WRITE_VALUE_64 => {
+            Some((address, Access::Write))
+        }
+        _ => None,
+    });
+    operands.collect()
 }
 
 /// Writes the host bytes that all copies read, one after the other.

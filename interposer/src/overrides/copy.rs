@@ -6,11 +6,12 @@ use cutape_format::layout::field;
 use cutape_registry::{CopyOp, CopyShape, MemoryType, layout};
 
 use crate::file::rows::Rows;
+use crate::host_memory::{Access, Operand};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
-use crate::queries::is_host;
+use crate::queries::{is_host, is_of_device};
 use crate::{async_readback, snapshot};
 
 /// Where the struct of a copy has its members.
@@ -98,32 +99,59 @@ impl Copy {
         bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The host memory of a side; `None` if it is not in host memory.
-    fn host_memory(&self, end: End) -> Option<Rows> {
-        let side = match end {
+    fn side(&self, end: End) -> &Side {
+        match end {
             End::Source => &self.description.source,
             End::Target => &self.description.target,
-        };
+        }
+    }
+
+    /// The memory that a side names, and whether it is of the host; `None` for arrays.
+    fn memory(&self, end: End) -> Option<(u64, bool)> {
+        let side = self.side(end);
         let device = self.member(side.device);
         // Enums have 32 bits.
-        let start = match MemoryType::of(self.member(side.kind) & 0xffff_ffff)? {
-            MemoryType::Host => self.member(side.host),
-            MemoryType::Unified if is_host(device) => device,
-            _ => return None,
+        let (start, is_of_host) = match MemoryType::of(self.member(side.kind) & 0xffff_ffff)? {
+            MemoryType::Host => (self.member(side.host), true),
+            MemoryType::Device => (device, false),
+            MemoryType::Unified => (device, is_host(device)),
+            MemoryType::Array => return None,
         };
-        if start == 0 {
-            return None;
-        }
+        (start != 0).then_some((start, is_of_host))
+    }
+
+    /// How far behind that memory's start a side begins.
+    fn offset(&self, side: &Side) -> u64 {
+        let rows = self
+            .member(side.z)
+            .wrapping_mul(self.member(side.height))
+            .wrapping_add(self.member(side.y));
+        rows.wrapping_mul(self.member(side.pitch))
+            .wrapping_add(self.member(side.x))
+    }
+
+    /// What the copy does on a side that is no array.
+    fn operand(&self, end: End) -> Option<Operand> {
+        let (start, is_of_host) = self.memory(end)?;
+        let access = match end {
+            // What it reads in host memory is recorded with it.
+            End::Source if is_of_host => return None,
+            End::Source => Access::Read,
+            End::Target if is_of_host => Access::Readback,
+            End::Target => Access::Write,
+        };
+        Some((start.wrapping_add(self.offset(self.side(end))), access))
+    }
+
+    /// The host memory of a side; `None` if it is not in host memory.
+    fn host_memory(&self, end: End) -> Option<Rows> {
+        let side = self.side(end);
+        let (start, _) = self.memory(end).filter(|&(_, is_of_host)| is_of_host)?;
         let row = self.member(self.description.row);
         let pitch = self.member(side.pitch);
         let slice_pitch = pitch.wrapping_mul(self.member(side.height));
-        let offset = self
-            .member(side.z)
-            .wrapping_mul(slice_pitch)
-            .wrapping_add(self.member(side.y).wrapping_mul(pitch))
-            .wrapping_add(self.member(side.x));
         Some(Rows {
-            address: start.wrapping_add(offset),
+            address: start.wrapping_add(self.offset(side)),
             row,
             pitch: if pitch == 0 { row } else { pitch },
             rows: self.member(self.description.rows),
@@ -148,6 +176,24 @@ enum End {
 pub(super) fn host_sides(address: u64) -> Option<[Option<Rows>; 2]> {
     let copy = Copy::read(address, CopyShape::Volume)?;
     Some([End::Source, End::Target].map(|end| copy.host_memory(end)))
+}
+
+/// Whether a copy that a struct describes has both sides in memory of the device; true if the struct
+/// cannot be read.
+pub(crate) fn is_within_device(frame: &Frame, shape: CopyShape) -> bool {
+    let copy = Copy::read(frame.word(0), shape);
+    let sides = [End::Source, End::Target].map(|end| copy.as_ref()?.memory(end));
+    sides
+        .iter()
+        .flatten()
+        .all(|&(start, _)| is_of_device(start))
+}
+
+/// What a copy that a struct describes does to memory.
+pub(super) fn operands(frame: &Frame, shape: CopyShape) -> Vec<Operand> {
+    let copy = Copy::read(frame.word(0), shape);
+    let ends = [End::Source, End::Target].into_iter();
+    ends.filter_map(|end| copy.as_ref()?.operand(end)).collect()
 }
 
 /// The host memory on one side of a call's copy, and the parameter that leads to it; `None` if that

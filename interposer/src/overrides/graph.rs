@@ -11,7 +11,7 @@ use cutape_format::PayloadPolicy;
 use cutape_format::layout::{field, note_kind};
 use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
-use super::{graph_copies, launch, origin};
+use super::{graph_copies, hooks, launch, origin};
 use crate::digests::{self, step::is_on};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
@@ -60,6 +60,13 @@ fn body(address: u64, kind: NodeKind) -> Option<(NodeKind, u64)> {
     Some((kind, address.wrapping_add(offset)))
 }
 
+/// The event that a node records, of which this is the struct.
+fn recorded_by(address: u64, kind: NodeKind) -> Option<u64> {
+    const RECORD: u32 = CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EVENT_RECORD.0;
+    let is_record = kind == NodeKind::Any && memory::word(address)? as u32 == RECORD;
+    is_record.then(|| memory::word(address.wrapping_add(UNION)))?
+}
+
 /// Runs between the enter record and the driver.
 pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: GraphOp) {
     if let GraphOp::AddNode(node) | GraphOp::SetNode(node) | GraphOp::SetExecNode(node) = op
@@ -67,6 +74,13 @@ pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: GraphOp) {
         && let Some((kind, address)) = body(address, node.kind)
     {
         note_pointees(thread, node.position, address, size, kind);
+    }
+}
+
+/// The same for a call whose roles say everything.
+pub(super) fn pre_plain_call(frame: &Frame) {
+    if let Some(event) = hooks::event_of_exec(frame.description()) {
+        graph_copies::records(frame.word(0), frame.word(event));
     }
 }
 
@@ -180,10 +194,12 @@ pub(super) fn post_call(thread: &Thread, frame: &Frame, op: GraphOp) {
             graph_copies::child_changed(first, second, third);
         }
         GraphOp::SetExecNode(node) => {
-            if let Some((address, _)) = params(frame, node)
-                && let Some((NodeKind::Copy, address)) = body(address, node.kind)
-            {
-                graph_copies::node_changed(first, second, address);
+            if let Some((address, _)) = params(frame, node) {
+                if let Some((NodeKind::Copy, address)) = body(address, node.kind) {
+                    graph_copies::node_changed(first, second, address);
+                } else if let Some(event) = recorded_by(address, node.kind) {
+                    graph_copies::records(first, event);
+                }
             }
         }
         GraphOp::Instantiate { .. } => {

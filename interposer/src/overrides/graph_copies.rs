@@ -1,5 +1,6 @@
-//! Which host memory the copies of each executable graph read and write. The driver is asked when a
-//! graph is instantiated, since its nodes may have been captured; updates are followed.
+//! Which host memory the copies of each executable graph read and write, and which events it records.
+//! The driver is asked when a graph is instantiated, since its nodes may have been captured; updates
+//! are followed.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
@@ -46,56 +47,82 @@ impl HostCopy {
     }
 }
 
+/// What an executable graph has of interest.
+#[derive(Default)]
+struct Contents {
+    copies: Vec<HostCopy>,
+    /// Events that it may record.
+    events: Vec<u64>,
+}
+
 #[derive(Default)]
 struct Graphs {
-    /// By handle of the executable graph; only those with such copies.
-    copies: HashMap<u64, Vec<HostCopy>>,
+    /// By handle of the executable graph; only those that have some.
+    contents: HashMap<u64, Contents>,
     /// The body graphs of conditional nodes.
     bodies: HashMap<u64, Vec<u64>>,
 }
 
 static GRAPHS: ProcessLock<Graphs> = ProcessLock::new();
-/// How many executable graphs have such copies: while none has, launching takes no lock.
-static WITH_COPIES: AtomicUsize = AtomicUsize::new(0);
+/// How many executable graphs are known: while none is, launching takes no lock.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 /// In a forked child: the parent's graphs are not this process's.
 pub(crate) fn forget() {
-    WITH_COPIES.store(0, Ordering::Relaxed);
+    KNOWN.store(0, Ordering::Relaxed);
     GRAPHS.forget();
 }
 
 /// The copies of an executable graph that will run when it is launched.
 pub(crate) fn of(exec: u64) -> Vec<HostCopy> {
-    if WITH_COPIES.load(Ordering::Acquire) == 0 {
+    if KNOWN.load(Ordering::Acquire) == 0 {
         return Vec::new();
     }
     let graphs = GRAPHS.lock();
-    graphs.copies.get(&exec).map_or_else(Vec::new, |copies| {
-        let enabled = copies.iter().filter(|copy| copy.is_enabled);
-        enabled.copied().collect()
-    })
+    graphs
+        .contents
+        .get(&exec)
+        .map_or_else(Vec::new, |contents| {
+            let enabled = contents.copies.iter().filter(|copy| copy.is_enabled);
+            enabled.copied().collect()
+        })
+}
+
+/// The events that a launch of an executable graph may record.
+pub(crate) fn events(exec: u64) -> Vec<u64> {
+    if KNOWN.load(Ordering::Acquire) == 0 {
+        return Vec::new();
+    }
+    let graphs = GRAPHS.lock();
+    let contents = graphs.contents.get(&exec);
+    contents.map_or_else(Vec::new, |contents| contents.events.clone())
+}
+
+/// An executable graph may record that event from now on.
+pub(crate) fn records(exec: u64, event: u64) {
+    set(exec, |contents| contents.events.push(event));
 }
 
 /// A graph was instantiated.
 pub(crate) fn instantiated(exec: u64, graph: u64) {
-    let mut found = Vec::new();
+    let mut found = Contents::default();
     look_into(graph, None, false, 0, &mut found);
-    set(exec, |copies| *copies = found);
+    set(exec, |contents| *contents = found);
 }
 
 /// An executable graph was given the parameters of another graph's nodes, which correspond in
 /// order. Later calls still name the nodes of the first graph.
 pub(crate) fn updated(exec: u64, graph: u64) {
-    let mut found = Vec::new();
+    let mut found = Contents::default();
     look_into(graph, None, false, 0, &mut found);
-    set(exec, |copies| {
-        if copies.len() == found.len() {
-            for (new, old) in found.iter_mut().zip(copies.iter()) {
+    set(exec, |contents| {
+        if contents.copies.len() == found.copies.len() {
+            for (new, old) in found.copies.iter_mut().zip(&contents.copies) {
                 (new.node, new.outermost) = (old.node, old.outermost);
                 new.is_enabled = old.is_enabled;
             }
         }
-        *copies = found;
+        *contents = found;
     });
 }
 
@@ -104,7 +131,7 @@ pub(crate) fn node_changed(exec: u64, node: u64, description: u64) {
     let Some(sides) = host_sides(description) else {
         return;
     };
-    set(exec, |copies| {
+    set(exec, |Contents { copies, .. }| {
         let old = copies.iter().find(|old| old.node == node).copied();
         copies.retain(|old| old.node != node);
         let like = old.unwrap_or(HostCopy::of(node));
@@ -114,21 +141,23 @@ pub(crate) fn node_changed(exec: u64, node: u64, description: u64) {
 
 /// The child graph of a node of an executable graph was replaced by one of the same form.
 pub(crate) fn child_changed(exec: u64, node: u64, graph: u64) {
-    let mut found = Vec::new();
+    let mut found = Contents::default();
     look_into(graph, Some(node), false, 1, &mut found);
-    set(exec, |copies| {
-        copies.retain(|old| old.outermost != node);
-        copies.extend(found);
+    set(exec, |contents| {
+        contents.copies.retain(|old| old.outermost != node);
+        contents.copies.extend(found.copies);
+        contents.events.extend(found.events);
     });
 }
 
 /// A node of an executable graph was switched on or off.
 pub(crate) fn set_enabled(exec: u64, node: u64, is_enabled: bool) {
-    if WITH_COPIES.load(Ordering::Acquire) == 0 {
+    if KNOWN.load(Ordering::Acquire) == 0 {
         return;
     }
     let mut graphs = GRAPHS.lock();
-    let copies = graphs.copies.get_mut(&exec).into_iter().flatten();
+    let contents = graphs.contents.get_mut(&exec).into_iter();
+    let copies = contents.flat_map(|contents| &mut contents.copies);
     for copy in copies.filter(|copy| copy.node == node) {
         copy.is_enabled = is_enabled;
     }
@@ -136,8 +165,8 @@ pub(crate) fn set_enabled(exec: u64, node: u64, is_enabled: bool) {
 
 /// An executable graph was destroyed.
 pub(crate) fn ended(exec: u64) {
-    if WITH_COPIES.load(Ordering::Acquire) != 0 {
-        set(exec, Vec::clear);
+    if KNOWN.load(Ordering::Acquire) != 0 {
+        set(exec, |contents| *contents = Contents::default());
     }
 }
 
@@ -146,14 +175,14 @@ pub(crate) fn has_bodies(node: u64, graphs: Vec<u64>) {
     GRAPHS.lock().bodies.insert(node, graphs);
 }
 
-fn set(exec: u64, change: impl FnOnce(&mut Vec<HostCopy>)) {
+fn set(exec: u64, change: impl FnOnce(&mut Contents)) {
     let mut graphs = GRAPHS.lock();
-    let mut copies = graphs.copies.remove(&exec).unwrap_or_default();
-    change(&mut copies);
-    if !copies.is_empty() {
-        graphs.copies.insert(exec, copies);
+    let mut contents = graphs.contents.remove(&exec).unwrap_or_default();
+    change(&mut contents);
+    if !contents.copies.is_empty() || !contents.events.is_empty() {
+        graphs.contents.insert(exec, contents);
     }
-    WITH_COPIES.store(graphs.copies.len(), Ordering::Release);
+    KNOWN.store(graphs.contents.len(), Ordering::Release);
 }
 
 fn with_sides(like: HostCopy, sides: [Option<Rows>; 2]) -> impl Iterator<Item = HostCopy> {
@@ -168,13 +197,13 @@ fn with_sides(like: HostCopy, sides: [Option<Rows>; 2]) -> impl Iterator<Item = 
     })
 }
 
-/// Collects the copies of a graph and of those within it.
+/// Collects the contents of a graph and of those within it.
 fn look_into(
     graph: u64,
     outermost: Option<u64>,
     is_conditional: bool,
     depth: u32,
-    found: &mut Vec<HostCopy>,
+    found: &mut Contents,
 ) {
     if depth > DEEPEST {
         return;
@@ -193,13 +222,18 @@ fn look_into(
                         is_conditional,
                         ..HostCopy::of(node)
                     };
-                    found.extend(with_sides(like, sides));
+                    found.copies.extend(with_sides(like, sides));
                 }
             }
             CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_GRAPH => {
                 if let Some(child) = ask(id::cuGraphChildGraphNodeGetGraph, node) {
                     look_into(child, Some(outermost), is_conditional, depth + 1, found);
                 }
+            }
+            CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_EVENT_RECORD => {
+                found
+                    .events
+                    .extend(ask::<u64>(id::cuGraphEventRecordNodeGetEvent, node));
             }
             CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL => {
                 let bodies = GRAPHS.lock().bodies.get(&node).cloned().unwrap_or_default();
@@ -261,8 +295,8 @@ mod tests {
     #[test]
     fn copies_follow_changes_of_their_graph() {
         let exec = 0x10;
-        set(exec, |copies| {
-            *copies = vec![copy(1, 0x100, true), copy(2, 0x200, false)];
+        set(exec, |contents| {
+            contents.copies = vec![copy(1, 0x100, true), copy(2, 0x200, false)];
         });
         assert_eq!(told(exec), [(1, 0x100), (2, 0x200)]);
         set_enabled(exec, 2, false);
@@ -283,7 +317,9 @@ mod tests {
         assert_eq!(of(exec).iter().filter(|copy| copy.is_source).count(), 1);
         node_changed(exec, 1, 8);
         assert_eq!(told(exec).len(), 3, "what cannot be read changes nothing");
+        records(exec, 0xe);
+        assert_eq!(events(exec), [0xe]);
         ended(exec);
-        assert!(told(exec).is_empty());
+        assert!(told(exec).is_empty() && events(exec).is_empty());
     }
 }

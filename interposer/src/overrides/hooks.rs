@@ -2,8 +2,8 @@
 
 use cutape_registry::{
     ContextOp, CopyOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad, ImageSource,
-    LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp, PrimaryOp,
-    SharingOp, StreamOp,
+    Kind, LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp, PrimaryOp,
+    Role, SharedKind, SharingOp, StreamMemoryOp, StreamOp,
 };
 
 /// The hooks of `overrides` that do something for a function.
@@ -23,12 +23,13 @@ pub(crate) const FINISH: u8 = 16;
 
 impl Hooks {
     pub(crate) fn of(function: &Function) -> Self {
-        let notes_map = match function.family.may_reserve_addresses() {
-            true => PRE,
-            false => 0,
-        };
+        let more =
+            match function.family.may_reserve_addresses() || event_of_exec(function).is_some() {
+                true => PRE,
+                false => 0,
+            };
         Self {
-            bits: hooks(function.family) | notes_map,
+            bits: hooks(function.family) | more,
             owned: owned(function.family),
         }
     }
@@ -37,6 +38,16 @@ impl Hooks {
     pub(crate) fn have(self, hooks: u8) -> bool {
         self.bits & hooks != 0
     }
+}
+
+/// The position of the event that a node of an executable graph is given.
+pub(super) fn event_of_exec(function: &Function) -> Option<u8> {
+    let uses = |kind| {
+        let mut parameters = function.params.iter();
+        parameters.position(|parameter| parameter.role == Role::Use(kind))
+    };
+    let event = uses(Kind::Event).filter(|_| uses(Kind::GraphExec) == Some(0));
+    event.and_then(|at| u8::try_from(at).ok())
 }
 
 fn hooks(family: Family) -> u8 {
@@ -72,15 +83,13 @@ fn hooks(family: Family) -> u8 {
             LinkOp::Complete { .. } => PUT_PRE | PUT_POST,
             LinkOp::Destroy => PUT_PRE | FINISH,
         },
-        Family::Launch(LaunchOp::Legacy { .. }) => 0,
-        Family::Launch(
-            LaunchOp::Arguments(_) | LaunchOp::Config(_) | LaunchOp::MultiDevice { .. },
-        ) => PRE,
+        Family::Launch(_) | Family::StreamMemory(StreamMemoryOp::Batch) => PRE,
         Family::Occupancy(OccupancyOp::Config { .. }) => PUT_PRE,
         Family::Copy(op) => match op {
             CopyOp::Linear(_) | CopyOp::Peer(_) => 0,
-            CopyOp::Described(_) | CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
-            CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | POST,
+            CopyOp::Described(_) => PUT_PRE | PRE | POST | PUT_POST,
+            CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
+            CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | PRE | POST,
         },
         Family::Memory(MemoryOp::AllocateManaged) | Family::HostMemory(HostMemoryOp::Allocate) => {
             FINISH
@@ -88,6 +97,7 @@ fn hooks(family: Family) -> u8 {
         Family::HostMemory(HostMemoryOp::Register) => POST | FINISH,
         Family::Sharing(op) => match op {
             SharingOp::Export(_) => POST,
+            SharingOp::Import(shared) if shared.kind == SharedKind::Event => PUT_PRE | PRE | FINISH,
             SharingOp::Import(_) => PUT_PRE | PRE,
             SharingOp::Close => 0,
         },

@@ -1,7 +1,9 @@
 //! Launches on the generic path: the first launch of a kernel, `extra`, dead or unknown functions,
 //! wild pointers. `hot::launch` handles the rest.
 
-use cutape_driver::types::{CUDA_LAUNCH_PARAMS, CUlaunchAttribute, CUlaunchConfig};
+use cutape_driver::types::{
+    CUDA_LAUNCH_PARAMS, CUlaunchAttribute, CUlaunchAttributeID_enum, CUlaunchConfig,
+};
 use cutape_format::layout::{LayoutNote, field, note_kind};
 use cutape_registry::{LaunchArguments, LaunchConfig, LaunchOp};
 
@@ -13,7 +15,7 @@ use crate::hot::launch::{USUAL_ATTRIBUTES, words};
 use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory;
-use crate::{host_memory, snapshot};
+use crate::{followed_work, host_memory, snapshot};
 
 /// CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE of cuda.h.
 const END: u64 = 0;
@@ -105,6 +107,14 @@ fn kernels(frame: &Frame, op: LaunchOp) -> Vec<Kernel> {
 /// Records what a launch passes, and which host memory it can reach.
 pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
     let _errno = Errno::keep();
+    if let LaunchOp::Legacy { .. } = op {
+        // Earlier calls have set its parameters.
+        if host_memory::any() {
+            let stream = frame.description().stream.map_or(0, |at| frame.word(at));
+            host_memory::before_launch(thread, frame, stream, None);
+        }
+        return;
+    }
     let kernels = kernels(frame, op);
     for kernel in &kernels {
         origin::about_to_use(thread, kernel.function);
@@ -128,8 +138,43 @@ pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
         }
         Some(())
     });
+    if let LaunchOp::Config(launch) = op
+        && followed_work::any()
+    {
+        forget_recorded_events(frame, launch.config);
+    }
     if may_reach && host_memory::any() {
         look_at_host_memory(thread, frame, op);
+    }
+}
+
+/// Forgets the earlier records of the events that a launch records, by its attributes.
+pub(super) fn forget_recorded_events(frame: &Frame, position: u8) {
+    let _errno = Errno::keep();
+    let mut config = [0u8; size_of::<CUlaunchConfig>()];
+    if !memory::read_all(frame.word(position), &mut config) {
+        return;
+    }
+    // SAFETY: the struct holds integers and raw pointers, so any bytes make one.
+    let config: CUlaunchConfig =
+        unsafe { config.as_ptr().cast::<CUlaunchConfig>().read_unaligned() };
+    let (attributes, count) = (config.attrs as u64, u64::from(config.numAttrs));
+    let event = |index: u64| {
+        let at = attributes.checked_add(index * size_of::<CUlaunchAttribute>() as u64)?;
+        let kind = CUlaunchAttributeID_enum(memory::word(at)? as u32);
+        let is_recorded = matches!(
+            kind,
+            CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+                | CUlaunchAttributeID_enum::CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
+        );
+        // Either value begins with the event.
+        let value = core::mem::offset_of!(CUlaunchAttribute, value);
+        is_recorded.then(|| member(at, value))?
+    };
+    let count = if attributes == 0 { 0 } else { count };
+    let events: Vec<u64> = (0..count.min(MOST_ATTRIBUTES)).filter_map(event).collect();
+    if !events.is_empty() {
+        followed_work::forget_events(&events);
     }
 }
 

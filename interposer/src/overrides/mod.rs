@@ -12,7 +12,7 @@
 //! | `finish_call` | after the leave record |
 
 mod batch;
-mod copy;
+pub(crate) mod copy;
 mod entry_point;
 mod graph;
 mod graph_copies;
@@ -27,8 +27,8 @@ mod scatter;
 mod sharing;
 
 use cutape_registry::{
-    ContextOp, CopyOp, Family, FunctionOp, GraphOp, HostMemoryOp, LinkOp, MemoryOp, OccupancyOp,
-    PrimaryOp, StreamOp,
+    ContextOp, CopyOp, Family, FunctionOp, GraphOp, HostMemoryOp, LaunchOp, LinkOp, MemoryOp,
+    OccupancyOp, PrimaryOp, StreamMemoryOp, StreamOp,
 };
 
 use crate::contexts;
@@ -83,12 +83,18 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             address_space::before(thread, frame, plan.family);
         }
         Family::ModuleUnload | Family::LibraryUnload => lifetime::ending(frame),
-        // Which memory the kernels of a graph reach is not known: their parameters may change in
-        // many calls.
-        Family::Graph(GraphOp::Launch) if host_memory::any() => {
-            host_memory::before_launch(thread, frame, frame.word(1), None);
+        Family::Graph(GraphOp::Launch) => {
+            if followed_work::any() {
+                followed_work::forget_events(&graph_copies::events(frame.word(0)));
+            }
+            // Which memory the kernels of a graph reach is not known: their parameters may change
+            // in many calls.
+            if host_memory::any() {
+                host_memory::before_launch(thread, frame, frame.word(1), None);
+            }
         }
         Family::Graph(op) => graph::pre_call(thread, frame, op),
+        Family::Plain => graph::pre_plain_call(frame),
         Family::Sharing(op) => sharing::pre_call(thread, frame, op),
         Family::Memory(MemoryOp::Free) => {
             let address = frame.word(0);
@@ -110,10 +116,22 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
             | LinkOp::AddData { options, .. }
             | LinkOp::AddFile { options, .. },
         ) => jit_options::save_log_lengths(frame, Some(options)),
+        Family::Copy(op) if host_memory::any() => {
+            let operands = match op {
+                CopyOp::Described(shape) => copy::operands(frame, shape),
+                CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => batch::operands(frame, op),
+                CopyOp::Linear(_) | CopyOp::Peer(_) | CopyOp::Unified(_) => Vec::new(),
+            };
+            host_memory::before_operands(thread, frame, operands.into_iter());
+        }
+        Family::StreamMemory(StreamMemoryOp::Batch) if host_memory::any() => {
+            let operands = batch::memory_operations(frame);
+            host_memory::before_operands(thread, frame, operands.into_iter());
+        }
         _ => {}
     }
     if plan.operands != 0 && host_memory::any() {
-        host_memory::before_operands(thread, frame);
+        host_memory::before_arguments(thread, frame);
     }
     if plan.has_steps {
         steps_before(thread, frame, plan);
@@ -155,6 +173,14 @@ fn steps_after(thread: &Thread, frame: &Frame, plan: &Plan) {
 pub(crate) fn look_at_host_memory(thread: &Thread, frame: &Frame, plan: &Plan) {
     if let Family::Launch(op) = plan.family {
         launch::look_at_host_memory(thread, frame, op);
+    }
+}
+
+/// Before a launch with a configuration, while work is followed: it may record events.
+#[cold]
+pub(crate) fn forget_recorded_events(frame: &Frame, plan: &Plan) {
+    if let Family::Launch(LaunchOp::Config(launch)) = plan.family {
+        launch::forget_recorded_events(frame, launch.config);
     }
 }
 
@@ -249,6 +275,7 @@ pub(crate) fn finish_call(frame: &mut Frame, plan: &Plan) {
         Family::Link(LinkOp::Create { options, output }) => link::created(frame, options, output),
         Family::Link(LinkOp::Destroy) => link::destroyed(frame),
         Family::ProcAddress { address, .. } => entry_point::replace(frame, address),
+        Family::Sharing(op) => sharing::finish(frame, op),
         _ => {}
     }
 }

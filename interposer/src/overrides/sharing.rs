@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::Read;
 
 use cutape_format::layout::{DescriptorNote, SharedMappingNote, note_kind};
-use cutape_registry::{Shared, SharingOp};
+use cutape_registry::{Shared, SharedKind, SharingOp};
 
 use crate::hot::frame::Frame;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
-use crate::{exchanges, snapshot};
+use crate::{exchanges, followed_work, snapshot};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
@@ -58,11 +58,25 @@ pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
     let SharingOp::Export(shared) = op else {
         return;
     };
+    if shared.kind == SharedKind::Event {
+        followed_work::shares_event(frame.word(shared.object));
+    }
     let mut bytes = [0; 4];
     if handle_type(frame, shared) == Some(FILE_DESCRIPTOR)
         && memory::read_all(frame.word(shared.handle), &mut bytes)
     {
         note(thread, u32::from_le_bytes(bytes), true);
+    }
+}
+
+/// After the leave record: an event that was imported, which the call made just now, is shared.
+pub(super) fn finish(frame: &Frame, op: SharingOp) {
+    if let SharingOp::Import(shared) = op
+        && shared.kind == SharedKind::Event
+        && frame.succeeded()
+        && let Some(event) = memory::word(frame.word(shared.object))
+    {
+        followed_work::shares_event(event);
     }
 }
 

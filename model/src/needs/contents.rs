@@ -1,57 +1,27 @@
 //! Which call wrote the bytes of memory last.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The last writer of each byte. Ranges do not overlap; bytes that no call has written are in none.
+use crate::memory::IntervalMap;
+
+/// The last writer of each byte; bytes that no call has written have none.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    /// By first address: the address behind the last byte, and the call.
-    pieces: BTreeMap<u64, (u64, u32)>,
-}
+pub(super) struct Contents(IntervalMap<u32>);
 
 impl Contents {
     /// Nothing is known of these bytes any more.
     pub(super) fn forget(&mut self, range: &Range<u64>) {
-        if range.is_empty() {
-            return;
-        }
-        // A piece that begins before the range and reaches into it is cut.
-        if let Some((&start, &(end, writer))) = self.pieces.range(..range.start).next_back()
-            && end > range.start
-        {
-            self.pieces.insert(start, (range.start, writer));
-            if end > range.end {
-                self.pieces.insert(range.end, (end, writer));
-            }
-        }
-        while let Some((&start, &(end, writer))) = self.pieces.range(range.clone()).next() {
-            self.pieces.remove(&start);
-            if end > range.end {
-                self.pieces.insert(range.end, (end, writer));
-            }
-        }
+        self.0.cut(range);
     }
 
     /// A call has written all of these bytes.
     pub(super) fn write(&mut self, range: &Range<u64>, call: u32) {
-        self.forget(range);
-        if !range.is_empty() {
-            self.pieces.insert(range.start, (range.end, call));
-        }
+        self.0.overwrite(range, call);
     }
 
     /// The last writer of each of these bytes, in order; bytes without one are left out.
     pub(super) fn pieces(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, u32)> {
-        let Range { start, end } = *range;
-        let before = self.pieces.range(..start).next_back();
-        let before = before.filter(|(_, (end, _))| *end > start);
-        let inside = self.pieces.range(start..end.max(start));
-        let all = before.into_iter().chain(inside);
-        let cut = move |(&from, &(to, writer)): (&u64, &(u64, u32))| {
-            (from.max(start)..to.min(end), writer)
-        };
-        all.map(cut).filter(|(piece, _)| !piece.is_empty())
+        self.0.pieces(range).map(|(piece, &writer)| (piece, writer))
     }
 
     /// The last writers of these bytes.

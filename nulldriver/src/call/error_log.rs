@@ -78,7 +78,7 @@ pub(crate) fn say(text: impl FnOnce() -> String) {
     }
     let text = text() + "\0";
     if is_printed {
-        eprintln!("cutape null driver: {}", text.trim_end_matches('\0'));
+        settings::print_line(text.trim_end_matches('\0'));
     }
     let all = callbacks().clone();
     for Callback { entry, data, .. } in all {

@@ -53,8 +53,24 @@ impl Consequences {
 
     /// The cause from which a difference in device memory may follow.
     pub(crate) fn of_memory(&self, start: u64, length: u64) -> Option<CauseNumber> {
-        let changed = self.changed.overlapping(start, length);
-        self.anywhere.or(changed.map(|(_, &cause)| cause))
+        let bytes = start..start.saturating_add(length);
+        let mut changed = self.changed.pieces(&bytes);
+        self.anywhere.or(changed.next().map(|(_, &cause)| cause))
+    }
+
+    /// A copy brings memory what other memory holds or lacks.
+    pub(crate) fn copy(&mut self, source: u64, target: u64, length: u64) {
+        let bytes = source..source.saturating_add(length);
+        let lacking = self.changed.pieces(&bytes);
+        let moved =
+            lacking.map(|(piece, &cause)| (piece.start - source..piece.end - source, cause));
+        let moved: Vec<_> = moved.collect();
+        self.changed.cut(&(target..target.saturating_add(length)));
+        for (piece, cause) in moved {
+            let at = |offset: u64| target.saturating_add(offset);
+            self.changed
+                .overwrite(&(at(piece.start)..at(piece.end)), cause);
+        }
     }
 
     /// The cause from which an error of a call may follow: a kernel was given other data. What

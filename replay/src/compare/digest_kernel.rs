@@ -12,6 +12,7 @@ use cutape_driver::digest;
 use cutape_registry::id;
 
 use crate::api::{Api, Code, NOT_READY};
+use crate::compare::consequences::CauseNumber;
 use crate::place::address::Range;
 
 /// As the recorder has: a replay makes the same calls, so that the driver does the same.
@@ -69,6 +70,8 @@ pub(crate) struct Recorded {
     pub memory: Range,
     /// No memory lay elsewhere than recorded.
     pub is_in_place: bool,
+    /// From what a difference may follow.
+    pub follows: Option<CauseNumber>,
 }
 
 /// A digest on its way.

@@ -1,10 +1,10 @@
 //! What is missing because calls are left out.
 
-use cutape_registry::{CopyOp, Family, Function, MemoryType, Role};
+use cutape_registry::{CopyOp, Family, Function, Kind, Length, MemoryType, Role};
 
 use crate::compare::consequences::OBJECTS_KEPT;
-use crate::issue::length::length_of;
-use crate::issue::player::Job;
+use crate::issue::length::{length_of, made_length};
+use crate::issue::player::{Job, Player};
 use crate::issue::skip::Root;
 
 /// The operands of a copy between two addresses: source, target, length.
@@ -20,10 +20,16 @@ fn linear(job: &Job<'_, '_>) -> Option<(u64, u64, u64)> {
     (is_address(of.from) && is_address(of.to)).then_some((source, target, length))
 }
 
-/// Before a call: which memory comes to lack something because of it.
+/// True while some memory lacks something, and other memory does not.
+#[inline]
+fn some_is_changed(job: &Job<'_, '_>) -> bool {
+    !job.consequences.changed.is_empty() && job.consequences.anywhere.is_none()
+}
+
+/// Before a call: which bytes that it brings to the host, or writes anywhere, lack something.
 #[inline]
 pub(crate) fn before(job: &mut Job<'_, '_>) {
-    if !job.consequences.changed.is_empty() && job.consequences.anywhere.is_none() {
+    if some_is_changed(job) {
         follow(job);
     }
 }
@@ -36,13 +42,10 @@ fn follow(job: &mut Job<'_, '_>) {
     let spreads = job.traits.is_launch || matches!(job.function.family, Family::Copy(_));
     match linear(job) {
         Some((source, target, length)) => {
-            let Some(cause) = job.consequences.of_memory(source, length) else {
-                return;
-            };
-            match job.ranges.is_device(target) {
-                true => job.consequences.changed.insert(target, length, cause),
-                false => job.player.consequences.copies.insert(job.call.index, cause),
-            };
+            let cause = job.consequences.of_memory(source, length);
+            if let Some(cause) = cause.filter(|_| !job.ranges.is_device(target)) {
+                job.player.consequences.copies.insert(job.call.index, cause);
+            }
         }
         None if spreads => {
             let first = job.consequences.changed.iter().next();
@@ -50,6 +53,57 @@ fn follow(job: &mut Job<'_, '_>) {
         }
         None => {}
     }
+}
+
+/// After a call was re-issued: which device memory it gave what it lacked, or took it from.
+#[inline]
+pub(crate) fn after(job: &mut Job<'_, '_>) {
+    if some_is_changed(job) {
+        renew(job);
+    }
+}
+
+#[cold]
+fn renew(job: &mut Job<'_, '_>) {
+    // A captured call writes when its graph is launched.
+    if !job.call.succeeded() || job.current.is_captured {
+        return;
+    }
+    let Player {
+        consequences,
+        ranges,
+        ..
+    } = &mut *job.player;
+    if job.traits.destroys {
+        let changed = &mut consequences.changed;
+        changed.retain(|memory, _| ranges.is_device(memory.start));
+    }
+    if let Some((source, target, length)) = linear(job) {
+        if job.ranges.is_device(target) {
+            job.consequences.copy(source, target, length);
+        }
+    } else if let Some((start, length)) = written(job) {
+        let end = start.saturating_add(length);
+        job.consequences.changed.cut(&(start..end));
+    }
+}
+
+/// All bytes that a call writes, or that it allocates: start, length.
+fn written(job: &Job<'_, '_>) -> Option<(u64, u64)> {
+    let mut params = job.function.params.iter().enumerate();
+    params.find_map(|(position, param)| match param.role {
+        Role::DeviceWrite(length)
+            if job.function.family == Family::Memset
+                && !matches!(length, Length::Pitched(..) | Length::PitchedBy(..)) =>
+        {
+            let length = length_of(job.call, job.function, length);
+            Some((job.call.argument(position), length))
+        }
+        Role::Make(kind, _) if kind.is_address() && kind != Kind::Reservation => {
+            Some((job.call.out(position)?, made_length(job.call, job.function)))
+        }
+        _ => None,
+    })
 }
 
 /// What is missing because a call was left out.
@@ -93,7 +147,8 @@ pub(crate) fn left_out(job: &mut Job<'_, '_>, reason: &str, root: Root) {
     let state = &mut job.player.consequences;
     match lost {
         Lost::Memory(start, length) => {
-            state.changed.insert(start, length, cause);
+            let end = start.saturating_add(length.max(1));
+            state.changed.overwrite(&(start..end), cause);
         }
         Lost::Anywhere => {
             state.anywhere.get_or_insert(cause);
@@ -112,6 +167,8 @@ pub(crate) fn left_out(job: &mut Job<'_, '_>, reason: &str, root: Root) {
 fn lost_with(job: &Job<'_, '_>, function: &'static Function) -> Lost {
     let writes = match function.family {
         _ if job.traits.is_launch => return Lost::Anywhere,
+        // The graph of the capture lacks it at each launch.
+        Family::Copy(_) | Family::Memset if job.current.is_captured => return Lost::Anywhere,
         Family::Copy(_) | Family::Memset | Family::StreamMemory(_) => true,
         _ => false,
     };

@@ -264,8 +264,7 @@ impl<'t> Job<'_, 't> {
             .is_some_and(|known| known.live == live && known.length == length);
         if self.is_natural() && kind != Kind::Registration {
             let call = self.call.index;
-            let Player { fillers, plan, .. } = &mut *self.player;
-            fillers.placed(call, (start, live), &plan.device_slots);
+            self.player.fillers.placed(call, (start, live));
         }
         if start != live && !known {
             let reason = frame.refusal.clone().unwrap_or_else(|| match of_graph {

@@ -33,7 +33,7 @@ use crate::observe::job::{Observation, Observed};
 use crate::options::Options;
 use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
-use crate::place::waiting_threads::KEEP_STACKS;
+use crate::place::waiting_threads::STEADY_MAP;
 use crate::plan::{Plan, plan};
 use crate::ranks::peers::Peers;
 use crate::report::Report;
@@ -324,7 +324,7 @@ pub(crate) fn one_child(
     command.env(VARIABLE, text);
     if attempt.assignment.strategy == PlacementStrategy::Natural {
         let set = std::env::var("GLIBC_TUNABLES").map(|set| set + ":");
-        command.env("GLIBC_TUNABLES", set.unwrap_or_default() + KEEP_STACKS);
+        command.env("GLIBC_TUNABLES", set.unwrap_or_default() + STEADY_MAP);
     }
     let assignment = serde_json::to_string(&attempt.assignment);
     command.env(ASSIGNMENT, assignment.unwrap_or_default());

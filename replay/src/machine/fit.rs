@@ -78,8 +78,16 @@ impl Player<'_> {
     fn follow_address_space(&mut self, call: Option<u64>) {
         let known = call.and_then(|call| self.plan.address_spaces.get_key_value(&call));
         if let Some((&call, recorded)) = known.filter(|_| self.is_natural()) {
-            self.fillers.follow(call, recorded.clone());
+            self.follow(call, recorded.clone());
+            self.fillers.before(call, &self.plan.device_slots);
         }
+    }
+
+    /// The same with what was noted, unless a later one is followed already.
+    pub(crate) fn follow(&mut self, call: u64, recorded: Vec<(u64, u64)>) {
+        let coming = self.plan.coming_arenas.get(&call);
+        self.fillers
+            .follow(call, recorded, coming.map_or(&[], Vec::as_slice));
     }
 
     fn current_context(&self) -> Result<u64, Error> {

@@ -56,8 +56,8 @@ impl Absent {
     /// A call names memory that no recorded call made. How much there is around it, nothing says:
     /// as much of its granules as no recorded call made.
     pub(crate) fn insert_private(&mut self, start: u64, length: u64) {
-        self.named.insert(start, length, ());
         let end = start.saturating_add(length.max(1));
+        self.named.overwrite(&(start..end), ());
         let first = start / GRANULE * GRANULE;
         let end = end.checked_next_multiple_of(GRANULE).unwrap_or(end);
         let joined = self.ranges.remove_overlapping(first, end - first);

@@ -15,8 +15,7 @@ pub struct Misplaced {
     pub here: u64,
     /// Index of the call after the last one whose memory the driver placed as in the recording.
     pub since: u64,
-    /// Memory of the program (start, end) for which this process had no room: arenas of its threads,
-    /// and what it registers.
+    /// Memory of the program (start, end), which it registers, and for which this process had no room.
     #[serde(default)]
     pub missing: Vec<(u64, u64)>,
     /// Index of the call before which its place may first have been taken; 0: from the start.

@@ -2,6 +2,7 @@
 
 pub(crate) mod absent;
 pub(crate) mod address;
+pub(crate) mod address_space;
 pub(crate) mod allocator;
 pub(crate) mod arenas;
 pub(crate) mod graph_memory;

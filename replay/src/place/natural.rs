@@ -7,9 +7,8 @@
 
 use cutape_registry::Kind;
 
-use crate::place::arenas::{arenas_in, is_arena};
+use crate::place::address_space::{AddressSpace, OwnSpace, Ranges};
 use crate::place::lesson::{Lesson, Misplaced};
-use crate::place::mapping::{self, map_exactly};
 use crate::place::slots::{SLOT, gaps, slots_around, union};
 use crate::plan::HostRegion;
 
@@ -23,33 +22,30 @@ const BLOCK: u64 = 2 << 20;
 
 /// Mappings without memory behind them, in place of the recorded process's.
 #[derive(Debug, Default)]
-pub(crate) struct Fillers {
-    /// Sorted and disjoint.
-    ranges: Vec<(u64, u64)>,
+pub(crate) struct Fillers<S = OwnSpace> {
+    space: S,
+    ranges: Ranges,
     /// Memory of the program, in place of fillers.
-    provided: Vec<(u64, u64)>,
+    provided: Ranges,
     /// Wanted besides what was mapped in the recorded process.
-    learned: Vec<(u64, u64)>,
+    learned: Ranges,
     /// Long memory of the program that comes to be mapped later, and is not kept free for it.
-    later: Vec<(u64, u64)>,
+    later: Ranges,
     lessons: Vec<Lesson>,
-    recorded: Vec<(u64, u64)>,
+    recorded: Ranges,
+    /// Arenas of threads that the recorded process makes before the next map: the driver's threads may
+    /// make them while the driver reserves addresses, in either order. In their places from now on, they
+    /// leave what is higher as it was.
+    coming: Ranges,
     /// Index of the call that `recorded` was mapped before, if any was followed.
     followed: Option<u64>,
-    /// Arenas that the recorded process had then, and this one had not.
-    missing: Vec<(u64, u64)>,
-    /// Index of the call before which they may first have been mapped.
-    missing_since: u64,
-    /// What the recorded process had then, and this one had not, and may be an arena or a block of
-    /// the driver's; with the index of the call before which it may first have been mapped.
-    doubtful: Vec<((u64, u64), u64)>,
     /// Index of the call after the last one whose memory lies at its recorded address.
     since: u64,
     /// The first memory that lies elsewhere.
     pub misplaced: Option<Misplaced>,
 }
 
-impl Fillers {
+impl<S: AddressSpace + Default> Fillers<S> {
     /// `registered` is memory of the program that comes to be mapped later: until then, nothing of
     /// this process may take its place. For long ranges that is so only from where an attempt taught
     /// it: the driver may reserve more than it keeps, and what is in the way changes where that lies.
@@ -69,48 +65,24 @@ impl Fillers {
 
     /// Fills what is free here and is mapped in the recorded process, or lies above all that it
     /// maps; opens what it no longer maps. `recorded` was mapped before a call.
-    pub(crate) fn follow(&mut self, call: u64, recorded: Vec<(u64, u64)>) {
+    pub(crate) fn follow(&mut self, call: u64, recorded: Ranges, coming: &[(u64, u64)]) {
+        // The replay makes contexts before the program does.
+        if self.followed.is_some_and(|followed| followed >= call) {
+            return;
+        }
+        self.followed = Some(call);
         self.recorded = recorded;
+        self.coming = coming.to_vec();
         let before = self.ranges.clone();
         self.fill();
-        self.look_for_arenas(call);
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.tell_changes(call, &before);
         }
     }
 
-    /// Finds the arenas of the recorded process in whose place this one has something else.
-    fn look_for_arenas(&mut self, call: u64) {
-        let here = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let is_here = |start| here.lines().any(|line| is_arena(line, start));
-        let filled = |arena: &(u64, u64)| subtract(&[*arena], &self.ranges).is_empty();
-        let absent =
-            arenas_in(&self.recorded).filter(|(arena, _)| !filled(arena) && !is_here(arena.0));
-        let (certain, doubtful): (Vec<_>, Vec<_>) = absent.partition(|(_, touches)| *touches);
-        let ranges = |found: Vec<((u64, u64), bool)>| found.into_iter().map(|(range, _)| range);
-        let missing: Vec<_> = ranges(certain).collect();
-        let since = self
-            .followed
-            .map(|followed| followed.max(self.since).min(call));
-        let is_new = missing.iter().any(|arena| !self.missing.contains(arena));
-        if let Some(since) = since.filter(|_| is_new) {
-            self.missing_since = since;
-        }
-        self.missing = missing;
-        let known = std::mem::take(&mut self.doubtful);
-        let since_of = |range| {
-            let known = known.iter().find(|known| known.0 == range);
-            known.map_or(since.unwrap_or(0), |known| known.1)
-        };
-        self.doubtful = ranges(doubtful)
-            .map(|range| (range, since_of(range)))
-            .collect();
-        self.followed = Some(call);
-    }
-
     /// What a recorded map has changed, for messages.
     fn tell_changes(&self, call: u64, before: &[(u64, u64)]) {
-        let (mapped, _) = mapped_ranges().unwrap_or_default();
+        let (mapped, _) = self.space.mapped().unwrap_or_default();
         let known = union([&self.recorded[..], &self.ranges, &[(0, LOWEST)]].concat());
         let text = |ranges: Vec<(u64, u64)>| {
             let long = ranges.iter().filter(|(start, end)| end - start >= SHORTEST);
@@ -141,7 +113,7 @@ impl Fillers {
             above = lesson.above.or(above);
             self.learned.extend(lesson.filled);
         }
-        let highest = mapped_ranges().map(|(_, highest)| highest);
+        let highest = self.space.mapped().map(|(_, highest)| highest);
         if let Some((above, highest)) = above.zip(highest) {
             self.learned.extend(subtract(&[(above, highest)], later));
         }
@@ -164,17 +136,13 @@ impl Fillers {
         if self.ranges.iter().any(overlaps) {
             self.recorded = subtract(&self.recorded, &[place]);
             self.learned = subtract(&union(std::mem::take(&mut self.learned)), &[place]);
+            self.coming = subtract(&union(std::mem::take(&mut self.coming)), &[place]);
             self.fill();
         }
     }
 
-    /// The driver placed memory of a call. `driver` is where it ever had some in the recording.
-    pub(crate) fn placed(
-        &mut self,
-        call: u64,
-        (recorded, here): (u64, u64),
-        driver: &[(u64, u64)],
-    ) {
+    /// The driver placed memory of a call.
+    pub(crate) fn placed(&mut self, call: u64, (recorded, here): (u64, u64)) {
         if recorded == here {
             self.since = call.saturating_add(1);
             return;
@@ -186,23 +154,12 @@ impl Fillers {
             "call {call}: {here:#x} instead of {recorded:#x}; there: {}",
             self.occupants_of(recorded)
         );
-        let (mut missing, mut missing_since) = (self.missing.clone(), self.missing_since);
-        let slot = (here / SLOT * SLOT, here / SLOT * SLOT + SLOT);
-        let is_in_way = |arena: &(u64, u64)| {
-            arena.0 < slot.1 && slot.0 < arena.1 && subtract(&[*arena], driver) == [*arena]
-        };
-        // The driver, which places memory there now, did not have it then (assumed).
-        let in_way = self.doubtful.iter().find(|(arena, _)| is_in_way(arena));
-        if let (true, Some(&(arena, since))) = (missing.is_empty(), in_way) {
-            (missing, missing_since) = (vec![arena], since);
-        }
         self.misplaced = Some(Misplaced {
             call,
             recorded,
             here,
             since: self.since,
-            missing,
-            missing_since,
+            ..Misplaced::default()
         });
     }
 
@@ -215,7 +172,7 @@ impl Fillers {
             "call {call}: {start:#x} to {end:#x} is taken: {here:#x} instead; there: {}",
             self.occupants_of(start)
         );
-        let (mapped, _) = mapped_ranges().unwrap_or_default();
+        let (mapped, _) = self.space.mapped().unwrap_or_default();
         let others = subtract(&subtract(&mapped, &self.ranges), &self.provided);
         let is_taken = |range: &(u64, u64)| subtract(&[*range], &others) != [*range];
         let mut missing = vec![(start, end)];
@@ -234,7 +191,7 @@ impl Fillers {
     fn occupants_of(&self, address: u64) -> String {
         let slot = address / SLOT * SLOT;
         let slot = (slot, slot + SLOT);
-        let (mapped, _) = mapped_ranges().unwrap_or_default();
+        let (mapped, _) = self.space.mapped().unwrap_or_default();
         let of_others = subtract(&mapped, &self.ranges);
         let part = |ranges: &[(u64, u64)], what| {
             let parts = ranges
@@ -252,43 +209,43 @@ impl Fillers {
         }
     }
 
-    fn fill(&mut self) {
-        let Some((mapped, highest)) = mapped_ranges() else {
-            return;
-        };
+    /// Where fillers belong in a process that has these ranges mapped, fillers included.
+    fn wanted(&self, mapped: &[(u64, u64)], highest: u64) -> Ranges {
         let top = self.recorded.last().map_or(highest, |range| range.1);
-        let wanted = self.recorded.iter().chain(&self.learned).copied();
+        let wanted = self.recorded.iter().chain(&self.learned);
+        let wanted = wanted.chain(&self.coming).copied();
         let wanted = wanted
             .chain([(top, highest)])
             .map(|(start, end)| (start.max(LOWEST), end.min(highest)))
             .filter(|(start, end)| start < end);
-        let others = subtract(&mapped, &self.ranges);
-        let wanted = subtract(&union(wanted.collect()), &others);
-        for (start, end) in subtract(&self.ranges, &wanted) {
-            unmap(start, end);
+        let others = subtract(mapped, &self.ranges);
+        subtract(&union(wanted.collect()), &others)
+    }
+
+    fn fill(&mut self) {
+        let Some((mapped, highest)) = self.space.mapped() else {
+            return;
+        };
+        let wanted = self.wanted(&mapped, highest);
+        for range in subtract(&self.ranges, &wanted) {
+            self.space.unmap(range);
         }
-        let missing = subtract(&wanted, &self.ranges);
-        let refused: Vec<_> = missing
-            .into_iter()
-            .filter(|&(start, end)| !map_exactly(start, end, libc::PROT_NONE))
-            .collect();
-        self.ranges = subtract(&wanted, &refused);
+        let mut missing = subtract(&wanted, &self.ranges);
+        missing.retain(|&range| !self.space.fill(range));
+        self.ranges = subtract(&wanted, &missing);
     }
 
     /// Memory of the program at recorded addresses, in place of fillers; false if something else
     /// is there. It stays as long as the process.
     pub(crate) fn provide(&mut self, start: u64, end: u64) -> bool {
         let left = subtract(&self.ranges, &[(start, end)]);
-        for (low, high) in subtract(&self.ranges, &left) {
-            unmap(low, high);
+        for range in subtract(&self.ranges, &left) {
+            self.space.unmap(range);
         }
         self.ranges = left;
         let missing = subtract(&[(start, end)], &self.provided);
-        let mapped: Vec<_> = missing
-            .iter()
-            .copied()
-            .filter(|&(low, high)| map_exactly(low, high, libc::PROT_READ | libc::PROT_WRITE))
-            .collect();
+        let mut mapped = missing.clone();
+        mapped.retain(|&range| self.space.provide(range));
         let is_whole = mapped == missing;
         self.provided.extend(mapped);
         self.provided = union(std::mem::take(&mut self.provided));
@@ -302,35 +259,19 @@ fn subtract(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     ranges.iter().flat_map(parts).collect()
 }
 
-/// The ranges that this process has mapped below its stack, sorted, and where the highest ends: the
-/// kernel places nothing above its first mapping, which is the loader's.
-fn mapped_ranges() -> Option<(Vec<(u64, u64)>, u64)> {
-    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let below_stack = text.lines().take_while(|line| !line.ends_with("[stack]"));
-    let range = |line: &str| {
-        let (start, rest) = line.split_once('-')?;
-        let (end, _) = rest.split_once(' ')?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        Some((address(start)?, address(end)?))
-    };
-    let ranges = union(below_stack.map(range).collect::<Option<_>>()?);
-    let highest = ranges.last()?.1;
-    Some((ranges, highest))
-}
-
-/// Unmaps pages of a filler, or of a test.
-fn unmap(start: u64, end: u64) {
-    // SAFETY: mapped by `map_exactly`; nothing has a reference to them.
-    unsafe { mapping::unmap(start, end) };
-}
+#[cfg(test)]
+mod simulated;
 
 #[cfg(test)]
 mod tests {
-    use cutape_format::layout::ARENA;
-
     use super::*;
+    use crate::place::mapping::map_exactly;
 
     const PAGE: u64 = 0x1000;
+
+    fn unmap(start: u64, end: u64) {
+        OwnSpace.unmap((start, end));
+    }
 
     /// Whether nothing is mapped in a page.
     fn is_free(start: u64) -> bool {
@@ -350,18 +291,18 @@ mod tests {
             let page = |&number| (at + number * page, at + (number + 1) * page);
             numbers.iter().map(page).chain([end]).collect::<Vec<_>>()
         };
-        let mut fillers = Fillers::default();
-        fillers.follow(0, pages(&[0, 3]));
+        let mut fillers = Fillers::<OwnSpace>::default();
+        fillers.follow(0, pages(&[0, 3]), &[]);
         assert!(!is_free(at) && is_free(at + page) && !is_free(at + 3 * page));
-        fillers.follow(0, pages(&[1, 6]));
+        fillers.follow(1, pages(&[1, 6]), &[]);
         assert!(is_free(at) && !is_free(at + page) && is_free(at + 3 * page));
         assert!(fillers.provide(at + page, at + 3 * page));
         assert!(fillers.provide(at + page, at + 2 * page), "provided");
         assert!(map_exactly(at + 8 * page, at + 9 * page, libc::PROT_NONE));
         assert!(!fillers.provide(at + 8 * page, at + 9 * page), "taken");
-        fillers.follow(0, pages(&[0, 1, 2]));
+        fillers.follow(2, pages(&[0, 1, 2]), &[]);
         assert!(!is_free(at), "beside what was provided");
-        fillers.follow(0, pages(&[]));
+        fillers.follow(3, pages(&[]), &[]);
         assert!(is_free(at) && is_free(at + 6 * page));
         unmap(at + page, at + 3 * page);
         unmap(at + 8 * page, at + 9 * page);
@@ -370,11 +311,12 @@ mod tests {
     #[test]
     fn what_the_driver_placed_is_open() {
         let (slot, page) = (0x6125_4000_0000_u64, PAGE);
-        let mut fillers = Fillers::default();
+        let mut fillers = Fillers::<OwnSpace>::default();
         let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
         fillers.follow(
             0,
             vec![(slot, slot + SLOT), (slot + SLOT, slot + 2 * SLOT), end],
+            &[],
         );
         fillers.open(Kind::Memory, slot + 3 * SLOT, page);
         assert!(!is_free(slot) && !is_free(slot + SLOT));
@@ -382,7 +324,7 @@ mod tests {
         assert!(is_free(slot) && !is_free(slot + BLOCK) && !is_free(slot + SLOT));
         fillers.open(Kind::Memory, slot + page, page);
         assert!(is_free(slot + BLOCK) && !is_free(slot + SLOT));
-        fillers.follow(1, vec![end]);
+        fillers.follow(1, vec![end], &[]);
     }
 
     #[test]
@@ -392,9 +334,9 @@ mod tests {
             start,
             end: start + page,
         };
-        let mut fillers = Fillers::new(Vec::new(), &[region]);
+        let mut fillers = Fillers::<OwnSpace>::new(Vec::new(), &[region]);
         let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
-        fillers.follow(0, vec![end]);
+        fillers.follow(0, vec![end], &[]);
         assert!(!map_exactly(start, start + page, libc::PROT_NONE));
         assert!(fillers.provide(start, start + page));
         unmap(start, start + page);
@@ -403,45 +345,22 @@ mod tests {
             start,
             end: start + BLOCK,
         };
-        let mut fillers = Fillers::new(Vec::new(), &[region]);
-        fillers.follow(0, vec![end]);
+        let mut fillers = Fillers::<OwnSpace>::new(Vec::new(), &[region]);
+        fillers.follow(0, vec![end], &[]);
         assert!(map_exactly(start, start + page, libc::PROT_NONE), "free");
         assert!(!fillers.provide(long.0, long.1));
-        fillers.placed(4, (start, start), &[]);
+        fillers.placed(4, (start, start));
         fillers.is_taken(9, (start, start + page), 0x6000_0000_0000);
         unmap(start, start + page);
         let lesson = Lesson::of(&fillers.misplaced.unwrap(), &[]).unwrap();
         assert_eq!((lesson.call, lesson.filled[1]), (5, long));
-        let mut fillers = Fillers::new(vec![lesson], &[region]);
-        fillers.follow(0, vec![end]);
+        let mut fillers = Fillers::<OwnSpace>::new(vec![lesson], &[region]);
+        fillers.follow(0, vec![end], &[]);
         assert!(is_free(start), "until that call");
         fillers.before(5, &[]);
         assert!(!is_free(start) && !is_free(long.1 - page));
         assert!(fillers.provide(long.0, long.1));
         unmap(long.0, long.1);
-    }
-
-    #[test]
-    fn what_may_be_an_arena_is_one_where_the_driver_puts_other_memory() {
-        let arena = (0x6126_4000_0000_u64, 0x6126_4000_0000 + ARENA);
-        let end = (0x7fff_ffff_0000, 0x7fff_ffff_f000);
-        let recorded = arena.0 - 2 * ARENA;
-        let missing = |driver: &[(u64, u64)]| {
-            // Something of this process is there.
-            assert!(map_exactly(arena.0, arena.0 + PAGE, libc::PROT_READ));
-            let mut fillers = Fillers::default();
-            fillers.follow(2, vec![end]);
-            fillers.placed(3, (recorded, recorded), driver);
-            fillers.follow(5, vec![arena, end]);
-            fillers.follow(6, vec![arena, end]);
-            fillers.placed(7, (recorded, arena.0 + SLOT), driver);
-            fillers.follow(8, vec![end]);
-            unmap(arena.0, arena.0 + PAGE);
-            let misplaced = fillers.misplaced.unwrap();
-            (misplaced.missing, misplaced.missing_since)
-        };
-        assert_eq!(missing(&[]), (vec![arena], 4));
-        assert_eq!(missing(&[(arena.0, arena.0 + SLOT)]), (vec![], 0));
     }
 
     #[test]
@@ -451,9 +370,9 @@ mod tests {
             above: Some(above),
             filled: vec![(4096, 8192)],
         };
-        let highest = mapped_ranges().unwrap().1;
+        let highest = OwnSpace.mapped().unwrap().1;
         let lessons = vec![lesson(7, highest), lesson(7, highest - 4096)];
-        let mut fillers = Fillers::new(lessons, &[]);
+        let mut fillers = Fillers::<OwnSpace>::new(lessons, &[]);
         fillers.before(6, &[]);
         assert_eq!(fillers.learned, []);
         fillers.before(7, &[]);

@@ -8,11 +8,14 @@ use crate::error::Error;
 /// At most this many threads are started early.
 const MOST_THREADS: usize = 64;
 
-/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them).
-pub(crate) const KEEP_STACKS: &str = "glibc.pthread.stack_cache_size=4294967296";
+/// Has glibc keep the stacks of ended threads for others (from 2.34 on; before, 40 MiB of them), and
+/// make no arenas: when the driver's own threads make theirs depends on the moment, so fillers stand
+/// for the recorded ones.
+pub(crate) const STEADY_MAP: &str =
+    "glibc.pthread.stack_cache_size=4294967296:glibc.malloc.arena_max=1";
 
-/// Threads that wait. What the C library maps for a thread, its stack and its arena, is used again
-/// by a later thread when these end, and lies above the fillers if they start before.
+/// Threads that wait. The stack that the C library maps for a thread is used again by a later thread
+/// when these end, and lies above the fillers if they start before.
 pub(crate) struct WaitingThreads {
     end: Arc<Barrier>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -29,8 +32,6 @@ impl WaitingThreads {
             let (begin, end) = (Arc::clone(&begin), Arc::clone(&end));
             let thread = std::thread::Builder::new().stack_size(size);
             thread.spawn(move || {
-                // The first allocation of a thread makes its arena.
-                std::hint::black_box(Box::new(0_u64));
                 begin.wait();
                 end.wait();
             })

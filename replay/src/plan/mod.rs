@@ -15,6 +15,7 @@ use cutape_registry::{
 use serde::Serialize;
 
 use crate::issue::length::made_length;
+use crate::place::arenas::{arenas_in, coming_arenas};
 use crate::place::slots::{SLOT, slots_around, union};
 use crate::plan::exchange_outputs::{AllExchangeOutputs, OutputCollector};
 use crate::plan::needs::{Needs, Observer};
@@ -64,6 +65,10 @@ pub struct Plan {
     /// and a replay makes it after these calls.
     #[serde(skip)]
     pub mixed_address_spaces: HashSet<u64>,
+    /// Arenas of threads that first appear in the next address space which counts, by the index of the
+    /// call whose address space was noted before.
+    #[serde(skip)]
+    pub coming_arenas: BTreeMap<u64, Vec<(u64, u64)>>,
     /// By number: the digests of device memory that the recorder has read.
     #[serde(skip)]
     pub digests: HashMap<u64, u64>,
@@ -181,6 +186,7 @@ pub fn plan(trace: &Trace) -> Plan {
     // Threads that make a context, and when they have done it.
     let mut making: Vec<(u32, u64)> = Vec::new();
     let mut noted: Vec<NotedRanges> = Vec::new();
+    let mut arenas: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
     let mut has_host_memory = false;
     for call in trace.calls() {
         plan.calls += 1;
@@ -190,7 +196,8 @@ pub fn plan(trace: &Trace) -> Plan {
                 .any(|note| matches!(note, Note::HostChanged(..)));
             note_digests(&call, &mut plan);
             outputs.observe(&call);
-            if address_space(&call).is_some() {
+            if let Some(ranges) = address_space(&call) {
+                arenas.push((call.index, arenas_in(&ranges).collect()));
                 making.retain(|&(_, returned)| returned > call.ticks);
                 if making.iter().any(|&(thread, _)| thread != call.thread) {
                     plan.mixed_address_spaces.insert(call.index);
@@ -318,6 +325,8 @@ pub fn plan(trace: &Trace) -> Plan {
     plan.exchange_outputs = outputs.finish();
     plan.names_private_memory = private_memory.is_named;
     plan.device_slots = union(slots);
+    arenas.retain(|(call, _)| !plan.mixed_address_spaces.contains(call));
+    plan.coming_arenas = coming_arenas(&arenas, &plan.device_slots);
     plan.host_regions = host_regions(&pinned, &plan.device_slots);
     plan.registered = host_regions(&registered, &plan.device_slots);
     plan.unreplayable = unreplayable.into_values().collect();

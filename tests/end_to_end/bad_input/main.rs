@@ -5,6 +5,7 @@ mod commands;
 mod files;
 mod full_disk;
 mod outputs;
+mod streams;
 mod traces;
 
 use std::process::ExitCode;
@@ -17,5 +18,6 @@ fn main() -> ExitCode {
     commands::add_to(&mut suite);
     outputs::add_to(&mut suite);
     full_disk::add_to(&mut suite);
+    streams::add_to(&mut suite);
     suite.run()
 }

@@ -12,6 +12,8 @@ enum {
     BYTES = COUNT * 4,
     REGISTERED = 256 << 10,
     LONG = 65 << 20,
+    /* The last is not for managed memory. */
+    WAYS = 6,
 };
 
 static uint32_t values[COUNT];
@@ -112,6 +114,81 @@ static void by_copies(uint32_t *memory, CUdeviceptr view)
     CHECK(cuMemFree(copy));
 }
 
+/* One way to write 7 into the first word of memory that host and device share. */
+static int write_word(int way, uint32_t *memory, CUdeviceptr view, CUdeviceptr seven,
+                      CUstream stream)
+{
+    CUDA_MEMCPY2D plane;
+    memset(&plane, 0, sizeof plane);
+    plane.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    plane.srcDevice = seven;
+    plane.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    plane.dstDevice = view;
+    plane.WidthInBytes = 4;
+    plane.Height = 1;
+    CUDA_MEMCPY3D_BATCH_OP box;
+    CUmemcpyAttributes how;
+    CUstreamBatchMemOpParams operation;
+    memset(&box, 0, sizeof box);
+    memset(&how, 0, sizeof how);
+    memset(&operation, 0, sizeof operation);
+    how.srcAccessOrder = box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    box.src.op.ptr.ptr = seven;
+    box.dst.op.ptr.ptr = view;
+    box.extent.width = 4;
+    box.extent.height = box.extent.depth = 1;
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operation.writeValue.address = view;
+    operation.writeValue.value = 7;
+    size_t size = 4, first = 0;
+    switch (way) {
+    case 0:
+        plane.dstMemoryType = CU_MEMORYTYPE_HOST;
+        plane.dstHost = memory;
+        return SUPPORTED(cuMemcpy2DAsync(&plane, stream));
+    case 1:
+        return SUPPORTED(cuMemcpy2DAsync(&plane, stream));
+    case 2:
+        plane.dstMemoryType = CU_MEMORYTYPE_HOST;
+        plane.dstHost = memory;
+        return SUPPORTED(cuMemcpy2D(&plane));
+    case 3:
+        return SUPPORTED(cuMemcpyBatchAsync(&view, &seven, &size, 1, &how, &first, 1, stream));
+    case 4:
+        return SUPPORTED(cuMemcpy3DBatchAsync(1, &box, 0, stream));
+    default:
+        return SUPPORTED(cuStreamBatchMemOp(stream, 1, &operation, 0));
+    }
+}
+
+/* The host consumes what the device has written: the old value is back. */
+static void written_and_consumed(uint32_t *memory, CUdeviceptr view, int ways)
+{
+    CUstream stream = NULL;
+    CUdeviceptr seven = 0;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc(&seven, 4));
+    CHECK(cuMemsetD32(seven, 7, 1));
+    memset(memory, 0, BYTES);
+    CHECK(cuMemcpyDtoD(sum, view, BYTES));
+    CHECK(cuCtxSynchronize());
+    for (int way = 0; way < ways; way++) {
+        if (!write_word(way, memory, view, seven, stream))
+            continue;
+        if (way != 2)
+            CHECK(cuStreamSynchronize(stream));
+        EXPECT(memory[0] == 7);
+        memory[0] = 0;
+        CHECK(cuMemcpyDtoDAsync(sum, view, BYTES, stream));
+        CHECK(cuStreamSynchronize(stream));
+        show_seen("consumed", sum);
+        EXPECT(values[0] == 0);
+    }
+    CHECK(cuMemFree(seven));
+    CHECK(cuStreamDestroy(stream));
+}
+
 int main(void)
 {
     begin();
@@ -137,6 +214,7 @@ int main(void)
         between_launches("mapped", mapped, view);
         in_a_graph(mapped, view);
         by_copies(pinned, (CUdeviceptr)(uintptr_t)pinned);
+        written_and_consumed(pinned, (CUdeviceptr)(uintptr_t)pinned, WAYS);
         CHECK(cuMemFreeHost(mapped));
         CHECK(cuMemFreeHost(pinned));
     }
@@ -165,6 +243,7 @@ int main(void)
         memset((void *)(uintptr_t)managed, 0, BYTES);
         between_launches("managed", (uint32_t *)(uintptr_t)managed, managed);
         in_a_graph((uint32_t *)(uintptr_t)managed, managed);
+        written_and_consumed((uint32_t *)(uintptr_t)managed, managed, WAYS - 1);
         CHECK(cuMemFree(managed));
     }
 

@@ -1,6 +1,6 @@
 /* Copies to pinned memory, each complete because of another call, and calls in between that prove
  * nothing: the recording has the bytes with the first call that proves the copy complete. */
-// null-driver: CUTAPE_NULL_DELAY=cuCtxSynchronize@1=200ms
+// null-driver: CUTAPE_NULL_SCHEDULE=lazy CUTAPE_NULL_DELAY=cuCtxSynchronize@1=200ms
 #include "program.h"
 
 #include <pthread.h>
@@ -35,6 +35,54 @@ static void *copy_meanwhile(void *unused)
     usleep(50000);
     copy(1);
     return NULL;
+}
+
+/* An event that was recorded behind the copy, and then again, in another stream, by a graph or an
+ * attribute of a launch. */
+static void recorded_elsewhere(CUevent event)
+{
+    CUmodule module = load_ptx(PTX_THREE);
+    CUfunction fill = function_of(module, "fill");
+    CUevent spare = NULL;
+    CUgraph graph = NULL;
+    CUgraphNode node = NULL;
+    CUgraphExec first = NULL, changed = NULL;
+    CHECK(cuEventCreate(&spare, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuGraphCreate(&graph, 0));
+    CHECK(cuGraphAddEventRecordNode(&node, graph, NULL, 0, event));
+    CHECK(cuGraphInstantiate(&first, graph, 0));
+    CHECK(cuGraphEventRecordNodeSetEvent(node, spare));
+    CHECK(cuGraphInstantiate(&changed, graph, 0));
+    CHECK(cuGraphExecEventRecordNodeSetEvent(changed, node, event));
+
+    CUlaunchAttribute attribute;
+    memset(&attribute, 0, sizeof attribute);
+    attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+    attribute.value.launchCompletionEvent.event = event;
+    CUlaunchConfig config = configuration(1, 1, other, &attribute, 1);
+    uint32_t start = 0, count = 1;
+    CUdeviceptr elsewhere = 0;
+    void *parameters[] = {&elsewhere, &start, &count};
+    CHECK(cuMemAlloc(&elsewhere, sizeof start));
+
+    for (int way = 0; way < 4; way++) {
+        copy(10 + way);
+        CHECK(cuEventRecord(event, stream));
+        if (way < 2)
+            CHECK(cuGraphLaunch(way == 0 ? first : changed, other));
+        else
+            CHECK(cuLaunchKernelEx(&config, fill, parameters, NULL));
+        CHECK(cuEventSynchronize(event));
+        CHECK(cuStreamSynchronize(stream));
+        is_complete(10 + way);
+    }
+    CHECK(cuStreamSynchronize(other));
+    CHECK(cuMemFree(elsewhere));
+    CHECK(cuGraphExecDestroy(first));
+    CHECK(cuGraphExecDestroy(changed));
+    CHECK(cuGraphDestroy(graph));
+    CHECK(cuEventDestroy(spare));
+    CHECK(cuModuleUnload(module));
 }
 
 int main(void)
@@ -91,6 +139,8 @@ int main(void)
     copy(5);
     CHECK(cuMemcpyDtoH(&word, small, sizeof word));
     is_complete(5);
+
+    recorded_elsewhere(event);
 
     CHECK(cuEventDestroy(event));
     CHECK(cuStreamDestroy(stream));

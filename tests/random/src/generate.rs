@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::dice::Dice;
 use crate::order::Checker;
-use crate::program::{Action, Id, Memory, Node, Operation, Part, Program, Site, StreamKind, Work};
+use crate::program::{
+    Action, CopyForm, Id, Memory, Node, Operation, Part, Program, Site, StreamKind, Work,
+};
 
 /// How large programs become.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +17,8 @@ pub struct Size {
     pub threads: u8,
     /// Devices.
     pub devices: u8,
+    /// The CPU also learns without a call that work is complete.
+    pub waits_silently: bool,
 }
 
 impl Size {
@@ -25,6 +29,8 @@ impl Size {
             operations: 10 + dice.below(50),
             threads: [1, 1, 1, 2, 2, 3][dice.below(6)],
             devices: if dice.one_in(3) { devices } else { 1 },
+            // By sixteens, so that not every batch of programs has some.
+            waits_silently: seed / 16 % 4 == 1,
         }
     }
 }
@@ -36,6 +42,7 @@ pub fn generate(seed: u64, size: Size) -> Program {
         checker: Checker::default(),
         program: Program::default(),
         threads: size.threads.max(1),
+        waits_silently: size.waits_silently,
         contexts: Vec::new(),
         streams: BTreeMap::new(),
         events: BTreeMap::new(),
@@ -62,6 +69,7 @@ struct Maker {
     checker: Checker,
     program: Program,
     threads: u8,
+    waits_silently: bool,
     contexts: Vec<Id>,
     /// Context, kind and thread.
     streams: BTreeMap<Id, (Id, StreamKind, u8)>,
@@ -297,11 +305,14 @@ impl Maker {
                 let (to_size, from_size) = (self.buffers[&to].2, self.buffers[&from].2);
                 let to = self.part(to, Some(to_size.min(from_size)));
                 let from = self.part(from, Some(to.length));
-                Work::Copy {
-                    to,
-                    from,
-                    is_unified: self.dice.one_in(3),
-                }
+                use CopyForm::{Batch, OfKinds, Rows, Unified};
+                let form = match is_in_graph {
+                    true => self.dice.pick(&[OfKinds, Unified, Rows]),
+                    false => self
+                        .dice
+                        .pick(&[OfKinds, OfKinds, OfKinds, Unified, Unified, Rows, Batch]),
+                };
+                Work::Copy { to, from, form }
             }
             _ => {
                 let out = self.buffer_of(context, Memory::is_known)?;
@@ -397,9 +408,18 @@ impl Maker {
                     memory.is_known() && !matches!(memory, Memory::Managed | Memory::Pool)
                 })?;
                 let stream = self.stream_of(context)?;
-                Action::WriteValue {
+                let to = self.part(to, Some(4));
+                let write = Action::WriteValue {
                     stream,
-                    to: self.part(to, Some(4)),
+                    to,
+                    value: seed,
+                    is_batched: self.dice.one_in(3),
+                };
+                if !self.waits_silently || !self.try_add(thread, write.clone()) {
+                    return Some(write);
+                }
+                Action::Poll {
+                    from: to,
                     value: seed,
                 }
             }
@@ -466,7 +486,16 @@ impl Maker {
                 // One thread waits for another.
                 let flag = 40 + self.next[3];
                 let other = self.dice.below(usize::from(self.threads)) as u8;
-                if other != thread && flag < 63 && self.try_add(thread, Action::Post { flag }) {
+                let signal = match self.waits_silently && self.dice.one_in(2) {
+                    true => Some(self.stream_of(context)?),
+                    false => None,
+                };
+                let post = match signal {
+                    Some(stream) => Action::Signal { stream, flag },
+                    None => Action::Post { flag },
+                };
+                let is_wait = other != thread || signal.is_some();
+                if is_wait && flag < 63 && self.try_add(thread, post) {
                     self.next[3] += 1;
                     self.try_add(other, Action::Await { flag });
                 }

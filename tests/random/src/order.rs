@@ -15,7 +15,7 @@ use std::fmt;
 use cutape_driver::mix::mix;
 
 use crate::bits::Bits;
-use crate::program::{Id, Memory, Operation, Part, Program, Site, StreamKind, Work};
+use crate::program::{CopyForm, Id, Memory, Operation, Part, Program, Site, StreamKind, Work};
 
 /// A moment: of a thread, or the execution of work.
 type Moment = usize;
@@ -136,6 +136,8 @@ pub struct Checker {
     buffers: HashMap<Id, Buffer>,
     graphs: HashMap<Id, Graph>,
     flags: HashMap<Id, Moment>,
+    /// What a stream writes: where, and when.
+    values: HashMap<u32, (Part, Moment)>,
     tasks: Vec<Task>,
     position: usize,
     expected: Expected,
@@ -370,7 +372,7 @@ impl Checker {
                 let bytes = unit[..usize::from(width)].iter().copied().cycle();
                 self.store(to, bytes.take(to.length as usize));
             }
-            Work::Copy { to, from, .. } => {
+            Work::Copy { to, from, form } => {
                 let places = (self.memory(to)?, self.memory(from)?);
                 if to.length != from.length || places.0.is_host() && places.1.is_host() {
                     return Err(Mistake::Nonsense);
@@ -391,7 +393,18 @@ impl Checker {
                 }
                 let bytes = self.bytes(from)?;
                 if places.0.is_visible() {
-                    self.note_copy(Some(to), &bytes);
+                    // A batch has two copies.
+                    let parts = if form == CopyForm::Batch { 2 } else { 1 };
+                    let length = to.length / parts;
+                    let notes = (to.offset..).step_by(length as usize);
+                    for (offset, bytes) in notes.zip(bytes.chunks(length as usize)) {
+                        let part = Part {
+                            offset,
+                            length,
+                            ..to
+                        };
+                        self.note_copy(Some(part), bytes);
+                    }
                 }
                 self.store(to, bytes);
             }
@@ -461,6 +474,7 @@ impl Checker {
             }
         };
         self.check_context(work, place.0)?;
+        self.check_form(work, place.1, is_synchronous)?;
         let earlier = self.earlier(place.0, place.1, called);
         let done = self.enqueue(place, called, &[]);
         let waited = match *work {
@@ -505,6 +519,29 @@ impl Checker {
         self.work(work, called, done)?;
         self.next_of(thread, &waited);
         Ok(())
+    }
+
+    /// Only what is measured: copies by rows and batches are asynchronous here, between memory that
+    /// the driver knows; a batch is not in a default stream (CUDA manual, cuMemcpyBatchAsync).
+    fn check_form(
+        &self,
+        work: &Work,
+        stream: StreamKey,
+        is_synchronous: bool,
+    ) -> Result<(), Mistake> {
+        let Work::Copy { to, from, form } = *work else {
+            return Ok(());
+        };
+        let is_known = self.memory(to)?.is_known() && self.memory(from)?.is_known();
+        let is_right = match form {
+            CopyForm::OfKinds | CopyForm::Unified => true,
+            CopyForm::Rows => is_known && !is_synchronous,
+            CopyForm::Batch => is_known && !is_synchronous && matches!(stream, StreamKey::Own(..)),
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(Mistake::Nonsense),
+        }
     }
 
     fn new_object<T>(map: &HashMap<Id, T>, id: Id) -> Result<(), Mistake> {

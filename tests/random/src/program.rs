@@ -84,17 +84,29 @@ pub struct Part {
     pub length: u32,
 }
 
+/// Which function copies, by the numbers of the interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CopyForm {
+    /// The one for the kinds of memory.
+    OfKinds,
+    /// `cuMemcpy`.
+    Unified,
+    /// `cuMemcpy2D`, of four rows.
+    Rows,
+    /// `cuMemcpyBatchAsync`, of two halves.
+    Batch,
+}
+
 /// Work on memory that a stream or a node of a graph does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Work {
     /// Elements of 1, 2 or 4 bytes.
     Memset { to: Part, width: u8, value: u32 },
-    /// `is_unified`: by `cuMemcpy`, not by the function for the kinds of memory.
     Copy {
         to: Part,
         from: Part,
-        is_unified: bool,
+        form: CopyForm,
     },
     /// The kernel `cutape_mix`.
     Mix { out: Part, input: Part, seed: u32 },
@@ -168,10 +180,17 @@ pub enum Action {
         to: Part,
         seed: u32,
     },
-    /// `cuStreamWriteValue32`.
+    /// `cuStreamWriteValue32`, or `cuStreamBatchMemOp`.
     WriteValue {
         stream: Id,
         to: Part,
+        value: u32,
+        #[serde(default)]
+        is_batched: bool,
+    },
+    /// The CPU waits until memory has a value that a stream writes.
+    Poll {
+        from: Part,
         value: u32,
     },
     Record {
@@ -215,6 +234,11 @@ pub enum Action {
     Post {
         flag: Id,
     },
+    /// A function of the program does that.
+    Signal {
+        stream: Id,
+        flag: Id,
+    },
     Await {
         flag: Id,
     },
@@ -242,16 +266,12 @@ impl Work {
                 numbers.extend(site);
                 "memset"
             }
-            Self::Copy {
-                to,
-                from,
-                is_unified,
-            } => {
+            Self::Copy { to, from, form } => {
                 numbers.extend(start(to));
                 numbers.extend(start(from));
                 numbers.push(to.length.into());
                 numbers.extend(site);
-                numbers.push(is_unified.into());
+                numbers.push(form as i64);
                 "copy"
             }
             Self::Mix { out, input, seed } => {
@@ -295,6 +315,12 @@ impl Program {
     pub fn threads(&self) -> u8 {
         let threads = self.operations.iter().map(|operation| operation.thread);
         threads.max().unwrap_or(0) + 1
+    }
+
+    /// Whether the CPU learns without a call that work is complete: no work may wait for a call then.
+    pub fn has_silent_waits(&self) -> bool {
+        let mut actions = self.operations.iter().map(|operation| &operation.action);
+        actions.any(|action| matches!(action, Action::Poll { .. } | Action::Signal { .. }))
     }
 
     /// How many devices it uses.
@@ -361,10 +387,17 @@ impl Action {
                 let numbers = with(ids(&[stream]), &to.numbers());
                 ("host_fill", with(numbers, &[seed.into()]))
             }
-            &Self::WriteValue { stream, to, value } => {
+            &Self::WriteValue {
+                stream,
+                to,
+                value,
+                is_batched,
+            } => {
                 let numbers = with(ids(&[stream]), &start(to));
-                ("write_value", with(numbers, &[value.into()]))
+                let more = [value.into(), is_batched.into()];
+                ("write_value", with(numbers, &more))
             }
+            &Self::Poll { from, value } => ("poll", with(start(from).to_vec(), &[value.into()])),
             &Self::Record { event, stream } => ("record", ids(&[event, stream])),
             &Self::Wait { stream, event } => ("wait", ids(&[stream, event])),
             &Self::SyncStream { stream } => ("sync_stream", ids(&[stream])),
@@ -392,6 +425,7 @@ impl Action {
             &Self::EndGraph { graph } => ("end_graph", ids(&[graph])),
             &Self::Launch { graph, stream } => ("launch", ids(&[graph, stream])),
             &Self::Post { flag } => ("post", ids(&[flag])),
+            &Self::Signal { stream, flag } => ("signal", ids(&[stream, flag])),
             &Self::Await { flag } => ("await", ids(&[flag])),
         }]
     }

@@ -6,6 +6,7 @@ use crate::call::entry::entries;
 use crate::crash;
 use crate::object::jit_options::{Options, Use};
 use crate::object::link::{LIBRARY, Link, PTX};
+use crate::settings;
 use crate::state::{Locked, State, lock};
 
 entries! {
@@ -101,7 +102,7 @@ fn destroy(mut state: Locked, link: u64) -> Answer {
     let Some(object) = state.links.remove(link) else {
         if state.quarantine.destroyed.contains(&link) {
             // The real driver frees the state twice: the C library aborts the process.
-            eprintln!("cutape null driver: cuLinkDestroy of a destroyed link state");
+            settings::print_line("cuLinkDestroy of a destroyed link state");
             std::process::abort();
         }
         crash::segmentation_fault()

@@ -190,7 +190,9 @@ impl Checker {
                 self.access(to, done, true)?;
                 self.store(to, (0..to.length).map(|at| pattern(seed, at)));
             }
-            Action::WriteValue { stream, to, value } => {
+            Action::WriteValue {
+                stream, to, value, ..
+            } => {
                 let memory = self.memory(to)?;
                 let is_wrong = to.length != 4 || to.offset % 4 != 0;
                 if is_wrong || matches!(memory, Memory::Pageable | Memory::Managed) {
@@ -207,6 +209,19 @@ impl Checker {
                 let done = self.enqueue(place, called, &[]);
                 self.access(to, done, true)?;
                 self.store(to, value.to_le_bytes());
+                self.values.insert(value, (to, done));
+            }
+            Action::Poll { from, value } => {
+                let (to, done) = object(self.values.get(&value).copied(), from)?;
+                if to != from || !self.memory(from)?.is_host() {
+                    return Err(Mistake::Nonsense);
+                }
+                self.touch(Object::Buffer(from.buffer), called, false)?;
+                let polled = self.next_of(thread, &[done]);
+                self.access(from, polled, false)?;
+                if self.bytes(from)? != value.to_le_bytes() {
+                    return Err(Mistake::Nonsense);
+                }
             }
             Action::Record { event, stream } => {
                 self.touch(Object::Event(event), called, true)?;
@@ -341,6 +356,12 @@ impl Checker {
             Action::Post { flag } => {
                 Self::new_object(&self.flags, flag)?;
                 self.flags.insert(flag, called);
+            }
+            Action::Signal { stream, flag } => {
+                Self::new_object(&self.flags, flag)?;
+                let place = self.stream(stream, thread, called)?;
+                let done = self.enqueue(place, called, &[]);
+                self.flags.insert(flag, done);
             }
             Action::Await { flag } => {
                 let posted = object(self.flags.get(&flag).copied(), flag)?;
