@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use cutape_format::Call;
 use cutape_registry::{
-    ContextOp, EventOp, FUNCTIONS, Family, Function, GraphOp, Kind, PrimaryOp, Role,
-    StreamOp, Waits,
+    ContextOp, EventOp, FUNCTIONS, Family, Function, GraphOp, Kind, PrimaryOp, Role, StreamOp,
+    Waits,
 };
 
 use crate::issue::types::is_plain_output;
