@@ -432,7 +432,10 @@ impl<X> State<X> {
             && event.captured.is_none()
         {
             event.waited |= event.record.is_some();
-            self.order.complete(&event.before);
+            // A launch of a graph may have recorded it again, or another process.
+            let everything = event.unobserved.then(|| self.order.everything());
+            self.order
+                .complete(everything.as_ref().unwrap_or(&event.before));
         }
     }
 }

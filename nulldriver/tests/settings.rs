@@ -66,6 +66,12 @@ const ROWS: &[Row] = &[
         schedule,
         Some("memset 0 7, memsets 1 1, value 0, staged 3, copied 3, kernel 0 27, queries 7"),
     ),
+    (
+        "CUTAPE_NULL_SCHEDULE",
+        "lazy",
+        value_of_another_stream,
+        Some("value 1"),
+    ),
 ];
 
 fn begin() {
@@ -183,6 +189,22 @@ fn schedule() -> String {
         format!("queries {queries}"),
     ]
     .join(", ")
+}
+
+/// Waits for work that waits for what another stream writes.
+fn value_of_another_stream() -> String {
+    begin();
+    let [writer, waiter] = [1, 1].map(|flags| make("cuStreamCreate", &[flags]));
+    let device = make("cuMemAlloc_v2", &[64]);
+    ok("cuMemsetD8_v2", &[device, 0, 64]);
+    ok("cuCtxSynchronize", &[]);
+    ok("cuMemsetD32Async", &[device, 1, 1, writer]);
+    let equal = 1;
+    ok("cuStreamWaitValue32_v2", &[waiter, device, 1, equal]);
+    ok("cuStreamSynchronize", &[waiter]);
+    let mut host = [0_u32];
+    ok("cuMemcpyDtoH_v2", &[out(&mut host), device, 4]);
+    format!("value {}", host[0])
 }
 
 /// `CUDA_ERROR_NOT_READY`.

@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 
 use cutape_format::Call;
 use cutape_model::{Effects, Retention, State, function_of};
-use cutape_registry::{
-    ContextOp, EventOp, Family, Function, HostMemoryOp, MemoryOp, PrimaryOp, StreamOp, Waits,
-};
+use cutape_registry::{Family, GraphOp};
 use rustc_hash::FxHashMap;
 
 /// Work in the order of its calls, and by which call each is known to be complete.
@@ -49,11 +47,15 @@ impl Completion {
             self.plans.resize_with(place + 1, || None);
         }
         let new = || {
-            let function = function_of(call.signature)?;
-            Some(Plan {
-                effects: Effects::of(function),
-                waits: may_wait(function),
-            })
+            let effects = Effects::of(function_of(call.signature)?);
+            // Of what only enqueues work, some proves it: a copy to pageable memory, a value that
+            // the program may poll, a graph with a function of the program.
+            let proves = matches!(
+                effects.function.family,
+                Family::Copy(_) | Family::StreamMemory(_) | Family::Graph(GraphOp::Launch)
+            );
+            let waits = !effects.only_submits || proves;
+            Some(Plan { effects, waits })
         };
         let Some(plan) = self.plans.get_mut(place) else {
             return;
@@ -91,33 +93,6 @@ impl Completion {
     pub(crate) fn finish(self) -> FxHashMap<u64, u64> {
         self.done
     }
-}
-
-/// Whether a function may prove work complete; the others need no look at the queues.
-fn may_wait(function: &Function) -> bool {
-    function.waits != Waits::No
-        || match function.family {
-            // Without a stream they wait for themselves.
-            Family::Copy(_) | Family::Memset => function.stream.is_none(),
-            Family::Memory(operation) => operation == MemoryOp::Free,
-            Family::HostMemory(operation) => operation == HostMemoryOp::Free,
-            Family::Stream(operation) => {
-                matches!(operation, StreamOp::Query | StreamOp::Synchronize)
-            }
-            Family::Event(operation) => {
-                matches!(
-                    operation,
-                    EventOp::Query | EventOp::Synchronize | EventOp::ElapsedTime
-                )
-            }
-            Family::Context(operation) => {
-                matches!(operation, ContextOp::Synchronize | ContextOp::Destroy)
-            }
-            Family::PrimaryContext(operation) => {
-                matches!(operation, PrimaryOp::Release | PrimaryOp::Reset)
-            }
-            _ => false,
-        }
 }
 
 #[cfg(test)]
@@ -189,6 +164,18 @@ mod tests {
                     ("cuCtxSynchronize", &[], None),
                 ],
                 &[(3, 5), (4, 5)],
+            ),
+            (
+                "a host function may tell that the work before it is complete",
+                &[
+                    CONTEXT,
+                    ONE,
+                    TWO,
+                    FILL_ONE,
+                    FILL_TWO,
+                    ("cuLaunchHostFunc", &[0x51, 1, 0], None),
+                ],
+                &[(3, 5)],
             ),
             (
                 "what no wait covers is not complete",

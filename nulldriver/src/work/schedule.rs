@@ -4,7 +4,8 @@
 //! for a value, or a host function that another thread runs. `lazy` runs only what a call waits
 //! for, in another order than it was enqueued where the order is free; a query answers some times
 //! that the work is not complete. A thread runs one task when no call has been made for long,
-//! since programs may wait by reading memory. `random` runs work on a thread at seeded moments.
+//! since programs may wait by reading memory, and a call that has waited for long runs one of
+//! others, since work may wait for a value that they write. `random` runs work on a thread at seeded moments.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Once};
@@ -174,16 +175,23 @@ pub(crate) fn wait(state: Locked, tickets: &[Ticket]) {
 pub(crate) fn wait_locked(mut state: Locked, tickets: &[Ticket]) -> Locked {
     WAITING.fetch_add(1, Ordering::Relaxed);
     let is_random = matches!(settings::get().schedule, Schedule::Random(_));
+    let mut since = Instant::now();
     loop {
         let needed = state.queue.closure(tickets);
         if needed.is_empty() {
             break;
         }
+        // Work may wait for a value that work of another stream writes.
+        let is_stuck = since.elapsed() >= PATIENCE;
         // With the random schedule, the thread runs everything.
         let mut ready = state.ready().into_iter().rev();
-        let next = ready.find(|ticket| needed.contains(ticket) && !is_random);
+        let next = ready.find(|ticket| (is_stuck || needed.contains(ticket)) && !is_random);
         state = match next {
-            Some(ticket) => run(state, ticket),
+            Some(ticket) => {
+                state = run(state, ticket);
+                since = Instant::now();
+                state
+            }
             None => {
                 wake_thread();
                 pause(state, PAUSE)

@@ -75,7 +75,8 @@ impl<'t> Job<'_, 't> {
         if let Some(recorder) = &mut self.issuer.recorder {
             recorder.keep(std::mem::take(&mut frame.buffers));
         }
-        if traits.waits_for_context {
+        // Work of other contexts goes on.
+        if traits.waits_for_context && self.handles.is_one_context() {
             self.player
                 .lent
                 .in_flight
@@ -103,14 +104,11 @@ impl<'t> Job<'_, 't> {
                 .adopt(self.call, std::mem::take(&mut frame.buffers));
             self.lent.in_flight.retain(buffers);
         }
-        if self.readbacks.lent() > LENT_LIMIT && self.wait_for_device().is_ok() {
+        if self.readbacks.lent() > LENT_LIMIT && self.wait_for_all_work().is_ok() {
             self.report.bytes_not_compared += self.readbacks.give_up();
         }
         if self.lent.in_flight.is_full() {
-            let before = self.lent.in_flight.mark();
-            if self.wait_for_device().is_ok() {
-                self.lent.in_flight.done(before);
-            }
+            self.finish_in_flight();
         }
     }
 

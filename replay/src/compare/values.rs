@@ -339,7 +339,7 @@ impl<'t> Job<'_, 't> {
             } else if !waited {
                 // The call that proved it may have been left out, or may prove less here.
                 waited = true;
-                if let Err(code) = self.wait_for_device() {
+                if let Err(code) = self.wait_for_all_work() {
                     tracing::debug!(
                         "call {}: waiting for copies: result {code}",
                         self.call.index

@@ -273,6 +273,11 @@ impl Handles {
         self.count(kind, live) > 0 || (kind == Kind::Function && self.count(Kind::Kernel, live) > 0)
     }
 
+    /// True if no more than one context is known to live.
+    pub(crate) fn is_one_context(&self) -> bool {
+        self.contexts.len() <= 1
+    }
+
     /// True if an array lives.
     pub(crate) fn any_array(&self) -> bool {
         let lives = |kind| !self.objects.all_live(kind).is_empty();

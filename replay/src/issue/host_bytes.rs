@@ -8,7 +8,7 @@ use cutape_registry::Role;
 use crate::api::result_name;
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
-use crate::issue::player::{CAPTURE_UNSUPPORTED, Job};
+use crate::issue::player::Job;
 use crate::report::{ReplacedInput, SavedOutput};
 
 impl Job<'_, '_> {
@@ -72,10 +72,7 @@ impl Job<'_, '_> {
         }
         let take = outputs.take.clone();
         // The copy may still run, and what it waits for.
-        let waited = match self.captures.any_open() {
-            true => Err(CAPTURE_UNSUPPORTED),
-            false => self.wait_for_contexts([]),
-        };
+        let waited = self.wait_for_all_work();
         let bytes = gather(pieces);
         let taken = match waited {
             Ok(()) => take(self.call.index, &bytes),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_driver::CallError;
 use cutape_format::Call;
@@ -29,8 +29,8 @@ pub(crate) struct Issuer {
     pub recorder: Option<Recorder>,
     /// What is measured, instead of comparing bytes.
     pub measure: Option<Measure>,
-    /// How long a query is repeated that the recorded driver had answered with success.
-    patience: Duration,
+    /// How often a query is repeated that the recorded driver had answered with success.
+    patience: u64,
     /// Frames of calls that are over.
     frames: Vec<Frame>,
     /// By thread: the query that its last call was, if the answer was that work is not done.
@@ -46,7 +46,8 @@ impl Issuer {
             kernels: Kernels::default(),
             recorder: None,
             measure: None,
-            patience: watchdog / 2,
+            // Queries are counted and not time, so that a replay that was stopped does the same.
+            patience: (watchdog.as_micros() / 2 / PAUSES.1.as_micros()) as u64,
             frames: Vec::new(),
             polling: HashMap::default(),
             answered: Vec::new(),
@@ -104,25 +105,25 @@ impl Issuer {
         }
     }
 
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> u64 {
         self.patience
     }
 }
 
 /// Queries that follow each other at once before there are pauses between them.
-const EAGER_QUERIES: u32 = 64;
+const EAGER_QUERIES: u64 = 64;
 /// The first pause between queries, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
 
 /// Gives a call to the driver. A query that `waits` is repeated as long as work is not done and
-/// `patience` lasts.
+/// it has been asked fewer than `patience` times.
 #[inline]
 pub(crate) fn call_driver(
     api: &Api,
     function: &'static Function,
     args: &[u64],
     waits: bool,
-    patience: Duration,
+    patience: u64,
 ) -> Result<Code, CallError> {
     // SAFETY: `marshal` and the overrides give numbers, live handles, live addresses, and pointers
     // to memory that the frame or the player keeps, as long as the registry says.
@@ -138,9 +139,8 @@ fn repeat_query(
     api: &Api,
     function: &'static Function,
     args: &[u64],
-    patience: Duration,
+    patience: u64,
 ) -> Result<Code, CallError> {
-    let begin = Instant::now();
     let (mut pause, longest) = PAUSES;
     let mut queries = 0;
     loop {
@@ -153,7 +153,7 @@ fn repeat_query(
         }
         // SAFETY: as in `call_driver`.
         let result = unsafe { api.call(function.id, args) };
-        if result != Ok(NOT_READY) || begin.elapsed() >= patience {
+        if result != Ok(NOT_READY) || queries >= patience {
             return result;
         }
     }

@@ -400,10 +400,7 @@ impl<'t> Player<'t> {
         }
         let end = address.saturating_add(bytes.len() as u64);
         if self.lent.in_flight.may_read(address, end) {
-            let before = self.lent.in_flight.mark();
-            if self.wait_for_device().is_ok() {
-                self.lent.in_flight.done(before);
-            }
+            self.finish_in_flight();
         }
         // SAFETY: the caller found these bytes inside a live range of host memory of this process.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };

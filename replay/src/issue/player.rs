@@ -367,6 +367,25 @@ impl<'t> Player<'t> {
         self.while_lent(Api::synchronize)
     }
 
+    /// Waits for the work of all contexts. Not while a stream captures, because that would end the
+    /// capture.
+    pub(crate) fn wait_for_all_work(&mut self) -> Result<(), Code> {
+        if self.captures.any_open() {
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        let before = self.api.current_context().unwrap_or(0);
+        let contexts = self.contexts_with_work([], before);
+        self.while_lent(|api| wait_for(api, contexts, before))
+    }
+
+    /// Waits until no work in flight uses memory of this process.
+    pub(crate) fn finish_in_flight(&mut self) {
+        let before = self.lent.in_flight.mark();
+        if self.wait_for_all_work().is_ok() {
+            self.lent.in_flight.done(before);
+        }
+    }
+
     /// Waits for all work of the live contexts that own memory, of the current one, and of others.
     /// No stream may capture, since that would end the capture.
     pub(crate) fn wait_for_contexts(
@@ -374,11 +393,7 @@ impl<'t> Player<'t> {
         others: impl IntoIterator<Item = u64>,
     ) -> Result<(), Code> {
         let before = self.api.current_context().unwrap_or(0);
-        for context in self.contexts_with_work(others, before) {
-            self.api.set_current(context)?;
-            self.api.synchronize()?;
-        }
-        self.api.set_current(before)
+        wait_for(&self.api, self.contexts_with_work(others, before), before)
     }
 
     /// Live contexts that own memory, the current one, and others.
@@ -426,6 +441,15 @@ impl<'t> Player<'t> {
             }
         }
     }
+}
+
+/// Waits for the work of contexts; then `current` is current again.
+fn wait_for(api: &Api, contexts: impl IntoIterator<Item = u64>, current: u64) -> Result<(), Code> {
+    for context in contexts {
+        api.set_current(context)?;
+        api.synchronize()?;
+    }
+    api.set_current(current)
 }
 
 /// The answer to waiting for a context of which a stream captures

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use cutape_format::Call;
 use cutape_registry::{
-    ContextOp, EventOp, FUNCTIONS, Family, Function, GraphOp, Kind, MemoryOp, PrimaryOp, Role,
-    StreamOp, Waits,
+    ContextOp, EventOp, FUNCTIONS, Family, Function, GraphOp, Kind, PrimaryOp, Role, StreamOp,
+    Waits,
 };
 
 use crate::issue::types::is_plain_output;
@@ -76,8 +76,7 @@ fn traits_of(function: &'static Function) -> Traits {
         names_memory: any(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
         finds_global: any(|role| matches!(role, Role::Find(Kind::Global, _))),
         reads_host: any(|role| matches!(role, Role::HostRead(_))),
-        waits_for_context: function.waits == Waits::Context
-            || function.family == Family::Memory(MemoryOp::Free),
+        waits_for_context: function.waits == Waits::Context,
         is_of_contexts: matches!(
             function.family,
             Family::Context(ContextOp::Detach)
@@ -156,7 +155,8 @@ mod tests {
         let copy = traits("cuMemcpyHtoDAsync_v2");
         assert!(copy.is_asynchronous && copy.reads_host && copy.names_memory);
         assert!(traits("cuStreamCreate").gives && traits("cuStreamDestroy_v2").destroys);
-        assert!(traits("cuMemFree_v2").waits_for_context && traits("cuMemFree_v2").destroys);
+        // It may free memory of another context, or of a pool.
+        assert!(!traits("cuMemFree_v2").waits_for_context && traits("cuMemFree_v2").destroys);
         assert!(traits("cuDevicePrimaryCtxReset_v2").is_of_contexts);
         assert_eq!(traits("cuStreamEndCapture").capture, CaptureStep::Ends);
         for (name, position, plain) in [

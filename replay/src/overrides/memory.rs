@@ -114,7 +114,7 @@ fn known(player: &Player<'_>, address: u64) -> bool {
 
 /// Work that still uses memory ends before it is unmapped, and what copies have put there is saved.
 fn before_end(player: &mut Player<'_>, range: &Range) {
-    if let Err(code) = player.wait_for_device() {
+    if let Err(code) = player.wait_for_all_work() {
         tracing::debug!("waiting before unmapping {:#x}: result {code}", range.start);
     }
     if player.readbacks.any_in(range.start, range.end()) {

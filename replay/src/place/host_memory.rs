@@ -386,14 +386,21 @@ impl Job<'_, '_> {
     fn store_later(&mut self, recorded: u64, live: u64, new: &[u8]) {
         const WORD: usize = 8;
         let now = read_memory(live, new.len());
+        if now != new && self.lent.launch_marks.held(recorded).next().is_none() {
+            self.report.note(
+                "host memory that the program may have written after a memset or copy that writes                  it: what was there before was not kept, so it was left to the work",
+            );
+            return;
+        }
         let mut at = 0;
         while at < new.len() {
             let end = at + WORD - (recorded.wrapping_add(at as u64) as usize) % WORD;
             let end = end.min(new.len());
             let marks = &self.lent.launch_marks;
             let is_programs = |at: usize| {
-                let byte = new.get(at);
-                byte != now.get(at) && marks.held_otherwise(recorded.wrapping_add(at as u64), byte)
+                let byte = new.get(at).copied();
+                let mut held = marks.held(recorded.wrapping_add(at as u64));
+                byte != now.get(at).copied() && held.all(|held| Some(held) != byte)
             };
             if (at..end).any(is_programs)
                 && let Some(word) = new.get(at..end)

@@ -12,7 +12,7 @@ const RETAINED_LIMIT: usize = 256 << 20;
 /// Pieces of memory being read before the device is waited for.
 const READS_LIMIT: usize = 1 << 16;
 
-/// A moment: what was enqueued before it is done when a wait that began then is over.
+/// A moment: what was enqueued before it is done when a wait for all work that began then is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u64);
 

@@ -26,7 +26,7 @@ const PATIENCE_WITH_WAITING: u64 = 1;
 const PATIENCE_WITH_RANKS: u64 = 200;
 /// How often nothing may go on before work counts as waiting that has not begun: what is before it
 /// in its stream may wait for the host.
-pub(crate) const PATIENCE_NOT_BEGUN: u64 = 10_000;
+const PATIENCE_NOT_BEGUN: u64 = 10_000;
 
 /// Events around the work of a call.
 #[derive(Clone, Copy, Debug)]
@@ -62,15 +62,12 @@ impl LaunchMarks {
         self.held.push_back((start, bytes));
     }
 
-    /// Whether a byte at a recorded address is known to have been another one before work wrote
-    /// there.
-    pub(crate) fn held_otherwise(&self, address: u64, byte: Option<&u8>) -> bool {
-        let held = self.held.iter().filter_map(|(start, bytes)| {
+    /// What a byte at a recorded address was before work wrote there, each time that was kept.
+    pub(crate) fn held(&self, address: u64) -> impl Iterator<Item = u8> {
+        self.held.iter().filter_map(move |(start, bytes)| {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
-            bytes.get(at)
-        });
-        let mut held = held.peekable();
-        held.peek().is_some() && held.all(|held| Some(held) != byte)
+            bytes.get(at).copied()
+        })
     }
 
     /// Also knows what an earlier replay has kept: launches whose kernels wait.
@@ -165,7 +162,7 @@ pub(crate) struct Watch {
     /// How many marks were passed, and the progress of other ranks, at the last look.
     seen: (usize, u64),
     /// For how many looks this has been so.
-    pub standing: u64,
+    standing: u64,
     seen_waiting: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -188,6 +185,11 @@ impl Watch {
         let others = self.others.as_ref();
         let others = others.map_or(0, |peers| peers.progress_of_others());
         self.judge(&states, others)
+    }
+
+    /// Whether nothing has gone on for so long that what has not begun waits as well.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.standing >= self.patience.max(PATIENCE_NOT_BEGUN)
     }
 
     /// What calls show of which it is known whether they are known to wait, have begun, and are

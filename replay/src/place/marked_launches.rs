@@ -10,7 +10,7 @@ use crate::compare::received::read_memory;
 use crate::issue::player::{Job, Player};
 use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
-use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE_NOT_BEGUN, PAUSE, Seen};
+use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PAUSE, Seen};
 
 impl Job<'_, '_> {
     /// Before a call whose work writes memory which host and device share: marks the place before
@@ -96,7 +96,7 @@ impl Player<'_> {
         self.while_lent(|api| {
             loop {
                 match watch.look(api) {
-                    Seen::Progress if watch.standing >= PATIENCE_NOT_BEGUN => return Seen::Waiting,
+                    Seen::Progress if watch.is_stuck() => return Seen::Waiting,
                     Seen::Progress => std::thread::sleep(PAUSE),
                     seen => return seen,
                 }

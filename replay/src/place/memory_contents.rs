@@ -35,7 +35,7 @@ impl<'t> Job<'_, 't> {
                 continue;
             };
             if !is_ready {
-                if let Err(code) = self.wait_for_all() {
+                if let Err(code) = self.wait_for_all_work() {
                     return self.memory_is_missing(&format!(
                         "contents of memory before call {}: waiting for earlier work returned {}",
                         self.call.index,
@@ -54,19 +54,12 @@ impl<'t> Job<'_, 't> {
                 )),
             }
         }
-        if is_ready && let Err(code) = self.wait_for_all() {
+        if is_ready && let Err(code) = self.wait_for_all_work() {
             self.memory_is_missing(&format!(
                 "contents of memory before call {}: waiting until they are there returned {}",
                 self.call.index,
                 result_name(code)
             ));
-        }
-    }
-
-    fn wait_for_all(&self) -> Result<(), Code> {
-        match self.captures.any_open() {
-            true => Err(crate::issue::player::CAPTURE_UNSUPPORTED),
-            false => self.wait_for_contexts([]),
         }
     }
 

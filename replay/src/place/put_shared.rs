@@ -8,7 +8,7 @@
 //! says so; if no work is in flight, only a CPU thread can have made it, and it is put at once.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_format::Note;
 use cutape_format::layout::SharedMappingNote;
@@ -17,14 +17,16 @@ use crate::issue::player::{Job, Player};
 use crate::place::address::Range;
 use crate::place::late_writes::Write;
 use crate::place::mapping;
-use crate::place::shared_memory::STANDSTILL;
 use crate::plan::PAGE;
 use crate::ranks::peers::Peers;
 
-/// How long such bytes are waited for at most before a call, whatever the ranks do.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
+/// For how many looks no rank must make progress before such bytes are put before a call. Looks
+/// are counted and not time, so that ranks that are slow, or stopped for a while, do the same.
+const STANDSTILL: u32 = 1000;
+/// For how many looks they are waited for at most, whatever the ranks do.
+const MOST_LOOKS: u32 = 10_000;
 
 /// Where the pages of a part are, how many bytes they have, and their offset in the file; `None` if
 /// they are not among these pages. Both begin in the same place of a page.
@@ -130,9 +132,8 @@ impl Player<'_> {
         let files = self.lent.shared_memory.files_of(range).to_vec();
         let position = Arc::clone(&self.issuer.position);
         let is_early = self.while_lent(|_| {
-            let begin = Instant::now();
-            let mut seen = (peers.progress_of_others(), begin);
-            loop {
+            let (mut seen, mut standing) = (peers.progress_of_others(), 0);
+            for _ in 0..MOST_LOOKS {
                 if !writes.iter().any(|write| is_missing(&write)) {
                     return false;
                 }
@@ -140,15 +141,18 @@ impl Player<'_> {
                     return false;
                 }
                 let progress = peers.progress_of_others();
-                if progress != seen.0 {
-                    seen = (progress, Instant::now());
-                }
-                if seen.1.elapsed() >= STANDSTILL || begin.elapsed() >= LONGEST_WAIT {
-                    return true;
+                standing = match progress == seen {
+                    true => standing + 1,
+                    false => 0,
+                };
+                seen = progress;
+                if standing >= STANDSTILL {
+                    break;
                 }
                 position.looks_at_others();
                 std::thread::sleep(PAUSE);
             }
+            true
         });
         let due: Vec<&Write> = writes.iter().filter(is_missing).collect();
         for write in &due {

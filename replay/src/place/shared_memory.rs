@@ -1,12 +1,8 @@
 //! Which host memory of a rank other ranks have mapped, too.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::place::address::Range;
-
-/// How long other ranks make no progress before bytes are put that a kernel might have made.
-pub(crate) const STANDSTILL: Duration = Duration::from_millis(100);
 
 /// Ranges that are parts of shared files.
 #[derive(Debug, Default)]

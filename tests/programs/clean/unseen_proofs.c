@@ -132,6 +132,35 @@ static void a_synchronous_copy(void)
     change("rows without a stream", 15, NULL);
 }
 
+/* A copy of another context reads the memory; a wait for the current one proves nothing of it. */
+static void a_wait_for_another_context(void)
+{
+    CUcontext second = NULL;
+    CUdeviceptr there = 0;
+    CUstream in = NULL;
+    uint32_t read = 0;
+    CHECK(cuCtxCreate_v2(&second, 0, device));
+    CHECK(cuMemAlloc(&there, SIZE));
+    CHECK(cuStreamCreate(&in, CU_STREAM_NON_BLOCKING));
+    pinned[0] = 17;
+    is_told = 0;
+    CHECK(cuMemcpyHtoDAsync(there, pinned, SIZE, in));
+    CHECK(cuLaunchHostFunc(in, tell, NULL));
+    while (!is_told)
+        usleep(200);
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuCtxSynchronize());
+    pinned[0] = 18;
+    CHECK(cuMemcpyHtoD(target, pinned, SIZE));
+    CHECK(cuCtxSetCurrent(second));
+    CHECK(cuStreamSynchronize(in));
+    CHECK(cuMemcpyDtoH(&read, there, sizeof read));
+    EXPECT(read == 17);
+    show("in another context", read);
+    CHECK(cuCtxDestroy(second));
+    CHECK(cuCtxSetCurrent(context));
+}
+
 /* Nothing waits for the copy; its context ends, and the memory is registered in another one. */
 static void the_end_of_a_context(void)
 {
@@ -179,6 +208,7 @@ int main(void)
     an_event_of_a_graph();
     other_work_of_the_default_stream();
     a_synchronous_copy();
+    a_wait_for_another_context();
     the_end_of_a_context();
 
     CHECK(cuMemFreeHost(flag));
