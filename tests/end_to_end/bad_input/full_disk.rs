@@ -66,7 +66,7 @@ fn file_size_limit(folder: &Path) -> Result<(), String> {
 /// What `record` with a limit on the size of files leaves.
 fn cut_trace(trace: &Path) -> Output {
     let mut command = Command::new("bash");
-    command.args(["-c", r#"ulimit -f 1500; exec "$@""#, "bash"]);
+    command.args(["-c", r#"ulimit -f 600; exec "$@""#, "bash"]);
     command.arg(&parts().cutape);
     command.args(["record", "--driver", "null", "--no-pack", "-o"]);
     command.arg(trace).arg("--");
@@ -174,7 +174,12 @@ fn every_verb_says_it(folder: &Path) -> Result<(), String> {
     let mut pack = parts().cutape(&[&"pack", &cut.join("cut.cutape"), &"-o"]);
     run(pack.arg(packed.join("cut.cutape"))).expect_code(0)?;
     for (kind, traces) in [("raw", &cut), ("packed", &packed)] {
+        // A replay takes long, and reads both in the same way.
+        let is_tried = |words: &str| kind == "raw" || !words.starts_with("replay");
         for (number, &(words, status, printed)) in VERBS.iter().enumerate() {
+            if !is_tried(words) {
+                continue;
+            }
             let trace = traces.join("cut.cutape");
             let new = folder.join(format!("{kind}{number}"));
             let mut command = parts().cutape(&[]);
@@ -211,7 +216,7 @@ fn every_verb_says_it(folder: &Path) -> Result<(), String> {
         "exit",
         "200000",
     ];
-    let line = r#"ulimit -f 1500; exec "$@""#;
+    let line = r#"ulimit -f 600; exec "$@""#;
     let mut command = Command::new("bash");
     command.args(["-c", line, "bash"]).arg(&parts().cutape);
     let output = run(command.args(program));
