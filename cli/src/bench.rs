@@ -20,6 +20,7 @@ use cutape_format::Trace;
 
 use crate::failure::{FOUND, Failure};
 use crate::guarded;
+use crate::input::{Completeness, WithState};
 use crate::library;
 use crate::one_rank::Source;
 use crate::progress::{Progress, Unit};
@@ -81,7 +82,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
              --save-baseline {name}"
         )));
     }
-    output.write(&report, &text::text(&report, &settings))?;
+    let mut state = Completeness::of(&trace);
+    state.still_recording |= source.is_still_recording();
+    let printed = text::text(&report, &settings);
+    output.write(&WithState::new(&report, &state), &printed)?;
     Ok(match report.has_findings() {
         true => ExitCode::from(FOUND),
         false => ExitCode::SUCCESS,

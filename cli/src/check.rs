@@ -134,6 +134,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             }
         },
     )?;
+    filter.allows_incomplete = arguments.allow_incomplete;
     if arguments.output.is_some() && arguments.program.is_empty() {
         return Err(Failure::unusable(
             "-o keeps the trace of a program given after --; to write findings to a file use \
@@ -187,7 +188,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let fails = level.is_some_and(|level| filter.findings.iter().any(|f| f.severity >= level));
     let is_complete =
-        is_complete && (arguments.allow_incomplete || filter.state.ended_early.is_none());
+        is_complete && (filter.allows_incomplete || filter.state.ended_early.is_none());
     Ok(ExitCode::from(match (is_complete, fails) {
         (false, true) if filter.state.ended_early.is_some() => FOUND,
         (false, _) => UNUSABLE,

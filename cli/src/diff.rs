@@ -13,7 +13,7 @@ use cutape_diff::{Kind, Options};
 use cutape_format::{Trace, WalkSummary};
 
 use crate::failure::{FOUND, Failure};
-use crate::input;
+use crate::input::{self, Completeness};
 use crate::output::{self, ReportFile};
 use crate::progress::Progress;
 
@@ -141,7 +141,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let report = &found.report;
     let text = match arguments.format {
         Format::Text => text::text(paths, report, arguments.all),
-        Format::Json => format!("{:#}\n", json::json(paths, report)),
+        Format::Json => {
+            let states = [Completeness::of(&a), Completeness::of(&b)];
+            format!("{:#}\n", json::json(paths, &states, report))
+        }
         Format::Junit => junit::junit(paths, report)?,
     };
     if let Some(junit) = junit {

@@ -21,6 +21,7 @@ use self::markers::MarkerLines;
 use self::source::SourceCalls;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
+use crate::input::Completeness;
 use crate::output::{self, Format};
 use crate::progress::Progress;
 use crate::quantity;
@@ -157,6 +158,10 @@ fn write_calls(
     };
     let mut line = String::new();
     let mut shown = 0;
+    let state = Completeness::of(trace);
+    if format == Format::Json && state != Completeness::default() {
+        output::json_line(out, &state)?;
+    }
     let range = filter.range();
     let shows = |marker: &Marker| filter.shows(marker);
     let mut markers = MarkerLines::new(trace, sites.clock, format, palette.side);

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cutape_format::{Damage, Trace, writer};
+use quick_junit::{NonSuccessKind, TestCaseStatus};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -65,12 +66,15 @@ fn open_with(
 }
 
 /// Says first if the program is still running, or the recording lacks something.
-fn say_what_is_missing(trace: &Trace) {
+pub(crate) fn say_what_is_missing(trace: &Trace) {
     let state = Completeness::of(trace);
     for line in state.lines() {
         message!("{}: {line}", trace.path().display());
     }
 }
+
+/// The test case of JUnit reports that a recording which ended early does not pass.
+pub(crate) const RECORDING_IS_COMPLETE: &str = "recording-is-complete";
 
 /// Whether a trace has all calls of its program; as it is in JSON output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -108,14 +112,28 @@ impl Completeness {
         self.lacks_parts = self.lacks_parts.take().or(other.lacks_parts);
     }
 
+    /// That the recording ended early.
+    pub(crate) fn end_line(&self) -> Option<String> {
+        let why = self.ended_early.as_ref()?;
+        Some(format!(
+            "the recording ended early, later calls are missing: {why}"
+        ))
+    }
+
+    /// The same as the result of the test case [`RECORDING_IS_COMPLETE`].
+    pub(crate) fn junit_status(&self, is_allowed: bool) -> Option<TestCaseStatus> {
+        let line = self.end_line()?;
+        let mut status = match is_allowed {
+            true => TestCaseStatus::skipped(),
+            false => TestCaseStatus::non_success(NonSuccessKind::Error),
+        };
+        status.set_message(line);
+        Some(status)
+    }
+
     /// What to say about it, for people.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let Some(why) = &self.ended_early {
-            lines.push(format!(
-                "the recording ended early, later calls are missing: {why}"
-            ));
-        }
+        let mut lines = Vec::from_iter(self.end_line());
         if let Some(why) = &self.lacks_parts {
             lines.push(format!(
                 "some call stacks, markers or facts about the machine are missing: {why}"

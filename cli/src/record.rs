@@ -25,6 +25,7 @@ use self::options::Recording;
 use self::reservation::Reservation;
 use crate::exchanges::Exchanges;
 use crate::failure::Failure;
+use crate::input;
 use crate::output::{self, Format};
 use crate::payloads;
 use crate::quantity;
@@ -116,6 +117,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         // The exit status stays the program's.
         if !arguments.no_pack {
             outcome.pack_or_warn(path);
+        }
+        // The recorder may have had no stderr to say it on.
+        if let Ok(trace) = Trace::open_indexed(path) {
+            input::say_what_is_missing(&trace);
         }
         if let Some(format) = arguments.stats
             && let Err(failure) = cost::report(path, format)

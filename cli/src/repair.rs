@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use cutape_format::Trace;
 
 use crate::failure::Failure;
+use crate::input;
 use crate::quantity;
 
 /// What `repair` takes.
@@ -20,6 +21,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = Trace::open_damaged(&arguments.trace)?;
+    input::say_what_is_missing(&trace);
     let summary = cutape_format::repair(&trace, &arguments.output)
         .map_err(|error| Failure::cannot_write(&arguments.output, &error))?;
     for damage in &summary.damage {

@@ -316,7 +316,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })?;
     drop(progress);
     pending::complete(&trace, &mut report);
-    let as_junit = || Ok::<_, Failure>(text::junit(&trace, &report, &arguments.allow)? + "\n");
+    let incomplete = state.junit_status(arguments.allow_incomplete);
+    let as_junit = || {
+        let junit = text::junit(&trace, &report, &arguments.allow, incomplete.clone());
+        Ok::<_, Failure>(junit? + "\n")
+    };
     let printed = match arguments.format {
         Format::Text => text::text(&trace, &report),
         Format::Json => guarded::json(&WithState::new(&report, &state)),
@@ -327,14 +331,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     output.write(&WithState::new(&report, &state), &printed)?;
     files.publish(&report)?;
+    let agrees = report.agrees_but_for(&arguments.allow);
+    Ok(status(agrees, &state, &arguments))
+}
+
+/// The exit status: that of a recording that ended early is 0 only if asked for.
+fn status(agrees: bool, state: &Completeness, arguments: &Arguments) -> ExitCode {
     let is_complete = arguments.allow_incomplete || state.ended_early.is_none();
-    Ok(
-        match (report.agrees_but_for(&arguments.allow), is_complete) {
-            (true, true) => ExitCode::SUCCESS,
-            (true, false) => ExitCode::from(UNUSABLE),
-            (false, _) => ExitCode::from(FOUND),
-        },
-    )
+    match (agrees, is_complete) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(UNUSABLE),
+        (false, _) => ExitCode::from(FOUND),
+    }
 }
 
 /// How another verb replays a trace.

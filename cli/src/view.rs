@@ -39,6 +39,7 @@ use self::terminal::{Outside, Terminal};
 use self::theme::Theme;
 use crate::call_set::CallSet;
 use crate::failure::{BUG, Failure};
+use crate::input::Completeness;
 use crate::output;
 
 /// What `view` takes.
@@ -77,7 +78,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .trace
         .file_name()
         .unwrap_or(arguments.trace.as_os_str());
-    let name = output::printable(&name.to_string_lossy()).into_owned();
+    let mut name = output::printable(&name.to_string_lossy()).into_owned();
+    // What is said on stderr is behind the screen.
+    let missing = Completeness::of(&shared.trace()).end_line();
+    if missing.is_some() {
+        name += " (recording ended early)";
+    }
     let terminal =
         |error: io::Error| Failure::unusable(format!("cannot use the terminal: {error}"));
 
@@ -102,6 +108,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         screen,
         theme,
     };
+    if let Some(missing) = missing {
+        viewer.state.complain(missing);
+    }
     if let Some(text) = arguments.calls {
         let requests = viewer.state.show_scope(Scope::Set(text), None);
         viewer.ask(requests).map_err(terminal)?;

@@ -168,10 +168,20 @@ class Finding:
 class Findings(List[Finding]):
     """The findings of a trace, in the order of their calls."""
 
-    def __init__(self, findings: Iterable[Finding], omitted: Dict[str, Any]) -> None:
+    def __init__(
+        self,
+        findings: Iterable[Finding],
+        omitted: Dict[str, Any],
+        still_recording: bool = False,
+        ended_early: Optional[str] = None,
+    ) -> None:
         super().__init__(findings)
         self.omitted = omitted
         """How many findings are not in the list, and why: docs/findings.md."""
+        self.still_recording = still_recording
+        """Whether the program was still running when the trace was read."""
+        self.ended_early = ended_early
+        """Why the recording ended early, so that calls are missing, or None."""
 
 
 def _process(members: Mapping[str, Any]) -> Optional[RecordedProcess]:
@@ -208,13 +218,15 @@ def check(
     suppress: Optional[Path] = None,
     baseline: Optional[Path] = None,
     most_repeats: int = 3,
+    allow_incomplete: bool = False,
 ) -> Findings:
     """Looks for misuse of the API in a trace, or in a folder of them, as `cutape check` does.
 
     all: also probes, expected errors, teardown. expect_errors: the program tests errors, so leave
     out findings about calls that failed. suppress: a file that lists findings to leave out.
     baseline: the JSON of an earlier check, whose findings are left out. most_repeats: how many
-    findings of one rule at one place to list.
+    findings of one rule at one place to list. allow_incomplete: do not raise CommandError for a
+    recording that ended early.
     """
     words: List[Path] = ["check", "--format", "json", "--fail-on", "never"]
     words += ["--most-repeats", str(most_repeats)]
@@ -226,8 +238,15 @@ def check(
         words += ["--suppress", suppress]
     if baseline is not None:
         words += ["--baseline", baseline]
+    if allow_incomplete:
+        words.append("--allow-incomplete")
     found = json.loads(run([*words, _operand(trace)]))
-    return Findings(map(_finding, found["findings"]), found["omitted"])
+    return Findings(
+        map(_finding, found["findings"]),
+        found["omitted"],
+        found.get("still_recording", False),
+        found.get("ended_early"),
+    )
 
 
 def _operand(path: Path) -> str:
@@ -296,6 +315,17 @@ class ReplayReport:
         return died
 
     @property
+    def still_recording(self) -> bool:
+        """Whether the program was still running when the trace was read."""
+        return bool(self.data.get("still_recording", False))
+
+    @property
+    def ended_early(self) -> Optional[str]:
+        """Why the recording ended early, so that calls are missing, or None."""
+        why: Optional[str] = self.data.get("ended_early")
+        return why
+
+    @property
     def agrees(self) -> bool:
         """Whether the replay got to the end, without a divergence or data that is missing."""
         return self.divergence_count == 0 and self.died is None and not self.data["consequences"]
@@ -321,6 +351,7 @@ def replay(
     repeat: int = 1,
     timing: bool = False,
     force: bool = False,
+    allow_incomplete: bool = False,
 ) -> ReplayReport:
     """Re-issues the calls of a trace in a process of its own, and compares, as `cutape replay`.
 
@@ -328,7 +359,8 @@ def replay(
     these, e.g. `range:step*`. until: stop before that call. threads: run the recorded threads
     concurrently. keep_going: count divergences instead of stopping at the first. repeat: replay so
     often, to tell the causes of divergences apart. timing: measure instead of comparing bytes.
-    force: continue even if the machine does not fit the trace.
+    force: continue even if the machine does not fit the trace. allow_incomplete: do not raise
+    CommandError for a recording that ended early.
     """
     words: List[Path] = ["replay", "--format", "json"]
     for option, value in (("--driver", driver), ("--calls", calls), ("--until", until)):
@@ -337,5 +369,6 @@ def replay(
     if repeat != 1:
         words += ["--repeat", str(repeat)]
     flags = {"--threads": threads, "--keep-going": keep_going, "--timing": timing, "--force": force}
+    flags["--allow-incomplete"] = allow_incomplete
     words += [flag for flag, is_set in flags.items() if is_set]
     return ReplayReport(json.loads(run([*words, _operand(trace)])))

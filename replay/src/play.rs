@@ -1,6 +1,7 @@
 //! Playing one call: what is looked at before and after it goes to the driver.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cutape_format::{Call, Note};
 use cutape_registry::{Family, Function, Kind, Role, id};
@@ -26,6 +27,8 @@ use crate::report::ErrorCause;
 /// A call is taken up.
 #[inline]
 pub(crate) fn begin(player: &mut Player<'_>, decoded: &Decoded<'_>) {
+    let position = &player.issuer.position;
+    position.call.store(decoded.call.index, Ordering::Relaxed);
     player.current = Current {
         is_compared: decoded.compared,
         enqueued_before: player.lent.in_flight.mark(),

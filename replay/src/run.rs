@@ -141,6 +141,7 @@ fn play_all<'t>(
             .filter(|call| call.index < until && selected(call))
             .fold((0, 0), |(_, chosen), call| (call.index + 1, chosen + 1)),
     };
+    position.planned.store(1, Ordering::Relaxed);
     let api = Arc::new(Api::open(&options.driver)?);
     let mut player = Player::new(trace, plan, api, options, Arc::clone(position));
     player.observer = hooks.observer;

@@ -158,3 +158,27 @@ fn memory_that_was_not_looked_at_is_named() {
         report.notes
     );
 }
+
+/// What the machine does not have is left out with its reason, before the system ends the replay.
+#[test]
+fn host_memory_is_checked_before_it_is_taken() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let length = 1u64 << 50;
+    let arguments = [0x1000_0000, length, 0];
+    recorder.write("cuMemHostRegister_v2", &arguments, &[], |_| {}, 0, &[]);
+    recorder.write("cuMemHostUnregister", &arguments[..1], &[], |_| {}, 0, &[]);
+    recorder.end(context);
+    for flags in ["keep-going", "keep-going no-placement"] {
+        let report = recorder.replayed(&format!("too-long {flags}"), flags);
+        assert!(report.died.is_none(), "{report:#?}");
+        let expected = format!("needs {length} bytes of host memory, of which this machine has ");
+        let skipped = report.skipped.iter();
+        let mut reasons = skipped.map(|skipped| (&*skipped.function, &*skipped.reason));
+        assert!(
+            reasons.any(|(function, reason)| function == "cuMemHostRegister_v2"
+                && reason.starts_with(&expected)),
+            "{report:#?}"
+        );
+    }
+}

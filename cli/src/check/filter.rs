@@ -62,6 +62,8 @@ pub(crate) struct FindingFilter {
     pub(crate) omitted: Omitted,
     /// Whether the traces have all calls.
     pub(crate) state: Completeness,
+    /// `--allow-incomplete`: a recording that ended early is no failure.
+    pub(crate) allows_incomplete: bool,
 }
 
 impl FindingFilter {
@@ -87,6 +89,7 @@ impl FindingFilter {
             findings: Vec::new(),
             omitted: Omitted::default(),
             state: Completeness::default(),
+            allows_incomplete: false,
         })
     }
 

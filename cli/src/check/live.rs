@@ -14,6 +14,7 @@ use super::pass::{Pass, check_trace};
 use super::ranges::set_ranges;
 use crate::clock::TickClock;
 use crate::failure::Failure;
+use crate::input;
 use crate::record::options::Recording;
 use crate::record::rank;
 use crate::record::reservation::Reservation;
@@ -73,6 +74,7 @@ fn finish(
     let (first, others): (Vec<_>, Vec<_>) = outcome.traces.iter().partition(|path| *path == own);
     for path in first.into_iter().chain(others) {
         let trace = Trace::open(path)?;
+        input::say_what_is_missing(&trace);
         if path == own {
             live.finish(&trace, filter);
             set_ranges(&trace, &mut filter.findings, None)?;

@@ -1,10 +1,12 @@
 //! Findings as text, JSON, SARIF or JUnit.
 
+use cutape_analyzer::Severity;
 use cutape_analyzer::output::{self as analyzer, Style};
-use cutape_analyzer::{Finding, Severity};
+use serde_json::{Value, json};
 
 use super::filter::FindingFilter;
 use crate::failure::Failure;
+use crate::input::RECORDING_IS_COMPLETE;
 
 /// The value of `--format`.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -33,8 +35,8 @@ pub(super) fn trailer(
             filter.state.add_to(&mut report);
             format!("{report:#}")
         }
-        Format::Sarif => format!("{:#}", analyzer::sarif(findings, name, &folder())),
-        Format::Junit => junit(name, findings)?,
+        Format::Sarif => format!("{:#}", sarif(name, filter)),
+        Format::Junit => junit(name, filter)?,
     })
 }
 
@@ -87,10 +89,26 @@ fn summary(name: &str, filter: &FindingFilter) -> String {
     }
 }
 
-fn junit(name: &str, findings: &[Finding]) -> Result<String, Failure> {
+fn sarif(name: &str, filter: &FindingFilter) -> Value {
+    let mut report = analyzer::sarif(&filter.findings, name, &folder());
+    if let Some(line) = filter.state.end_line() {
+        report["runs"][0]["invocations"] = json!([{
+            "executionSuccessful": filter.allows_incomplete,
+            "toolExecutionNotifications": [{ "level": "error", "message": { "text": line } }],
+        }]);
+    }
+    report
+}
+
+fn junit(name: &str, filter: &FindingFilter) -> Result<String, Failure> {
     use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
     let mut suite = TestSuite::new(name);
-    let cases = analyzer::junit_cases(findings);
+    if let Some(status) = filter.state.junit_status(filter.allows_incomplete) {
+        let mut test = TestCase::new(RECORDING_IS_COMPLETE, status);
+        test.set_classname(name);
+        suite.add_test_case(test);
+    }
+    let cases = analyzer::junit_cases(&filter.findings);
     if cases.is_empty() {
         suite.add_test_case(TestCase::new("no findings", TestCaseStatus::success()));
     }

@@ -7,14 +7,19 @@ use cutape_diff::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::input::Completeness;
+
 /// The whole output.
-pub(super) fn json(paths: [&Path; 2], report: &Report) -> Value {
-    let sides = paths.iter().zip(&report.sides).map(|(path, side)| {
-        json!({
+pub(super) fn json(paths: [&Path; 2], states: &[Completeness; 2], report: &Report) -> Value {
+    let sides = paths.iter().zip(&report.sides).zip(states);
+    let sides = sides.map(|((path, side), state)| {
+        let mut side = json!({
             "trace": path.to_string_lossy(),
             "calls": side.calls,
             "threads": side.threads,
-        })
+        });
+        state.add_to(&mut side);
+        side
     });
     let counts: Map<String, Value> = report
         .counts

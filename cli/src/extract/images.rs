@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::extract::image_files::{RecordedImage, RecordedImages, ending};
 use crate::failure::Failure;
+use crate::input::Completeness;
 use crate::output::without_middle;
 use crate::output_folder::Folder;
 use crate::quantity;
@@ -28,6 +29,8 @@ pub(super) struct Index {
     missing: Vec<Missing>,
     /// Which program disassembled machine code.
     disassembler: Option<PathBuf>,
+    #[serde(flatten)]
+    state: Completeness,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +92,10 @@ pub(super) fn write(trace: &Trace, folder: &Folder) -> Result<Index, Failure> {
         )));
     }
     let disassembler = find_disassembler();
-    let mut index = Index::default();
+    let mut index = Index {
+        state: Completeness::of(trace),
+        ..Index::default()
+    };
     for (number, image) in images.list.iter().enumerate() {
         let image = write_image(folder, number, image, disassembler.as_deref())?;
         index.images.push(image);

@@ -17,6 +17,7 @@ use crate::extract::image_files::{ImageFacts, RecordedImages, ending, facts};
 use crate::extract::readme;
 use crate::extract::selection::{Launch, Number};
 use crate::failure::Failure;
+use crate::input::Completeness;
 use crate::one_rank::Source;
 use crate::output_folder::Folder;
 use crate::{library, observation, quantity};
@@ -56,6 +57,8 @@ pub(super) struct Index {
     left_out: BTreeMap<String, Vec<u64>>,
     /// Launches that are captured into graphs.
     captured: u64,
+    #[serde(flatten)]
+    state: Completeness,
     #[serde(skip)]
     notes: String,
 }
@@ -333,6 +336,7 @@ pub(super) fn all(
     folder.make_folder("launches")?;
     let mut index = Index {
         trace: trace.path().display().to_string(),
+        state: Completeness::of(trace),
         divergences: material.observed.report.divergence_count,
         exchanges: material.observed.report.exchanges.clone(),
         contents_bytes: material.observed.bytes,

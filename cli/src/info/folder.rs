@@ -14,6 +14,7 @@ use super::summary::CallCounts;
 use super::tables::table;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
+use crate::input::{Completeness, say_what_is_missing};
 use crate::output;
 use crate::progress::{Progress, Unit};
 use crate::quantity::{count, grouped, time_or_unknown};
@@ -51,6 +52,8 @@ pub(crate) struct Process {
     pub(crate) gpus: Vec<String>,
     /// Damaged parts of the file.
     pub(crate) damages: u64,
+    #[serde(flatten)]
+    pub(crate) state: Completeness,
 }
 
 /// A file that is not a readable trace.
@@ -86,6 +89,7 @@ impl Folder {
             let trace = name.to_string_lossy().into_owned();
             match Trace::open_damaged(file) {
                 Ok(open) => {
+                    say_what_is_missing(&open);
                     // A trace without such ranges or functions has no such calls.
                     let set = CallSet::parse(text).and_then(|set| set.resolve(&open));
                     if let Err(why) = &set {
@@ -225,6 +229,7 @@ impl Process {
             duration_ns: TraceClock::of(trace).since_start(last),
             calls,
             gpus,
+            state: Completeness::of(trace),
             damages: trace.damage().len() as u64 + u64::from(walked.is_err()),
         }
     }

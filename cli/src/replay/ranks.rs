@@ -9,8 +9,9 @@ use cutape_replay::{Plan, Rank, Report};
 use serde::Serialize;
 
 use super::{Arguments, CHILD, Format, pending, text};
-use crate::failure::{FOUND, Failure};
+use crate::failure::Failure;
 use crate::guarded;
+use crate::input::Completeness;
 use crate::library;
 use crate::one_rank::ChildSource;
 use crate::output::printable;
@@ -21,6 +22,9 @@ use crate::rank_folder::{Found, traces};
 /// The report of several ranks. JSON keys are only ever added.
 #[derive(Debug, Serialize)]
 struct Reports {
+    /// What some of the traces lack.
+    #[serde(flatten)]
+    state: Completeness,
     ranks: Vec<RankReport>,
 }
 
@@ -28,6 +32,8 @@ struct Reports {
 struct RankReport {
     rank: Option<u64>,
     trace: String,
+    #[serde(flatten)]
+    state: Completeness,
     report: Report,
 }
 
@@ -99,22 +105,25 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ranks.push(RankReport {
             rank: found.rank,
             trace: found.path.display().to_string(),
+            state: Completeness::of(&found.trace),
             report,
         });
     }
     let agree = |rank: &&RankReport| rank.report.agrees_but_for(&arguments.allow);
     let agreeing = ranks.iter().filter(agree).count();
     let _ = writeln!(printed, "{}", verdict(&found, &ranks));
-    let all = ranks.len();
-    let reports = Reports { ranks };
+    let agrees = agreeing == ranks.len();
+    let mut state = Completeness::default();
+    for rank in &ranks {
+        state.join(rank.state.clone());
+    }
+    let status = super::status(agrees, &state, arguments);
+    let reports = Reports { state, ranks };
     if arguments.format == Format::Json {
         printed = guarded::json(&reports);
     }
     output.write(&reports, &printed)?;
-    Ok(match agreeing == all {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(FOUND),
-    })
+    Ok(status)
 }
 
 /// One line about all ranks.
@@ -125,15 +134,22 @@ fn verdict(found: &[Found], ranks: &[RankReport]) -> String {
         match (&rank.report.died, rank.report.divergence_count) {
             (Some(_), _) => words.push(format!("{label} died")),
             (None, 0) => {
-                let skipped = &rank.report.skipped;
-                let left_out: u64 = skipped.iter().map(|skipped| skipped.count).sum();
+                let report = &rank.report;
+                let left_out: u64 = report.skipped.iter().map(|skipped| skipped.count).sum();
                 if left_out > 0 {
                     let calls = count(left_out, "call");
                     words.push(format!("{label} did not re-issue {calls}"));
                 }
+                let lost: u64 = report.consequences.iter().map(|cause| cause.lost).sum();
+                if lost > 0 {
+                    words.push(format!("{label} lacks data of {}", count(lost, "call")));
+                }
             }
             (None, 1) => words.push(format!("{label} has 1 divergence")),
             (None, many) => words.push(format!("{label} has {many} divergences")),
+        }
+        if rank.state.ended_early.is_some() {
+            words.push(format!("the recording of {label} ended early"));
         }
     }
     let what = match words.is_empty() {

@@ -6,9 +6,11 @@ use std::fmt::Write as _;
 
 use cutape_format::Trace;
 use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
+use quick_junit::TestCaseStatus;
 
 use crate::failure::Failure;
 use crate::guarded;
+use crate::input::RECORDING_IS_COMPLETE;
 use crate::one_rank;
 use crate::output::printable;
 use crate::quantity::count;
@@ -425,8 +427,9 @@ pub(super) fn junit(
     trace: &Trace,
     report: &Report,
     allowed: &[Verdict],
+    incomplete: Option<TestCaseStatus>,
 ) -> Result<String, Failure> {
-    use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+    use quick_junit::{NonSuccessKind, TestCase, TestSuite};
     let name = trace.path().display().to_string();
     let mut suite = TestSuite::new(&name);
     let mut add = |case: &str, status| {
@@ -448,6 +451,9 @@ pub(super) fn junit(
             text(trace, report),
         ),
     };
+    if let Some(incomplete) = incomplete {
+        add(RECORDING_IS_COMPLETE, incomplete);
+    }
     add("ends", ended);
     let unlisted = report.divergence_count - report.divergences.len() as u64;
     for verdict in Verdict::ALL {

@@ -357,6 +357,11 @@ impl TraceRow {
             devices: numbered("device.", ".name"),
             exit_status: number(trace, "exit.status"),
             exit_signal: number(trace, "exit.signal"),
+            still_recording: trace.is_still_recorded(),
+            ended_early: trace
+                .shortfall()
+                .filter(|shortfall| shortfall.lacks_calls)
+                .map(|shortfall| shortfall.why),
             threads: trace.threads(),
         }
     }

@@ -39,6 +39,10 @@ pub struct TraceRow {
     pub exit_status: Option<i64>,
     /// The signal that ended it.
     pub exit_signal: Option<i64>,
+    /// The program was still running when the trace was read.
+    pub still_recording: bool,
+    /// The recording ended early, so that calls are missing: why.
+    pub ended_early: Option<String>,
     /// The threads that made calls, by ordinal.
     pub threads: Vec<Thread>,
 }

@@ -191,6 +191,14 @@ pub const TABLES: &[Table] = &[
                 text("devices", "names of the devices, a JSON array"),
                 integer("exit_status", "exit status of the program"),
                 integer("exit_signal", "signal that ended the program"),
+                boolean(
+                    "still_recording",
+                    "the program was still running when the trace was read",
+                ),
+                text(
+                    "ended_early",
+                    "why the recording ended early, so that calls are missing",
+                ),
             ],
         ],
     },

@@ -244,7 +244,7 @@ impl<W: TableWriter> Sink for TableSink<W> {
             return Ok(());
         }
         let (arguments, devices) = (json(row.arguments.clone()), json(row.devices.clone()));
-        let cells: [Cell<'_>; 11] = [
+        let cells: [Cell<'_>; 13] = [
             row.parent.into(),
             row.local_rank.into(),
             row.program.as_ref().into(),
@@ -256,6 +256,8 @@ impl<W: TableWriter> Sink for TableSink<W> {
             (&devices).into(),
             row.exit_status.into(),
             row.exit_signal.into(),
+            row.still_recording.into(),
+            row.ended_early.as_ref().into(),
         ];
         self.record(number::TRACES, &[&cells])
     }

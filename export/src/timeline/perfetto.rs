@@ -347,6 +347,8 @@ mod tests {
             devices: Vec::new(),
             exit_status: None,
             exit_signal: None,
+            still_recording: false,
+            ended_early: None,
             threads: Vec::new(),
         }
     }

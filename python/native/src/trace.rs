@@ -155,6 +155,18 @@ impl Trace {
         self.row.exit_signal
     }
 
+    /// Whether the program was still running when the trace was opened.
+    #[getter]
+    fn still_recording(&self) -> bool {
+        self.row.still_recording
+    }
+
+    /// Why the recording ended early, so that calls are missing, or None.
+    #[getter]
+    fn ended_early(&self) -> Option<&str> {
+        self.row.ended_early.as_deref()
+    }
+
     /// The threads that called the driver, by ordinal.
     #[getter]
     fn threads(&self) -> Vec<Thread> {

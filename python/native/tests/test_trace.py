@@ -42,6 +42,7 @@ def test_facts(corpus):
     assert trace.process == info["program"]["process"]
     assert trace.program.startswith("/") and trace.arguments
     assert trace.exit_status == 0 and trace.exit_signal is None and trace.rank is None
+    assert not trace.still_recording and trace.ended_early is None
     assert trace.driver_version >= 12000 and trace.devices
     assert [thread.ordinal for thread in trace.threads] == list(range(len(trace.threads)))
     assert len(trace.threads) > 1 and all(thread.number > 0 for thread in trace.threads)

@@ -376,6 +376,7 @@ impl<'t> Job<'_, 't> {
         if kind.is_address() {
             if let Some(range) = self.player.ranges.end(value, self.call.index) {
                 self.player.held_addresses.forget(&range);
+                self.player.end_registered(&range);
             }
             return;
         }
@@ -433,6 +434,14 @@ impl<'t> Job<'_, 't> {
 }
 
 impl<'t> Player<'t> {
+    /// Gives back the memory in the place of a registration that has ended, unless calls that use
+    /// it are made again.
+    fn end_registered(&mut self, range: &Range) {
+        if range.kind == Kind::Registration && self.issuer.recorder.is_none() {
+            self.lent.registered.remove(&range.start);
+        }
+    }
+
     /// Ends memory whose owner or context has ended.
     pub(crate) fn end_ranges(&mut self, index: u64, owners: &[Key], context: Option<u64>) {
         if context.is_none() && !owners.iter().any(|&owner| self.ranges.has_owned(owner)) {
@@ -452,6 +461,7 @@ impl<'t> Player<'t> {
             .end_where(index, |range| owned(range) || in_context(range));
         for range in ended {
             self.held_addresses.forget(&range);
+            self.end_registered(&range);
             if matches!(range.way, Way::Granules | Way::PinnedGranules) {
                 self.placement.unmap(&self.api, range.start, range.length);
             }

@@ -547,8 +547,6 @@ fn as_child(
         peers: peers.map(Arc::new),
         ..options.clone()
     };
-
-    page.counters().planned.store(1, Ordering::Relaxed);
     let position = Arc::new(Position::Shared(page));
     let message = match work(&plan, &options, &position) {
         Ok(message) => message,

@@ -21,9 +21,9 @@ pub(crate) const ENDED: u64 = 1 << 63;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
-    /// Not 0 once the trace has been planned: the watchdog counts from then on.
+    /// Not 0 once the trace has been read for the plan: the watchdog counts from then on.
     pub planned: AtomicU64,
-    /// Index of the call that was last given to the driver.
+    /// Index of the call that was last begun.
     pub call: AtomicU64,
     /// How many calls are done.
     pub done: AtomicU64,

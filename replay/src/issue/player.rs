@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cutape_format::{Call, Trace};
 use cutape_model::Site;
@@ -206,9 +205,8 @@ impl<'t> Job<'_, 't> {
         {
             return Ok(observer.run_graph(&self.player.api));
         }
-        let position = &self.issuer.position;
-        position.call.store(self.call.index, Ordering::Relaxed);
         if self.lease.is_some() {
+            let position = &self.issuer.position;
             position.enters(self.call.thread as usize, self.call.index);
         }
         // The program went on because the work was done; the replay must not run ahead of it.

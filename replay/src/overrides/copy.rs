@@ -12,6 +12,7 @@ use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::place::address::Found;
+use crate::place::pages::check_available;
 
 // CUmemorytype.
 const HOST: u64 = 1;
@@ -395,6 +396,7 @@ pub(super) fn host_rows(
     };
     let Some(placed) = placed else {
         let length = rows.iter().map(|row| row.1).sum();
+        check_available(length as u64).map_err(Skip::because)?;
         let buffer = bytes.map_or_else(|| Buffer::zeroed(length), |bytes| Buffer::of(&bytes));
         return Ok(HostRows::Lent(presets.lend(buffer), length));
     };

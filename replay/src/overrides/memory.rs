@@ -7,19 +7,16 @@ use crate::api::{
     Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
     INVALID_VALUE, Location,
 };
-use crate::buffer::Buffer;
 use crate::issue::frame::Frame;
 use crate::issue::handles::Belongs;
 use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::skip;
+use crate::issue::skip::{Skip, skip};
 use crate::place::address::{Found, Range, Way};
 use crate::place::allocator;
+use crate::place::pages::{Pages, check_available};
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
-
-/// Longest registration that is replayed in memory of the replayer's own.
-const LONGEST: u64 = 64 << 30;
 
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
 pub(crate) fn allocate(job: &mut Job<'_, '_>) -> Played {
@@ -131,7 +128,13 @@ pub(crate) fn allocate_host(job: &mut Job<'_, '_>) -> Played {
     if let Some(answer) = context_missing(job) {
         return job.answer(frame, answer);
     }
-    match put_back(job.player, start, made_length(job.call, job.function)) {
+    let length = made_length(job.call, job.function);
+    // The driver refuses what does not fit.
+    if let Err(why) = check_available(length) {
+        frame.refusal = Some(why);
+        return job.reissue(frame);
+    }
+    match put_back(job.player, start, length) {
         Ok(way) => {
             frame.answer(0, start);
             frame.way = Some(way);
@@ -200,6 +203,7 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
     if let Some(answer) = context_missing(job) {
         return job.answer(frame, answer);
     }
+    check_available(length).map_err(Skip::because)?;
     let belongs = Belongs {
         parent: None,
         context: job.api.current_context().unwrap_or(0),
@@ -213,9 +217,6 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
             Ok(())
         }
         Err(refusal) => {
-            if length > LONGEST {
-                return skip("registers more host memory than replay provides");
-            }
             let end = start
                 .checked_add(length)
                 .and_then(|end| end.checked_next_multiple_of(PAGE))
@@ -239,9 +240,15 @@ pub(crate) fn register(job: &mut Job<'_, '_>) -> Played {
                 }
                 // Page-aligned memory of our own takes its place.
                 None => {
-                    let own = Buffer::zeroed((length + 2 * PAGE) as usize);
-                    let live = own.address().next_multiple_of(PAGE) + start % PAGE;
-                    job.lent.kept.push(own);
+                    let length = (start % PAGE + length).next_multiple_of(PAGE);
+                    let Some(own) = Pages::map(length) else {
+                        return skip("registers more host memory than replay provides");
+                    };
+                    let live = own.start + start % PAGE;
+                    if let Some(older) = job.lent.registered.insert(start, own) {
+                        // Calls that use it may be made again.
+                        std::mem::forget(older);
+                    }
                     live
                 }
             };

@@ -25,7 +25,7 @@ pub(crate) fn keep_apart() {
     let _ = NEXT.compare_exchange(0, START, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Maps fresh pages: apart, once large allocations lie there. They stay as long as the process.
+/// Maps fresh pages: apart, once large allocations lie there. They stay until they are unmapped.
 pub(crate) fn map_pages(length: u64) -> Option<u64> {
     let layout = Layout::from_size_align(length as usize, PAGE).ok()?;
     match map_apart(layout) {

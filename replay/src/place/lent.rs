@@ -7,6 +7,7 @@ use crate::issue::kernels::PARAMETER_BYTES;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;
 use crate::place::launch_marks::LaunchMarks;
+use crate::place::pages::Pages;
 use crate::place::shared_memory::SharedMemory;
 
 /// Most kernel parameters that the stub array points at.
@@ -21,6 +22,8 @@ pub(crate) struct LentMemory {
     pub kept: Vec<Buffer>,
     /// By recorded handle: the image of a library that lives, which the driver uses in place.
     pub images: HashMap<u64, Vec<Buffer>>,
+    /// By recorded start: the memory in the place of what a registration that lives registered.
+    pub registered: HashMap<u64, Pages>,
     /// Of asynchronous calls, until the device has been waited for.
     pub in_flight: InFlight,
     /// What the notes of the trace say of host memory that the device reads without a copy. By

@@ -22,7 +22,7 @@ pub(crate) fn map_exactly(start: u64, end: u64, access: libc::c_int) -> bool {
     true
 }
 
-/// Maps fresh private pages wherever there is room. They stay as long as the process.
+/// Maps fresh private pages wherever there is room. They stay until [`unmap`].
 pub(crate) fn map_anywhere(length: u64) -> Option<u64> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -63,7 +63,7 @@ pub(crate) unsafe fn replace(start: u64, length: u64, file: Option<(BorrowedFd<'
 ///
 /// # Safety
 ///
-/// They were mapped by [`map_exactly`], and nothing uses them.
+/// They were mapped by [`map_exactly`] or [`map_anywhere`], and nothing uses them.
 pub(crate) unsafe fn unmap(start: u64, end: u64) {
     // SAFETY: as the caller says.
     unsafe { libc::munmap(start as *mut _, end.saturating_sub(start) as usize) };

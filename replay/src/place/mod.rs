@@ -18,6 +18,7 @@ pub(crate) mod mapping;
 mod marked_launches;
 mod memory_contents;
 pub(crate) mod natural;
+pub(crate) mod pages;
 pub(crate) mod placement;
 pub(crate) mod private_memory;
 mod put_shared;

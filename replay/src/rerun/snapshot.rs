@@ -1,13 +1,12 @@
 //! Memory before the measured calls: saved, compared afterwards, and restored before each
 //! iteration.
 
-use std::fs;
-
 use cutape_registry::Kind;
 
 use crate::api::{Api, Code, result_name};
 use crate::compare::received::read_memory;
 use crate::place::address::Range;
+use crate::place::pages::available_memory;
 
 /// Bytes that are read and compared at a time.
 const CHUNK: usize = 64 << 20;
@@ -215,25 +214,10 @@ impl Snapshot {
     }
 }
 
-/// Available host memory in bytes; `None` if the kernel does not report it.
-fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("MemAvailable:"))?;
-    let kibibytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::place::address::Way;
-
-    #[test]
-    fn available_memory_is_reported() {
-        assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
-    }
 
     #[test]
     fn memory_with_bytes_is_saved() {

@@ -7,6 +7,7 @@ function summaryView(app) {
     { class: "view" },
     element("h1", {}, programName(summary)),
     element("p", { class: "about code" }, summary.program.arguments.join(" ")),
+    missingCalls(summary.trace).map((text) => element("p", { class: "about warning" }, text)),
     summaryCards(app),
     timeByKind(app),
     element("h2", {}, "Program and machine"),
@@ -32,6 +33,17 @@ function summaryView(app) {
         ]
       : null,
   );
+}
+
+// As every verb says it first.
+function missingCalls({ still_recording, ended_early, lacks_parts }) {
+  const lines = [];
+  if (ended_early) lines.push(`The recording ended early, later calls are missing: ${ended_early}`);
+  if (lacks_parts) {
+    lines.push(`Some call stacks, markers or facts about the machine are missing: ${lacks_parts}`);
+  }
+  if (still_recording) lines.push("Still recording; this is the trace as it was then");
+  return lines;
 }
 
 function programName({ program, trace }) {

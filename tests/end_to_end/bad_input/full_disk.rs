@@ -10,6 +10,7 @@ use cutape_tests::{Output, Suite, Verdict, ending, parts, run};
 pub(crate) fn add_to(suite: &mut Suite) {
     suite
         .test("full-disk/file-size-limit", file_size_limit)
+        .test("full-disk/every-verb", every_verb_says_it)
         .test("full-disk/folder-vanishes", trace_folder_vanishes)
         .test("full-disk/file-system", full_file_system);
 }
@@ -60,6 +61,170 @@ fn file_size_limit(folder: &Path) -> Result<(), String> {
         expect_unharmed(&output, &trace).map_err(|error| format!("{blocks} KiB: {error}"))?;
     }
     Ok(())
+}
+
+/// What `record` with a limit on the size of files leaves.
+fn cut_trace(trace: &Path) -> Output {
+    let mut command = Command::new("bash");
+    command.args(["-c", r#"ulimit -f 600; exec "$@""#, "bash"]);
+    command.arg(&parts().cutape);
+    command.args(["record", "--driver", "null", "--no-pack", "-o"]);
+    command.arg(trace).arg("--");
+    run(command.arg(ending()).args(["exit", "200000"]))
+}
+
+/// What every verb says of a recording that ended early, in words and statuses.
+const SAID: &str = "the recording ended early, later calls are missing: the trace could not grow: \
+                    File too large (os error 27)";
+
+/// A command, its status, and what it prints. `OUT` is new for each command; with `--format json`
+/// or the like, a part of that.
+const VERBS: &[(&str, i32, &str)] = &[
+    ("info TRACE", 0, ""),
+    (
+        "info TRACE --format json",
+        0,
+        "\"ended_early\": \"the trace could not grow",
+    ),
+    ("info FOLDER", 0, ""),
+    (
+        "info FOLDER --format json",
+        0,
+        "\"ended_early\": \"the trace could not grow",
+    ),
+    ("dump TRACE --calls 0..3", 0, ""),
+    (
+        "dump TRACE --calls 0..3 --format json",
+        0,
+        "{\"ended_early\":\"the trace could not grow",
+    ),
+    ("check TRACE", 2, "no findings"),
+    ("check TRACE --allow-incomplete", 0, "no findings"),
+    ("check FOLDER", 2, "no findings"),
+    (
+        "check TRACE --format json",
+        2,
+        "\"ended_early\": \"the trace could not grow",
+    ),
+    (
+        "check TRACE --format sarif",
+        2,
+        "\"executionSuccessful\": false",
+    ),
+    ("check TRACE --format junit", 2, "errors=\"1\""),
+    (
+        "check TRACE --format junit --allow-incomplete",
+        0,
+        "skipped=\"1\" errors=\"0\"",
+    ),
+    ("replay --driver null TRACE", 2, "no divergence"),
+    (
+        "replay --driver null TRACE --allow-incomplete",
+        0,
+        "no divergence",
+    ),
+    (
+        "replay --driver null TRACE --format json",
+        2,
+        "\"ended_early\": \"the trace could not grow",
+    ),
+    (
+        "replay --driver null TRACE --format junit",
+        2,
+        "errors=\"1\"",
+    ),
+    (
+        "replay --driver null FOLDER",
+        2,
+        "1 ranks: the recording of cut.cutape ended early",
+    ),
+    (
+        "replay --driver null FOLDER --allow-incomplete",
+        0,
+        "ended early",
+    ),
+    (
+        "replay --driver null FOLDER --format json",
+        2,
+        "\"ended_early\": \"the trace could not grow",
+    ),
+    ("diff TRACE TRACE", 0, ""),
+    (
+        "diff TRACE TRACE --format json",
+        0,
+        "\"ended_early\": \"the trace could not grow",
+    ),
+    ("report TRACE -o OUT", 0, ""),
+    ("export --format jsonl TRACE -o OUT", 0, ""),
+    ("trim --last 1 TRACE -o OUT", 0, ""),
+    ("pack TRACE -o OUT", 0, ""),
+    ("repair TRACE -o OUT", 0, ""),
+];
+
+fn every_verb_says_it(folder: &Path) -> Result<(), String> {
+    let cut = folder.join("cut");
+    fs::create_dir(&cut).map_err(|error| error.to_string())?;
+    let recorded = cut_trace(&cut.join("cut.cutape"));
+    if !recorded.stderr.contains(SAID) {
+        return Err(recorded.describe());
+    }
+    // The same of a packed trace.
+    let packed = folder.join("packed");
+    fs::create_dir(&packed).map_err(|error| error.to_string())?;
+    let mut pack = parts().cutape(&[&"pack", &cut.join("cut.cutape"), &"-o"]);
+    run(pack.arg(packed.join("cut.cutape"))).expect_code(0)?;
+    for (kind, traces) in [("raw", &cut), ("packed", &packed)] {
+        // A replay takes long, and reads both in the same way.
+        let is_tried = |words: &str| kind == "raw" || !words.starts_with("replay");
+        for (number, &(words, status, printed)) in VERBS.iter().enumerate() {
+            if !is_tried(words) {
+                continue;
+            }
+            let trace = traces.join("cut.cutape");
+            let new = folder.join(format!("{kind}{number}"));
+            let mut command = parts().cutape(&[]);
+            command.args(words.split(' ').map(|word| match word {
+                "TRACE" => trace.as_os_str(),
+                "FOLDER" => traces.as_os_str(),
+                "OUT" => new.as_os_str(),
+                word => word.as_ref(),
+            }));
+            let output = run(&mut command);
+            output.expect_code(status)?;
+            let is_said = output
+                .stderr
+                .lines()
+                .next()
+                .is_some_and(|line| line.ends_with(SAID));
+            if !is_said || !output.stdout.contains(printed) {
+                return Err(format!("{words}\n{}", output.describe()));
+            }
+            if words.starts_with("export") {
+                let rows = fs::read_to_string(&new).map_err(|error| error.to_string())?;
+                if !rows.contains("\"ended_early\":\"the trace could not grow") {
+                    return Err(format!("{words}: no column ended_early"));
+                }
+            }
+        }
+    }
+    let program = [
+        "check",
+        "--driver",
+        "null",
+        "--",
+        &ending(),
+        "exit",
+        "200000",
+    ];
+    let line = r#"ulimit -f 600; exec "$@""#;
+    let mut command = Command::new("bash");
+    command.args(["-c", line, "bash"]).arg(&parts().cutape);
+    let output = run(command.args(program));
+    output.expect_code(2)?;
+    match output.stderr.contains(SAID) {
+        true => Ok(()),
+        false => Err(output.describe()),
+    }
 }
 
 /// The folder for the trace is removed before the first driver call.
