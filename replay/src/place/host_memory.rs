@@ -19,7 +19,7 @@ use crate::compare::received::{holds, read_memory};
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::measure::timing::Measure;
-use crate::place::address::{Found, Range};
+use crate::place::address::{Found, Range, Way};
 use crate::place::late_writes::{self, Write};
 use crate::place::launch_marks::Seen;
 use crate::report::PutDuringWait;
@@ -318,6 +318,19 @@ impl Job<'_, '_> {
             return self.store_host(live, bytes);
         }
         let mut parts = divide(&[(0, bytes.len())], recorded, pending, true);
+        // From granules, which the driver does not take for memory of the host, it may read before
+        // the earlier work of the default stream, for which the recorded call waited.
+        let is_in_granules = matches!(
+            self.ranges.find(recorded),
+            Found::Live(range, _) if range.way == Way::PinnedGranules
+        );
+        if is_in_granules
+            && !self.traits.is_asynchronous
+            && !self.current.is_captured
+            && let Err(code) = self.wait_for_device()
+        {
+            tracing::debug!("call {}: waiting before it: result {code}", self.call.index);
+        }
         // What comes later must be awaited, also if the bytes are the same now.
         let is_later = |part: &Part| part.2 == Writer::ProgramLater;
         if holds(live, bytes) && !parts.iter().any(is_later) {

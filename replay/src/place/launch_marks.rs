@@ -266,28 +266,34 @@ mod tests {
             }
             (looks, marks.learn())
         };
-        let table: [(&str, &[u64], Duration, [(bool, bool); 2], (u64, &[u64])); 7] = [
-            ("one runs", &[], PAUSE, [RUNS, NOT_BEGUN], (PATIENCE, &[5])),
-            ("the other", &[], PAUSE, [OVER, RUNS], (PATIENCE, &[6])),
+        // What is known, for how long the recorded work took, the state of both calls.
+        type Case = (&'static [u64], Duration, [(bool, bool); 2]);
+        let table: [(&str, Case, (u64, &[u64])); 7] = [
             (
-                "it ran for long",
-                &[],
-                second * 3,
-                [RUNS, RUNS],
-                (12_000, &[]),
-            ),
-            ("it is known", &[5], second, [RUNS, NOT_BEGUN], (1, &[])),
-            (
-                "the other is",
-                &[6],
-                PAUSE,
-                [RUNS, NOT_BEGUN],
+                "one runs",
+                (&[], PAUSE, [RUNS, NOT_BEGUN]),
                 (PATIENCE, &[5]),
             ),
-            ("none has begun", &[5], PAUSE, [NOT_BEGUN; 2], (10_000, &[])),
-            ("all are over", &[5], PAUSE, [OVER; 2], (0, &[])),
+            ("the other", (&[], PAUSE, [OVER, RUNS]), (PATIENCE, &[6])),
+            (
+                "it ran for long",
+                (&[], second * 3, [RUNS, RUNS]),
+                (12_000, &[]),
+            ),
+            ("it is known", (&[5], second, [RUNS, NOT_BEGUN]), (1, &[])),
+            (
+                "the other is",
+                (&[6], PAUSE, [RUNS, NOT_BEGUN]),
+                (PATIENCE, &[5]),
+            ),
+            (
+                "none has begun",
+                (&[5], PAUSE, [NOT_BEGUN; 2]),
+                (10_000, &[]),
+            ),
+            ("all are over", (&[5], PAUSE, [OVER; 2]), (0, &[])),
         ];
-        for (what, launches, recorded, states, expected) in table {
+        for (what, (launches, recorded, states), expected) in table {
             let (looks, learned) = looks(launches, recorded, states);
             let expected = (expected.0.min(PATIENCE_NOT_BEGUN), expected.1.to_vec());
             assert_eq!((looks, learned), expected, "{what}");
