@@ -70,7 +70,7 @@ type Row = (&'static str, Work, u64, &'static [Cause]);
 
 #[test]
 fn private_memory_has_consequences() {
-    let table: [Row; 12] = [
+    let table: [Row; 13] = [
         // Nothing comes back from there.
         (
             "to",
@@ -87,6 +87,19 @@ fn private_memory_has_consequences() {
             },
             0,
             &[(PRIVATE, 2, 1, 1)],
+        ),
+        // Where the driver tells host from device.
+        (
+            "unified",
+            |r, [own, other, private], _| {
+                let copied = r.call("cuMemcpyAsync", &[other, private, 64, 0], &mut []);
+                assert_eq!(copied, 0);
+                r.call("cuMemcpyAsync", &[own, other, 64, 0], &mut []);
+                r.call("cuCtxSynchronize", &[], &mut []);
+                r.download(own, 64);
+            },
+            0,
+            &[(PRIVATE, 1, 1, 1)],
         ),
         // Through other memory.
         (

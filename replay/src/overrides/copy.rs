@@ -13,6 +13,7 @@ use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::place::address::Found;
 use crate::place::pages::check_available;
+use crate::plan::private_memory::has_host_bytes;
 
 // CUmemorytype.
 const HOST: u64 = 1;
@@ -350,11 +351,6 @@ pub(super) fn is_host(job: &Job<'_, '_>, address: u64, is_source: bool) -> bool 
         Found::Unknown if is_source => has_host_bytes(job.call),
         Found::Unknown => job.call.succeeded(),
     }
-}
-
-fn has_host_bytes(call: &Call<'_>) -> bool {
-    call.snapshots()
-        .any(|snapshot| snapshot.field == field::HOST_BYTES)
 }
 
 /// Where rows of host memory are at replay.

@@ -2,24 +2,28 @@
 //! (OptiX, measured with driver 580 on an H200, 2026-11-23).
 
 use cutape_format::Call;
+use cutape_format::layout::field;
 use cutape_model::IntervalMap;
 use cutape_registry::{CopyOp, Family, Function, Kind, Role};
 
 use crate::issue::length::{length_of, made_length};
 
 /// The device memory that a call names whose result does not depend on host memory: address and
-/// length. Other calls may name memory of the system's allocator.
+/// length. Other calls may name memory of the system's allocator; of a copy that may, what it reads
+/// is on the device if the recorder took no bytes of it.
 pub(crate) fn operands<'c>(
     call: &'c Call<'_>,
     function: &'static Function,
 ) -> impl Iterator<Item = (u64, u64)> + 'c {
-    let is_of_device = call.succeeded()
-        && matches!(
-            function.family,
-            Family::Copy(CopyOp::Linear(_) | CopyOp::Peer(_)) | Family::Memset
-        );
+    let (is_of_device, may_be_written) = match function.family {
+        Family::Copy(CopyOp::Linear(_) | CopyOp::Peer(_)) | Family::Memset => (true, true),
+        Family::Copy(CopyOp::Unified(_)) => (!has_host_bytes(call), false),
+        _ => (false, false),
+    };
+    let is_of_device = is_of_device && call.succeeded();
     let params = function.params.iter().enumerate();
-    let operands = params.filter_map(|(position, param)| match param.role {
+    let operands = params.filter_map(move |(position, param)| match param.role {
+        Role::DeviceWrite(_) if !may_be_written => None,
         Role::DeviceRead(length) | Role::DeviceWrite(length) => {
             Some((call.argument(position), length_of(call, function, length)))
         }
@@ -27,6 +31,12 @@ pub(crate) fn operands<'c>(
     });
     let is_named = |operand: &(u64, u64)| operand.0 != 0 && operand.1 != 0;
     operands.filter(is_named).take_while(move |_| is_of_device)
+}
+
+/// Whether the recorder took the bytes that a call reads from host memory, or tried to.
+pub(crate) fn has_host_bytes(call: &Call<'_>) -> bool {
+    let mut snapshots = call.snapshots();
+    snapshots.any(|snapshot| snapshot.field == field::HOST_BYTES)
 }
 
 /// Finds out whether a trace names such memory.
