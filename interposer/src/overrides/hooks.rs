@@ -40,7 +40,7 @@ impl Hooks {
     }
 }
 
-/// The position of the event that a node of an executable graph is given.
+/// The position of the event that a node of an executable graph is given, to record or wait for it.
 pub(super) fn event_of_exec(function: &Function) -> Option<u8> {
     let uses = |kind| {
         let mut parameters = function.params.iter();

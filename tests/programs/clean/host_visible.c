@@ -114,6 +114,23 @@ static void by_copies(uint32_t *memory, CUdeviceptr view)
     CHECK(cuMemFree(copy));
 }
 
+/* A copy that a struct describes reads managed memory that the host has written. */
+static void by_described_copy(uint32_t *memory, CUdeviceptr managed)
+{
+    CUDA_MEMCPY2D plane;
+    memset(&plane, 0, sizeof plane);
+    plane.srcMemoryType = plane.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    plane.srcDevice = managed;
+    plane.dstDevice = sum;
+    plane.WidthInBytes = 4;
+    plane.Height = 1;
+    memory[0] = 11;
+    CHECK(cuMemcpy2D(&plane));
+    CHECK(cuCtxSynchronize());
+    show_seen("copied as described", sum);
+    EXPECT(values[0] == 11);
+}
+
 /* One way to write 7 into the first word of memory that host and device share. */
 static int write_word(int way, uint32_t *memory, CUdeviceptr view, CUdeviceptr seven,
                       CUstream stream)
@@ -243,6 +260,7 @@ int main(void)
         memset((void *)(uintptr_t)managed, 0, BYTES);
         between_launches("managed", (uint32_t *)(uintptr_t)managed, managed);
         in_a_graph((uint32_t *)(uintptr_t)managed, managed);
+        by_described_copy((uint32_t *)(uintptr_t)managed, managed);
         written_and_consumed((uint32_t *)(uintptr_t)managed, managed, WAYS - 1);
         CHECK(cuMemFree(managed));
     }
