@@ -14,6 +14,7 @@ use super::functions;
 use super::kernel_parameters::{LOWEST_ADDRESS, ParameterLayout};
 use super::plan::{EnterForm, LAUNCH, Plan};
 use super::thread::Thread;
+use crate::{followed_work, overrides};
 
 #[allow(
     clippy::indexing_slicing,
@@ -139,6 +140,9 @@ pub(crate) fn write_parameters_ex(thread: &Thread, frame: &Frame) -> Option<Pack
             Some(0)
         })?;
         if has_attributes {
+            if followed_work::any() {
+                overrides::launch::forget_recorded_events(frame, LAUNCH_EX.config);
+            }
             let length = count as usize * ATTRIBUTE_LENGTH;
             record.put_snapshot(LAUNCH_EX.config, field::ATTRIBUTES, length, |target| {
                 let mut source = attributes as *const [u8; ATTRIBUTE_LENGTH];

@@ -17,7 +17,7 @@ use super::{clock, cost};
 use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
-use crate::{driver, followed_work, host_memory, overrides, snapshot, stack};
+use crate::{driver, host_memory, overrides, snapshot, stack};
 
 /// What the entry does next.
 #[repr(C)]
@@ -260,19 +260,18 @@ extern "C" fn proceed_further(thread: &Thread, frame: &mut Frame, plan: &Plan) -
 #[inline(never)]
 extern "C" fn write_parameters(thread: &Thread, frame: &mut Frame, plan: &Plan) -> Dispatch {
     let parameters = launch::write_parameters(thread, frame, plan);
-    launched::<false>(thread, frame, plan, parameters)
+    launched(thread, frame, plan, parameters)
 }
 
 #[inline(never)]
 extern "C" fn write_parameters_ex(thread: &Thread, frame: &mut Frame, plan: &Plan) -> Dispatch {
     let parameters = launch::write_parameters_ex(thread, frame);
-    launched::<true>(thread, frame, plan, parameters)
+    launched(thread, frame, plan, parameters)
 }
 
-/// Goes on with a launch whose parameters have been written, unless they are `None`. With a
-/// configuration, it may record events.
+/// Goes on with a launch whose parameters have been written, unless they are `None`.
 #[inline(always)]
-fn launched<const HAS_CONFIG: bool>(
+fn launched(
     thread: &Thread,
     frame: &mut Frame,
     plan: &Plan,
@@ -280,12 +279,7 @@ fn launched<const HAS_CONFIG: bool>(
 ) -> Dispatch {
     match parameters {
         Some(_) if !host_memory::any() => call_driver(thread, frame),
-        Some(parameters) => {
-            if HAS_CONFIG && followed_work::any() {
-                overrides::forget_recorded_events(frame, plan);
-            }
-            check_parameters(thread, frame, plan, parameters)
-        }
+        Some(parameters) => check_parameters(thread, frame, plan, parameters),
         None => run_override(thread, frame, plan),
     }
 }

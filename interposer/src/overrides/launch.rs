@@ -149,7 +149,8 @@ pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
 }
 
 /// Forgets the earlier records of the events that a launch records, by its attributes.
-pub(super) fn forget_recorded_events(frame: &Frame, position: u8) {
+#[cold]
+pub(crate) fn forget_recorded_events(frame: &Frame, position: u8) {
     let _errno = Errno::keep();
     let mut config = [0u8; size_of::<CUlaunchConfig>()];
     if !memory::read_all(frame.word(position), &mut config) {

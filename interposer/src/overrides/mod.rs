@@ -19,7 +19,7 @@ mod graph_copies;
 pub(crate) mod hooks;
 mod image;
 mod jit_options;
-mod launch;
+pub(crate) mod launch;
 mod lifetime;
 mod link;
 mod origin;
@@ -27,8 +27,8 @@ mod scatter;
 mod sharing;
 
 use cutape_registry::{
-    ContextOp, CopyOp, Family, FunctionOp, GraphOp, HostMemoryOp, LaunchOp, LinkOp, MemoryOp,
-    OccupancyOp, PrimaryOp, StreamMemoryOp, StreamOp,
+    ContextOp, CopyOp, Family, FunctionOp, GraphOp, HostMemoryOp, LinkOp, MemoryOp, OccupancyOp,
+    PrimaryOp, StreamMemoryOp, StreamOp,
 };
 
 use crate::contexts;
@@ -178,14 +178,6 @@ fn steps_after(thread: &Thread, frame: &Frame, plan: &Plan) {
 pub(crate) fn look_at_host_memory(thread: &Thread, frame: &Frame, plan: &Plan) {
     if let Family::Launch(op) = plan.family {
         launch::look_at_host_memory(thread, frame, op);
-    }
-}
-
-/// Before a launch with a configuration, while work is followed: it may record events.
-#[cold]
-pub(crate) fn forget_recorded_events(frame: &Frame, plan: &Plan) {
-    if let Family::Launch(LaunchOp::Config(launch)) = plan.family {
-        launch::forget_recorded_events(frame, launch.config);
     }
 }
 

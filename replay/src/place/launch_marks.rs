@@ -268,7 +268,8 @@ mod tests {
         };
         // What is known, for how long the recorded work took, the state of both calls.
         type Case = (&'static [u64], Duration, [(bool, bool); 2]);
-        let table: [(&str, Case, (u64, &[u64])); 7] = [
+        type Found = (u64, &'static [u64]);
+        let table: [(&str, Case, Found); 7] = [
             (
                 "one runs",
                 (&[], PAUSE, [RUNS, NOT_BEGUN]),
