@@ -401,7 +401,7 @@ impl HostWrites {
         let now = call.ticks;
         match (effects.function.waits, effects.function.family) {
             // It may be for streams whose context is not known, such as those of green contexts.
-            (Waits::Context, _) => return Some(self.order.everything(now)),
+            (Waits::Context, _) => return Some(self.order.unknown(now)),
             (Waits::Event(at), _) if !self.events.contains_key(&call.argument(usize::from(at))) => {
                 return Some(self.order.everything(now));
             }

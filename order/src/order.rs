@@ -398,6 +398,17 @@ impl<S: BuildHasher + Default> Order<S> {
         entries.filter(|&(s, n)| !self.is_done(s, n)).collect()
     }
 
+    /// The work up to now in streams that are not known, or whose context is not.
+    pub fn unknown(&self, now: Moment) -> Clock {
+        let streams = self.streams.iter();
+        let unknown = streams.filter(|(_, state)| {
+            state.context == UNKNOWN_CONTEXT || state.kind == StreamKind::Unknown
+        });
+        unknown
+            .map(|(&stream, state)| (stream, state.last.min(now)))
+            .collect()
+    }
+
     /// The clock of all work up to now.
     pub fn everything(&self, now: Moment) -> Clock {
         vec![(ALL_STREAMS, now)]

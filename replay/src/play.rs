@@ -98,6 +98,9 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         return Ok(());
     }
     lost::before(&mut job);
+    if job.lent.notices.any() {
+        job.await_notices();
+    }
     let mark = job.begin_mark();
     let attempted = attempt(&mut job);
     if let Some(mark) = mark {
@@ -105,6 +108,9 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     }
     act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.reason));
     let is_issued = attempted.is_ok();
+    if is_issued {
+        job.note_notice();
+    }
     if let Err(Skip { reason, root }) = attempted {
         lost::left_out(&mut job, &reason, root);
         if let Some(peers) = &job.options.peers {

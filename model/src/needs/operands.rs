@@ -79,7 +79,10 @@ impl Operands {
     ) {
         let argument = || call.argument(position);
         let arguments = CallArguments(call);
-        let moves = matches!(function.family, Family::Copy(_) | Family::Memset);
+        let moves = matches!(
+            function.family,
+            Family::Copy(_) | Family::Memset | Family::StreamMemory(StreamMemoryOp::Write)
+        );
         match role {
             Role::Use(kind) | Role::Destroy(kind) => {
                 let handle = argument();

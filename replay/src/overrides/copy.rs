@@ -1,6 +1,6 @@
 //! Copies described by a struct, and copies whose direction the addresses tell.
 
-use cutape_format::{Call, layout::field};
+use cutape_format::layout::field;
 use cutape_registry::layout::{find_field, offset_of, size_of};
 use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 

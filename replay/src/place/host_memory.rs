@@ -285,14 +285,20 @@ enum Writer {
 }
 
 impl Writer {
-    /// Beside this work; the call reads the bytes itself, or may.
-    fn beside(write: &PendingWrite, is_read: bool) -> Self {
-        match (write.is_exact, write.is_told) {
+    /// Beside work that may write the same bytes; the call reads them itself, or may.
+    fn beside<'w>(pending: impl Iterator<Item = &'w PendingWrite>, is_read: bool) -> Self {
+        let writers = pending.map(|write| match (write.is_exact, write.is_told) {
             _ if is_read && !write.is_before => Self::ProgramLater,
             (false, _) => Self::Unknown,
             (true, true) => Self::Told,
             (true, false) => Self::Device,
-        }
+        });
+        let last = |one: Self, other| match (one, other) {
+            // What one of them has written cannot be told from what the program has.
+            (Self::Told, Self::Told | Self::Unknown) | (Self::Unknown, Self::Told) => Self::Device,
+            _ => one.max(other),
+        };
+        writers.reduce(last).unwrap_or(Self::Program)
     }
 }
 
@@ -453,8 +459,10 @@ fn divide(
             let &[from, to] = pair else { continue };
             let byte = address.wrapping_add(from as u64);
             let here = pending.iter().filter(|write| write.bytes.contains(&byte));
-            let writers = here.map(|write| Writer::beside(write, is_read));
-            let writer = writers.max().unwrap_or(Writer::Program);
+            let mut here: Vec<&PendingWrite> = here.collect();
+            here.sort_by_key(|write| write.call);
+            here.dedup_by_key(|write| write.call);
+            let writer = Writer::beside(here.into_iter(), is_read);
             match parts.last_mut() {
                 Some(last) if last.1 == from && last.2 == writer => last.1 = to,
                 _ => parts.push((from, to, writer)),

@@ -7,6 +7,7 @@ use crate::issue::kernels::PARAMETER_BYTES;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;
 use crate::place::launch_marks::LaunchMarks;
+use crate::place::notices::Notices;
 use crate::place::pages::Pages;
 use crate::place::shared_memory::SharedMemory;
 
@@ -33,6 +34,8 @@ pub(crate) struct LentMemory {
     pub late_writes: LateWrites,
     /// Launches that may wait for it.
     pub launch_marks: LaunchMarks,
+    /// Work whose end the program may have learned without a call.
+    pub notices: Notices,
     /// Which of it ranks share.
     pub shared_memory: SharedMemory,
     /// Zeros.

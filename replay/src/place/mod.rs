@@ -18,6 +18,7 @@ pub(crate) mod mapping;
 mod marked_launches;
 mod memory_contents;
 pub(crate) mod natural;
+mod notices;
 pub(crate) mod pages;
 pub(crate) mod placement;
 pub(crate) mod private_memory;
