@@ -5,6 +5,7 @@ use cutape_registry::layout::{offset_of, size_of};
 
 use super::copy::{HostRows, LONGEST, MOST_ROWS, host_rows, is_host, source_bytes};
 use crate::buffer::{Buffer, number, set_word, word};
+use crate::compare::payload::Content;
 use crate::compare::readbacks::Target;
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
@@ -23,17 +24,17 @@ const POINTER: u64 = 1;
 const ARRAY: u64 = 2;
 
 /// What is put together for one batch.
-struct Batch {
+struct Batch<'t> {
     /// Host bytes that the batch reads, as recorded, and how many of them have been used.
-    source: Vec<u8>,
+    source: Content<'t>,
     used: usize,
     targets: Vec<Target>,
     presets: Presets,
 }
 
-impl Batch {
+impl<'t> Batch<'t> {
     /// Gets the host bytes of a batch; refuses absurd ones.
-    fn new(job: &mut Job<'_, '_>, read: u64, written: u64) -> Result<Self, Skip> {
+    fn new(job: &mut Job<'_, 't>, read: u64, written: u64) -> Result<Self, Skip> {
         if job.current.is_captured {
             return skip("batches of copies that are captured into a graph are not re-issued");
         }
@@ -68,7 +69,7 @@ impl Batch {
             return skip("the trace holds fewer host bytes than it reads");
         };
         self.used = end;
-        host_rows(job, rows, Some(bytes.to_vec()), &mut self.presets)
+        host_rows(job, rows, Some(bytes), &mut self.presets)
     }
 
     fn issue(self, job: &mut Job<'_, '_>) -> Played {
@@ -202,7 +203,7 @@ fn operand(
     operation: &mut [u8],
     side: usize,
     is_source: bool,
-    batch: &mut Batch,
+    batch: &mut Batch<'_>,
 ) -> Result<(), Skip> {
     let recorded = word(operation, side + OPERAND);
     match kind_of(operation, side) {

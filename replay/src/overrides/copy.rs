@@ -6,7 +6,7 @@ use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, set_word, word};
-use crate::compare::payload::Payload;
+use crate::compare::payload::{Content, Payload};
 use crate::compare::readbacks::Target;
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
@@ -198,7 +198,7 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
             true => Some(source_bytes(job, total)?),
             false => None,
         };
-        let host = host_rows(job, &rows, bytes, &mut presets)?;
+        let host = host_rows(job, &rows, bytes.as_deref(), &mut presets)?;
         match host {
             HostRows::Placed(_, moved) => set_word(&mut words, at, address.wrapping_add(moved)),
             HostRows::Lent(buffer, _) => {
@@ -382,7 +382,7 @@ impl HostRows {
 pub(super) fn host_rows(
     job: &mut Job<'_, '_>,
     rows: &[(u64, usize)],
-    bytes: Option<Vec<u8>>,
+    bytes: Option<&[u8]>,
     presets: &mut Presets,
 ) -> Result<HostRows, Skip> {
     let live = |&(row, length)| Some((job.live_host(row, length as u64)?, length));
@@ -393,11 +393,10 @@ pub(super) fn host_rows(
     let Some(placed) = placed else {
         let length = rows.iter().map(|row| row.1).sum();
         check_available(length as u64).map_err(Skip::because)?;
-        let buffer = bytes.map_or_else(|| Buffer::zeroed(length), |bytes| Buffer::of(&bytes));
+        let buffer = bytes.map_or_else(|| Buffer::zeroed(length), Buffer::of);
         return Ok(HostRows::Lent(presets.lend(buffer), length));
     };
-    let bytes = bytes.unwrap_or_default();
-    let mut rest = &bytes[..];
+    let mut rest = bytes.unwrap_or_default();
     for (&(recorded, _), &(live, length)) in rows.iter().zip(&placed) {
         let (part, behind) = rest.split_at(length.min(rest.len()));
         job.store_source(recorded, live, part);
@@ -409,12 +408,12 @@ pub(super) fn host_rows(
 }
 
 /// The bytes that a copy reads from host memory, rows without gaps.
-pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>, Skip> {
+pub(super) fn source_bytes<'t>(job: &mut Job<'_, 't>, total: u64) -> Result<Content<'t>, Skip> {
     if total == 0 {
-        return Ok(Vec::new());
+        return Ok(Vec::new().into());
     }
     if let Some(given) = job.given_bytes(total) {
-        return Ok(given.to_vec());
+        return Ok(given.to_vec().into());
     }
     let snapshot = job
         .call
@@ -423,12 +422,12 @@ pub(super) fn source_bytes(job: &mut Job<'_, '_>, total: u64) -> Result<Vec<u8>,
     match snapshot.map(|snapshot| job.payload(&snapshot)) {
         Some(Payload::Here(bytes)) if bytes.len() as u64 >= total => {
             job.look_for_stale(&bytes);
-            Ok(bytes.into_owned())
+            Ok(bytes)
         }
         Some(Payload::Here(_)) => skip("the trace holds fewer host bytes than it reads"),
         Some(Payload::Left(_, hash)) => {
             job.bytes_are_missing(hash);
-            Ok(vec![0; total as usize])
+            Ok(vec![0; total as usize].into())
         }
         Some(Payload::Unreadable) | None => {
             skip("the trace does not have the host memory that it reads")
@@ -459,7 +458,7 @@ pub(crate) fn unified(job: &mut Job<'_, '_>) -> Played {
             false => None,
         };
         let rows = vec![(address, length as usize)];
-        let host = host_rows(job, &rows, bytes, &mut presets)?;
+        let host = host_rows(job, &rows, bytes.as_deref(), &mut presets)?;
         presets.set(position, host.start());
         if !is_source {
             target = Some(Target {

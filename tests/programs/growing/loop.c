@@ -1,0 +1,62 @@
+/* Threads that call the driver at full rate until stdin is closed: their trace is read meanwhile. */
+#include "program.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { THREADS = 3, BYTES = 4096, COPIED = 100000 };
+
+static atomic_int is_done;
+static CUcontext context;
+
+static void *work(void *unused)
+{
+    (void)unused;
+    CHECK(cuCtxSetCurrent(context));
+    CUstream stream;
+    CUdeviceptr memory, other;
+    CHECK(cuStreamCreate(&stream, 0));
+    CHECK(cuMemAlloc(&memory, COPIED));
+    uint8_t *bytes = calloc(COPIED, 1);
+    for (unsigned round = 0; !is_done; round++) {
+        CHECK(cuMemsetD8Async(memory, (unsigned char)round, BYTES, stream));
+        CHECK(cuStreamSynchronize(stream));
+        if (round % 64 == 0) {
+            /* Blobs, each another one. */
+            bytes[round / 64 % COPIED]++;
+            CHECK(cuMemcpyHtoD(memory, bytes, COPIED));
+        }
+        CUevent event;
+        CHECK(cuEventCreate(&event, 0));
+        CHECK(cuEventRecord(event, stream));
+        CHECK(cuEventDestroy(event));
+        if (round % 100 == 0) {
+            CHECK(cuMemAlloc(&other, 256));
+            CHECK(cuMemFree(other));
+        }
+    }
+    free(bytes);
+    CHECK(cuMemFree(memory));
+    CHECK(cuStreamDestroy(stream));
+    return NULL;
+}
+
+int main(void)
+{
+    CUdevice device;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuCtxCreate(&context, NULL, 0, device));
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&threads[i], NULL, work, NULL) == 0);
+    char byte;
+    while (read(0, &byte, 1) > 0)
+        continue;
+    is_done = 1;
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_join(threads[i], NULL) == 0);
+    CHECK(cuCtxDestroy(context));
+    return success();
+}
