@@ -469,6 +469,8 @@ impl<'t> Player<'t> {
         if let Some(context) = context {
             self.digests.end_context(context);
             self.placement.forget_context(context);
+            self.lent.launch_marks.end_context(context);
+            self.lent.notices.end_context(context);
         }
     }
 }

@@ -54,6 +54,11 @@ pub(crate) struct LaunchMarks {
 }
 
 impl LaunchMarks {
+    /// A context has ended, and with it its events.
+    pub(crate) fn end_context(&mut self, context: u64) {
+        self.by_call.retain(|_, mark| mark.context != context);
+    }
+
     /// Keeps what was at a recorded address before work that writes there.
     pub(crate) fn hold(&mut self, start: u64, bytes: Vec<u8>) {
         if self.held.len() >= MOST_HELD {

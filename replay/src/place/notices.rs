@@ -37,6 +37,12 @@ impl Notices {
     pub(crate) fn any(&self) -> bool {
         !self.pending.is_empty()
     }
+
+    /// A context has ended, and with it its events.
+    pub(crate) fn end_context(&mut self, context: u64) {
+        self.pending.retain(|notice| notice.mark.1 != context);
+        self.free.retain(|mark| mark.1 != context);
+    }
 }
 
 impl Job<'_, '_> {
