@@ -210,12 +210,22 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::Origin(origin, name) => overrides::origin::adopt(job, origin, &name),
             Note::UnknownSymbol(name) => job.report.unknown(&name),
             Note::AddressSpace(recorded)
-                if job.is_natural() && !job.plan.mixed_address_spaces.contains(&job.call.index) =>
+                if job.is_natural()
+                    && !job.plan.mixed_address_spaces.contains(&job.call.index)
+                    && !job.has_later_contexts() =>
             {
                 job.player.follow(job.call.index, recorded);
             }
             _ => {}
         }
+    }
+}
+
+impl Job<'_, '_> {
+    /// Whether the replay has made the contexts already that the program makes after the call.
+    fn has_later_contexts(&self) -> bool {
+        let made = self.plan.primary_contexts.iter().map(|primary| primary.2);
+        self.machine.is_ready && made.min().is_some_and(|first| self.call.index < first)
     }
 }
 

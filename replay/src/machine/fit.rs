@@ -83,7 +83,7 @@ impl Player<'_> {
         }
     }
 
-    /// The same with what was noted, unless a later one is followed already.
+    /// The same with what was noted.
     pub(crate) fn follow(&mut self, call: u64, recorded: Vec<(u64, u64)>) {
         let coming = self.plan.coming_arenas.get(&call);
         self.fillers

@@ -37,8 +37,6 @@ pub(crate) struct Fillers<S = OwnSpace> {
     /// make them while the driver reserves addresses, in either order. In their places from now on, they
     /// leave what is higher as it was.
     coming: Ranges,
-    /// Index of the call that `recorded` was mapped before, if any was followed.
-    followed: Option<u64>,
     /// Index of the call after the last one whose memory lies at its recorded address.
     since: u64,
     /// The first memory that lies elsewhere.
@@ -66,11 +64,6 @@ impl<S: AddressSpace + Default> Fillers<S> {
     /// Fills what is free here and is mapped in the recorded process, or lies above all that it
     /// maps; opens what it no longer maps. `recorded` was mapped before a call.
     pub(crate) fn follow(&mut self, call: u64, recorded: Ranges, coming: &[(u64, u64)]) {
-        // The replay makes contexts before the program does.
-        if self.followed.is_some_and(|followed| followed >= call) {
-            return;
-        }
-        self.followed = Some(call);
         self.recorded = recorded;
         self.coming = coming.to_vec();
         let before = self.ranges.clone();
