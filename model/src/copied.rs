@@ -1,5 +1,7 @@
 //! How many bytes a call copies or fills, and from where to where.
 
+use std::ops::Range;
+
 use cutape_format::layout::field;
 use cutape_format::{Call, Signatures};
 use cutape_registry::layout::{offset_of, size_of};
@@ -212,24 +214,69 @@ pub fn described_sources(function: &Function, call: &Call<'_>) -> Vec<u64> {
     }
 }
 
-/// The kind and the address of memory, `src` or `dst`, of a copy that a struct describes; `None` for
-/// an array.
-fn described_memory(function: &Function, call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
+/// The memory that copies of a call write, where its parameters do not have it, and whether they write
+/// all of it.
+pub(crate) fn described_targets(function: &Function, call: &Call<'_>) -> Vec<(Range<u64>, bool)> {
+    let bytes = |start: u64, length: u64| start..start.saturating_add(length);
+    match function.family {
+        Family::Copy(CopyOp::Described(_)) => {
+            described_target(function, call).into_iter().collect()
+        }
+        Family::Copy(CopyOp::Batch { targets, sizes, .. }) => {
+            let [targets, sizes] = [targets, sizes].map(|at| words(call, at).unwrap_or_default());
+            let pairs = targets.iter().zip(sizes);
+            let pairs = pairs.map(|(&start, &length)| {
+                let [start, length] = [start, length].map(u64::from_le_bytes);
+                (bytes(start, length), true)
+            });
+            pairs.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The memory that a copy which a struct describes writes, and whether it writes all of it.
+fn described_target(function: &Function, call: &Call<'_>) -> Option<(Range<u64>, bool)> {
+    let (_, address) = described_memory(function, call, "dst")?;
+    let value = |member| described_number(function, call, member);
+    let (row, height) = (value("WidthInBytes")?, value("Height")?);
+    let depth = value("Depth").unwrap_or(1);
+    let pitch = value("dstPitch").filter(|&pitch| pitch != 0).unwrap_or(row);
+    let layer = value("dstHeight")
+        .filter(|&rows| rows != 0)
+        .unwrap_or(height);
+    let at = |z: u64, y: u64, x: u64| {
+        let rows = z.wrapping_mul(layer).wrapping_add(y);
+        rows.wrapping_mul(pitch).wrapping_add(x)
+    };
+    let first = value("dstZ").unwrap_or(0);
+    let start = at(first, value("dstY")?, value("dstXInBytes")?);
+    let start = address.wrapping_add(start);
+    let last = at(depth.checked_sub(1)?, height.checked_sub(1)?, row);
+    let is_whole = (height == 1 || pitch == row) && (depth == 1 || layer == height);
+    Some((start..start.saturating_add(last), is_whole))
+}
+
+/// A member of the struct that describes a copy.
+fn described_number(function: &Function, call: &Call<'_>, member: &str) -> Option<u64> {
     let name = function.params.first()?.c_type;
     let name = name
         .trim_start_matches("const ")
         .trim_end_matches([' ', '*']);
     let structure = cutape_registry::structure(name)?;
     let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
-    let value = |member: &str| {
-        let is_it = |name: &str| name.strip_prefix(side) == Some(member);
-        let field = structure.fields.iter().find(|field| is_it(field.name))?;
-        let (start, size) = (field.offset as usize, field.size as usize);
-        let mut word = [0; 8];
-        word.get_mut(..size)?
-            .copy_from_slice(bytes.get(start..start + size)?);
-        Some(u64::from_le_bytes(word))
-    };
+    let field = structure.fields.iter().find(|field| field.name == member)?;
+    let (start, size) = (field.offset as usize, field.size as usize);
+    let mut word = [0; 8];
+    word.get_mut(..size)?
+        .copy_from_slice(bytes.get(start..start + size)?);
+    Some(u64::from_le_bytes(word))
+}
+
+/// The kind and the address of memory, `src` or `dst`, of a copy that a struct describes; `None` for
+/// an array.
+fn described_memory(function: &Function, call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
+    let value = |member| described_number(function, call, &format!("{side}{member}"));
     let kind = MemoryType::of(value("MemoryType")?)?;
     let address = match kind {
         MemoryType::Host => value("Host")?,

@@ -15,7 +15,7 @@ use cutape_registry::{
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use crate::copied::{described_host_target, waits_for_default, was_complete};
+use crate::copied::{described_host_target, described_targets, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{Exec, GraphAction, Work};
 use crate::needs::{Operands, Touch};
@@ -560,7 +560,14 @@ impl HostWrites {
             }
         }
         let mut writes = Vec::new();
-        for touch in operands.touches() {
+        let described = described_targets(effects.function, call);
+        let is_described = !described.is_empty();
+        for (bytes, is_exact) in described {
+            if self.state.shared_around(bytes.start).is_some() {
+                writes.push(write(bytes, is_exact));
+            }
+        }
+        for touch in operands.touches().iter().filter(|_| !is_described) {
             match touch {
                 Touch::Write(bytes) if self.state.shared_around(bytes.start).is_some() => {
                     writes.push(write(bytes.clone(), true));
@@ -572,8 +579,7 @@ impl HostWrites {
                 _ => {}
             }
         }
-        let described = described_host_target(effects.function, call);
-        for word in operands.words.into_iter().chain(described) {
+        for word in operands.words {
             let around = self.state.shared_around(word);
             writes.extend(around.map(|bytes| write(bytes, false)));
         }
@@ -833,7 +839,7 @@ mod tests {
                     ("cuMemcpy2DAsync_v2", &[0x1000, STREAM], (20, 21), ROWS),
                     NOW,
                 ],
-                &[ALL],
+                &[SET],
             ),
             (
                 "a synchronous copy of rows",

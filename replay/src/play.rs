@@ -21,6 +21,7 @@ use crate::launch_digests;
 use crate::measure::timing::Measure;
 use crate::observe::act;
 use crate::overrides;
+use crate::place::strategy::PlacementStrategy;
 use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
 
@@ -110,6 +111,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     let is_issued = attempted.is_ok();
     if is_issued {
         job.note_notice();
+        job.wait_as_for_host_memory();
     }
     if let Err(Skip { reason, root }) = attempted {
         lost::left_out(&mut job, &reason, root);
@@ -222,6 +224,21 @@ fn take_notes(job: &mut Job<'_, '_>) {
 }
 
 impl Job<'_, '_> {
+    /// After a synchronous copy or memset: the driver takes granules for no memory of the host, and
+    /// waits for less than it did in the recording.
+    fn wait_as_for_host_memory(&mut self) {
+        let is_synchronous = self.function.stream.is_none()
+            && matches!(self.function.family, Family::Copy(_) | Family::Memset);
+        if is_synchronous
+            && self.options.placement == PlacementStrategy::Granules
+            && !self.plan.host_regions.is_empty()
+            && !self.captures.any_open()
+            && let Err(code) = self.wait_for_device()
+        {
+            tracing::debug!("call {}: waiting after it: result {code}", self.call.index);
+        }
+    }
+
     /// Whether the replay has made the contexts already that the program makes after the call.
     fn has_later_contexts(&self) -> bool {
         let made = self.plan.primary_contexts.iter().map(|primary| primary.2);
