@@ -1,7 +1,11 @@
 //! What calls do to the order of work: streams, events, captures, waits.
 
 use cutape_format::Call;
-use cutape_registry::{Family, GraphOp, ImplicitWait, Kind, StreamMemoryOp, Waits, function};
+use cutape_format::layout::field;
+use cutape_registry::layout::{offset_of, size_of};
+use cutape_registry::{
+    Family, Function, GraphOp, ImplicitWait, Kind, Role, StreamMemoryOp, Waits, function,
+};
 
 use crate::captures::Capture;
 use crate::copied::{waits_for_default, was_complete};
@@ -181,7 +185,9 @@ impl<X> State<X> {
         }
         match effects.action {
             Action::HostFunction => return None,
-            Action::UnknownWait => self.order.wait_for_unknown(stream),
+            Action::UnknownWait if may_wait(effects.function, call) => {
+                self.order.wait_for_unknown(stream);
+            }
             Action::None if was_complete(effects.function, call) => {
                 self.order.complete_stream(stream);
             }
@@ -438,4 +444,29 @@ impl<X> State<X> {
                 .complete(everything.as_ref().unwrap_or(&event.before));
         }
     }
+}
+/// Whether a call makes a stream wait for a value: a batch of operations that the trace has may only
+/// write some.
+fn may_wait(function: &Function, call: &Call<'_>) -> bool {
+    const LENGTH: usize = size_of("CUstreamBatchMemOpParams");
+    const OPERATION: usize = offset_of("CUstreamBatchMemOpParams", "operation");
+    // CUstreamBatchMemOpType of cuda.h: CU_STREAM_MEM_OP_WRITE_VALUE_32 and _64.
+    const WRITES: [u32; 2] = [2, 5];
+    if function.family != Family::StreamMemory(StreamMemoryOp::Batch) {
+        return true;
+    }
+    let list = function
+        .params
+        .iter()
+        .position(|param| matches!(param.role, Role::In(_)));
+    let list = list.and_then(|at| call.snapshot(at, field::POINTEE)?.bytes.inline());
+    let Some(list) = list.filter(|list| !list.is_empty()) else {
+        return true;
+    };
+    list.chunks(LENGTH).any(|operation| {
+        let kind = operation
+            .get(OPERATION..)
+            .and_then(|rest| rest.first_chunk());
+        kind.is_none_or(|kind| !WRITES.contains(&u32::from_le_bytes(*kind)))
+    })
 }
