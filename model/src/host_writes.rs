@@ -11,7 +11,7 @@ use std::ops::Range;
 use cutape_format::Call;
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKind};
 use cutape_registry::{
-    EventOp, Family, GraphOp, Kind, PrimaryOp, SharingOp, StreamMemoryOp, StreamOp, Waits,
+    CopyOp, EventOp, Family, GraphOp, Kind, PrimaryOp, SharingOp, StreamMemoryOp, StreamOp, Waits,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -446,7 +446,16 @@ impl HostWrites {
             let target = call.argument(usize::from(target));
             self.state.host.find(target).is_some()
         };
+        // A copy from pageable memory may only have read it; one from page-locked memory is done.
+        let is_from_known = match function.family {
+            Family::Copy(CopyOp::Linear(at)) if function.stream.is_none() => {
+                let source = call.argument(usize::from(at.source));
+                self.state.host.find(source).is_some()
+            }
+            _ => false,
+        };
         function.is_synchronous_readback()
+            || is_from_known
             || function.unified_without_stream().is_some_and(is_to_host)
             || (function.stream.is_none() && described_host_target(function, call).is_some())
             || (function.is_memset_without_stream()
@@ -480,11 +489,11 @@ impl HostWrites {
         }
         if waits_for_default(function, call, &self.state) || self.is_complete(effects, call) {
             let stream = self.stream(call, 0, function.per_thread);
-            return Some(Returned::Proved(self.order.clock(stream, now)));
+            return Some(Returned::Proved(self.order.clock_of_work(stream, now)));
         }
         if was_complete(function, call) {
             let stream = self.stream_of(effects, call);
-            return Some(Returned::Proved(self.order.clock(stream, now)));
+            return Some(Returned::Proved(self.order.clock_of_work(stream, now)));
         }
         if let Some(context) = self.state.waits_implicitly(effects, call) {
             return Some(Returned::ProvedContext {

@@ -387,10 +387,10 @@ impl<X> State<X> {
 
     /// A successful call has waited for the default stream of its thread.
     pub fn complete_default(&mut self, effects: &Effects, call: &Call<'_>) {
-        if effects.function.per_thread {
-            let stream = self.stream(call.thread, 0, true);
-            self.order.complete_stream(stream);
-        } else {
+        // Also what the default stream's next work comes after: what blocking streams have waited for.
+        let stream = self.stream(call.thread, 0, effects.function.per_thread);
+        self.order.complete_stream(stream);
+        if !effects.function.per_thread {
             let current = self.contexts.current(call.thread).handle;
             self.order.complete_blocking(current);
         }

@@ -542,8 +542,15 @@ impl<S: BuildHasher + Default> Order<S> {
 
     /// The same for a call that had work of its own in the stream and waited for it.
     pub fn complete_with_work(&mut self, stream: u32, now: Moment) {
-        let clock = self.clock(stream, now);
+        let clock = self.clock_of_work(stream, now);
         self.complete(&clock);
+    }
+
+    /// What is complete when work is that a call has enqueued which was entered now.
+    pub fn clock_of_work(&mut self, stream: u32, now: Moment) -> Clock {
+        // It is itself behind the legacy default stream, though no other work of the stream may be.
+        self.submit(stream, now, now);
+        self.clock(stream, now)
     }
 
     /// A call that was entered now has proved all work of a context complete.

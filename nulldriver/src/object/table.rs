@@ -32,6 +32,12 @@ static UNUSED: LazyLock<Mutex<Range<u64>>> = LazyLock::new(|| {
     })
 });
 
+/// Takes the address space of handles now, so that where it lies does not depend on which call makes
+/// the first object: the runtime has a context's handle from a private table, a replay from a call.
+pub(crate) fn prepare() {
+    LazyLock::force(&UNUSED);
+}
+
 /// An object with a handle.
 pub(crate) trait Object {
     /// What a call answers to a handle that names no such object.

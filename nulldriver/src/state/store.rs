@@ -190,6 +190,7 @@ pub(crate) fn is_forked_child() -> bool {
 /// Notes that `cuInit` succeeds. The first call makes the state, which reads the memory map.
 pub(crate) fn initialise() {
     drop(lock());
+    crate::object::table::prepare();
     INITIALISED_BY.store(process(), Ordering::Release);
 }
 

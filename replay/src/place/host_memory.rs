@@ -260,7 +260,13 @@ impl<'t> Job<'_, 't> {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            let parts = self.parts_of(&runs, note);
+            // Work may have written since what earlier notes say, so bytes of the program that are the
+            // same again may differ here.
+            let is_programs = |part: &Part| part.2 == Writer::Program;
+            let mut parts = self.parts_of(&[(0, bytes.len())], note);
+            parts.retain(is_programs);
+            let changed = self.parts_of(&runs, note);
+            parts.extend(changed.into_iter().filter(|part| !is_programs(part)));
             self.put_parts(&parts, old, &bytes, (note.address, live));
         }
         old.copy_from_slice(&bytes);

@@ -361,6 +361,10 @@ impl Checker {
                 Self::new_object(&self.flags, flag)?;
                 let place = self.stream(stream, thread, called)?;
                 let done = self.enqueue(place, called, &[]);
+                // The function may run before the call has returned.
+                let returned = self.next_of(thread, &[]);
+                self.touch(Object::Stream(stream), returned, false)?;
+                self.touch(Object::Context(place.0), returned, false)?;
                 self.flags.insert(flag, done);
             }
             Action::Await { flag } => {
