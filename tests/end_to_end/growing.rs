@@ -71,7 +71,7 @@ fn read(path: &Path) -> Result<usize, String> {
     if !trace.is_still_recorded() {
         return Err("taken for complete".to_owned());
     }
-    let mut threads = vec![(0, false); THREADS + 1];
+    let mut threads = [(0, false); THREADS + 1];
     let (mut count, mut last) = (0, 0);
     for call in trace.calls() {
         let (number, is_open) = &mut threads[call.thread as usize];

@@ -32,7 +32,6 @@ book | xtask book | ? python3
 engines | xtask engines | ? python3 java node
 integrations | xtask integrations | python3
 python | xtask python | python3
-random | xtask random --count 500 | cc
 runtime | xtask runtime | ? cc python3 nvcc
 packages | xtask dist --quick --check | cc dpkg-deb python3
 tests | test --workspace --no-fail-fast | cc nm";
