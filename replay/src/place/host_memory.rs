@@ -232,6 +232,7 @@ impl<'t> Job<'_, 't> {
         let is_shared = self.sharers(&range).is_some();
         let known = self.lent.shadows.remove(&range.start);
         let known = known.filter(|(made, _)| *made == range.made);
+        let is_first = known.is_none();
         let mut shadow = match known {
             Some((_, shadow)) => shadow,
             None => {
@@ -265,7 +266,14 @@ impl<'t> Job<'_, 't> {
             let is_programs = |part: &Part| part.2 == Writer::Program;
             let mut parts = self.parts_of(&[(0, bytes.len())], note);
             parts.retain(is_programs);
-            let changed = self.parts_of(&runs, note);
+            let mut changed = self.parts_of(&runs, note);
+            for part in changed
+                .iter_mut()
+                .filter(|part| is_first && part.2 == Writer::Told)
+            {
+                // Nothing says what was there before the work: the program may have written it then.
+                part.2 = Writer::Device;
+            }
             parts.extend(changed.into_iter().filter(|part| !is_programs(part)));
             self.put_parts(&parts, old, &bytes, (note.address, live));
         }
