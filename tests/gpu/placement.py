@@ -2,6 +2,7 @@
 recording has it, by the driver itself. The exit status is 1 if a replay diverges or fails.
 """
 
+import collections
 import gzip
 import json
 import os
@@ -217,6 +218,8 @@ class Program:
         done, slowed = ([row for row in rows if row] for rows in (self.replays, self.slowed))
         natural = [row for row in done if row["strategy"] == "natural" and row["elsewhere"] == 0]
         total = len(self.replays)
+        # How many replays took so many attempts.
+        tries = collections.Counter(row["attempts"] for row in done)
         # By recording: all of its replays were natural.
         traces = sorted({row["recording"] for row in done})
         whole = [trace for trace in traces if all(row in natural for row in done if row["recording"] == trace)]
@@ -224,7 +227,7 @@ class Program:
         return {
             "recorded": len(self.recordings), "replayed": total, "natural": f"{len(natural)}/{total}",
             "first": f"{sum(row['attempts'] == 1 for row in natural)}/{total}",
-            "attempts": ",".join(str(row["attempts"]) for row in done) or "-",
+            "attempts": " ".join(f"{count}x{tries}" for tries, count in sorted(tries.items())) or "-",
             "granules": sum(row["strategy"] == "granules" for row in done),
             "elsewhere": sum(row["elsewhere"] for row in done), "divergences": sum(row["divergences"] for row in done + slowed),
             "put": sum(row["put"] for row in done), "slowed": f"{len(slowed)}/{len(self.slowed)}",

@@ -261,20 +261,12 @@ impl<'t> Job<'_, 't> {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            // Work may have written since what earlier notes say, so bytes of the program that are the
-            // same again may differ here.
-            let is_programs = |part: &Part| part.2 == Writer::Program;
-            let mut parts = self.parts_of(&[(0, bytes.len())], note);
-            parts.retain(is_programs);
-            let mut changed = self.parts_of(&runs, note);
-            for part in changed
-                .iter_mut()
-                .filter(|part| is_first && part.2 == Writer::Told)
-            {
+            let mut parts = self.parts_of(&runs, note);
+            let told = parts.iter_mut().filter(|part| part.2 == Writer::Told);
+            for part in told.filter(|_| is_first) {
                 // Nothing says what was there before the work: the program may have written it then.
                 part.2 = Writer::Device;
             }
-            parts.extend(changed.into_iter().filter(|part| !is_programs(part)));
             self.put_parts(&parts, old, &bytes, (note.address, live));
         }
         old.copy_from_slice(&bytes);
