@@ -11,12 +11,12 @@ use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
 use cutape_registry::{Function, Kind, Waits, id};
 
 use crate::call_order::Tells;
+use crate::described_copy::is_within_device;
 use crate::driver::ask;
 use crate::host_memory;
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
-use crate::overrides::copy;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{
@@ -222,7 +222,7 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
         Tells::Waits => wait(thread, frame, now),
         Tells::Fills(at) if !is_shared_with_host(frame.word(at)) => {}
         Tells::Copies(operands) if operands.iter().all(|&at| is_of_device(frame.word(at))) => {}
-        Tells::CopiesDescribed(shape) if copy::is_within_device(frame, shape) => {}
+        Tells::CopiesDescribed(shape) if is_within_device(frame, shape) => {}
         Tells::WaitsForDefault | Tells::Fills(_) | Tells::Copies(_) | Tells::CopiesDescribed(_) => {
             let stream = stream(thread, function, 0);
             FOLLOWED.lock().order.complete_with_work(stream, now);

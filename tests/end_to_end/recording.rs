@@ -380,6 +380,10 @@ fn readbacks_come_with_the_call_that_proves_them(folder: &Path) {
         (3, "cuEventSynchronize"),
         (4, "cuStreamSynchronize"),
         (5, "cuMemcpyDtoH_v2"),
+        (10, "cuStreamSynchronize"),
+        (11, "cuStreamSynchronize"),
+        (12, "cuStreamSynchronize"),
+        (13, "cuStreamSynchronize"),
     ];
     let expected = expected.map(|(value, name)| (value, name.to_owned()));
     assert_eq!(proofs, expected);

@@ -3,173 +3,16 @@
 
 use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
-use cutape_registry::{CopyOp, CopyShape, MemoryType, layout};
+use cutape_registry::{CopyOp, CopyShape};
 
+use crate::described_copy::{Copy, End};
 use crate::file::rows::Rows;
 use crate::host_memory::{Access, Operand};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
-use crate::process::memory;
-use crate::queries::{is_host, is_of_device};
+use crate::queries::is_host;
 use crate::{async_readback, snapshot};
-
-/// Where the struct of a copy has its members.
-struct Description {
-    bytes: usize,
-    source: Side,
-    target: Side,
-    row: usize,
-    rows: usize,
-    slices: usize,
-}
-
-struct Side {
-    kind: usize,
-    host: usize,
-    device: usize,
-    x: usize,
-    y: usize,
-    z: usize,
-    pitch: usize,
-    height: usize,
-}
-
-/// A member that the struct of a plane does not have; it reads as 0.
-const ABSENT: usize = usize::MAX;
-
-/// The members of one side; those that only a volume has are given by name.
-macro_rules! side {
-    ($structure:literal, $side:literal $(, $z:literal, $height:literal)?) => {
-        Side {
-            kind: layout::offset_of($structure, concat!($side, "MemoryType")),
-            host: layout::offset_of($structure, concat!($side, "Host")),
-            device: layout::offset_of($structure, concat!($side, "Device")),
-            x: layout::offset_of($structure, concat!($side, "XInBytes")),
-            y: layout::offset_of($structure, concat!($side, "Y")),
-            z: [$(layout::offset_of($structure, concat!($side, $z)),)? ABSENT][0],
-            pitch: layout::offset_of($structure, concat!($side, "Pitch")),
-            height: [$(layout::offset_of($structure, concat!($side, $height)),)? ABSENT][0],
-        }
-    };
-}
-
-macro_rules! description {
-    ($structure:literal $(, $depth:literal, $z:literal, $height:literal)?) => {
-        Description {
-            bytes: layout::size_of($structure),
-            source: side!($structure, "src" $(, $z, $height)?),
-            target: side!($structure, "dst" $(, $z, $height)?),
-            row: layout::offset_of($structure, "WidthInBytes"),
-            rows: layout::offset_of($structure, "Height"),
-            slices: [$(layout::offset_of($structure, $depth),)? ABSENT][0],
-        }
-    };
-}
-
-static PLANE: Description = const { description!("CUDA_MEMCPY2D") };
-static VOLUME: Description = const { description!("CUDA_MEMCPY3D", "Depth", "Z", "Height") };
-static PEER_VOLUME: Description =
-    const { description!("CUDA_MEMCPY3D_PEER", "Depth", "Z", "Height") };
-
-/// Longer than any of these structs.
-const LONGEST: usize = 256;
-
-/// The struct of a copy.
-struct Copy {
-    description: &'static Description,
-    bytes: [u8; LONGEST],
-}
-
-impl Copy {
-    /// Reads the struct; `None` if it cannot be read.
-    fn read(address: u64, shape: CopyShape) -> Option<Self> {
-        let description = match shape {
-            CopyShape::Plane => &PLANE,
-            CopyShape::Volume => &VOLUME,
-            CopyShape::PeerVolume => &PEER_VOLUME,
-        };
-        let mut bytes = [0; LONGEST];
-        let target = bytes.get_mut(..description.bytes)?;
-        memory::read_all(address, target).then_some(Self { description, bytes })
-    }
-
-    fn member(&self, offset: usize) -> u64 {
-        let bytes = self.bytes.get(offset..).and_then(<[u8]>::first_chunk);
-        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    }
-
-    fn side(&self, end: End) -> &Side {
-        match end {
-            End::Source => &self.description.source,
-            End::Target => &self.description.target,
-        }
-    }
-
-    /// The memory that a side names, and whether it is of the host; `None` for arrays.
-    fn memory(&self, end: End) -> Option<(u64, bool)> {
-        let side = self.side(end);
-        let device = self.member(side.device);
-        // Enums have 32 bits.
-        let (start, is_of_host) = match MemoryType::of(self.member(side.kind) & 0xffff_ffff)? {
-            MemoryType::Host => (self.member(side.host), true),
-            MemoryType::Device => (device, false),
-            MemoryType::Unified => (device, is_host(device)),
-            MemoryType::Array => return None,
-        };
-        (start != 0).then_some((start, is_of_host))
-    }
-
-    /// How far behind that memory's start a side begins.
-    fn offset(&self, side: &Side) -> u64 {
-        let rows = self
-            .member(side.z)
-            .wrapping_mul(self.member(side.height))
-            .wrapping_add(self.member(side.y));
-        rows.wrapping_mul(self.member(side.pitch))
-            .wrapping_add(self.member(side.x))
-    }
-
-    /// What the copy does on a side that is no array.
-    fn operand(&self, end: End) -> Option<Operand> {
-        let (start, is_of_host) = self.memory(end)?;
-        let access = match end {
-            // What it reads in host memory is recorded with it.
-            End::Source if is_of_host => return None,
-            End::Source => Access::Read,
-            End::Target if is_of_host => Access::Readback,
-            End::Target => Access::Write,
-        };
-        Some((start.wrapping_add(self.offset(self.side(end))), access))
-    }
-
-    /// The host memory of a side; `None` if it is not in host memory.
-    fn host_memory(&self, end: End) -> Option<Rows> {
-        let side = self.side(end);
-        let (start, _) = self.memory(end).filter(|&(_, is_of_host)| is_of_host)?;
-        let row = self.member(self.description.row);
-        let pitch = self.member(side.pitch);
-        let slice_pitch = pitch.wrapping_mul(self.member(side.height));
-        Some(Rows {
-            address: start.wrapping_add(self.offset(side)),
-            row,
-            pitch: if pitch == 0 { row } else { pitch },
-            rows: self.member(self.description.rows),
-            slice_pitch,
-            slices: match self.description.slices {
-                ABSENT => 1,
-                offset => self.member(offset),
-            },
-        })
-    }
-}
-
-/// One side of a copy.
-#[derive(Clone, Copy)]
-enum End {
-    Source,
-    Target,
-}
 
 /// The host memory that a copy of a graph reads, and that which it writes, given its
 /// `CUDA_MEMCPY3D`; `None` if that cannot be read.
@@ -178,22 +21,25 @@ pub(super) fn host_sides(address: u64) -> Option<[Option<Rows>; 2]> {
     Some([End::Source, End::Target].map(|end| copy.host_memory(end)))
 }
 
-/// Whether a copy that a struct describes has both sides in memory of the device; true if the struct
-/// cannot be read.
-pub(crate) fn is_within_device(frame: &Frame, shape: CopyShape) -> bool {
-    let copy = Copy::read(frame.word(0), shape);
-    let sides = [End::Source, End::Target].map(|end| copy.as_ref()?.memory(end));
-    sides
-        .iter()
-        .flatten()
-        .all(|&(start, _)| is_of_device(start))
+/// What a copy does on a side that is no array.
+fn operand(copy: &Copy, end: End) -> Option<Operand> {
+    let (start, is_of_host) = copy.start(end)?;
+    let access = match end {
+        // What it reads in host memory is recorded with it.
+        End::Source if is_of_host => return None,
+        End::Source => Access::Read,
+        End::Target if is_of_host => Access::Readback,
+        End::Target => Access::Write,
+    };
+    Some((start, access))
 }
 
 /// What a copy that a struct describes does to memory.
 pub(super) fn operands(frame: &Frame, shape: CopyShape) -> Vec<Operand> {
     let copy = Copy::read(frame.word(0), shape);
     let ends = [End::Source, End::Target].into_iter();
-    ends.filter_map(|end| copy.as_ref()?.operand(end)).collect()
+    ends.filter_map(|end| operand(copy.as_ref()?, end))
+        .collect()
 }
 
 /// The host memory on one side of a call's copy, and the parameter that leads to it; `None` if that

@@ -12,8 +12,7 @@ enum {
     BYTES = COUNT * 4,
     REGISTERED = 256 << 10,
     LONG = 65 << 20,
-    /* The last is not for managed memory. */
-    WAYS = 6,
+    WAYS = 5,
 };
 
 static uint32_t values[COUNT];
@@ -145,19 +144,14 @@ static int write_word(int way, uint32_t *memory, CUdeviceptr view, CUdeviceptr s
     plane.Height = 1;
     CUDA_MEMCPY3D_BATCH_OP box;
     CUmemcpyAttributes how;
-    CUstreamBatchMemOpParams operation;
     memset(&box, 0, sizeof box);
     memset(&how, 0, sizeof how);
-    memset(&operation, 0, sizeof operation);
     how.srcAccessOrder = box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
     box.src.op.ptr.ptr = seven;
     box.dst.op.ptr.ptr = view;
     box.extent.width = 4;
     box.extent.height = box.extent.depth = 1;
-    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-    operation.writeValue.address = view;
-    operation.writeValue.value = 7;
     size_t size = 4, first = 0;
     switch (way) {
     case 0:
@@ -172,10 +166,8 @@ static int write_word(int way, uint32_t *memory, CUdeviceptr view, CUdeviceptr s
         return SUPPORTED(cuMemcpy2D(&plane));
     case 3:
         return SUPPORTED(cuMemcpyBatchAsync(&view, &seven, &size, 1, &how, &first, 1, stream));
-    case 4:
-        return SUPPORTED(cuMemcpy3DBatchAsync(1, &box, 0, stream));
     default:
-        return SUPPORTED(cuStreamBatchMemOp(stream, 1, &operation, 0));
+        return SUPPORTED(cuMemcpy3DBatchAsync(1, &box, 0, stream));
     }
 }
 
@@ -261,7 +253,7 @@ int main(void)
         between_launches("managed", (uint32_t *)(uintptr_t)managed, managed);
         in_a_graph((uint32_t *)(uintptr_t)managed, managed);
         by_described_copy((uint32_t *)(uintptr_t)managed, managed);
-        written_and_consumed((uint32_t *)(uintptr_t)managed, managed, WAYS - 1);
+        written_and_consumed((uint32_t *)(uintptr_t)managed, managed, WAYS);
         CHECK(cuMemFree(managed));
     }
 
