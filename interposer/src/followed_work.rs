@@ -13,7 +13,6 @@ use cutape_registry::{Function, Kind, Waits, id};
 use crate::call_order::Tells;
 use crate::described_copy::is_within_device;
 use crate::driver::ask;
-use crate::host_memory;
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
@@ -209,14 +208,6 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
     let function = frame.description();
     // When it was entered: what was enqueued since is not behind the call.
     let now = frame.start;
-    if let Some(entered) = thread.take_begun() {
-        // A call without a stream may wait for its own work, which then counts from its entry.
-        let returned = match function.stream {
-            None => now,
-            Some(_) => clock::ticks(),
-        };
-        host_memory::enqueued(thread, entered, returned);
-    }
     match Tells::of(function) {
         Tells::Nothing => {}
         Tells::Waits => wait(thread, frame, now),

@@ -251,7 +251,7 @@ extern "C" fn leave_slowly(thread: &Thread, frame: &mut Frame, plan: &Plan, tick
     if !is_written {
         leave_generic(thread, frame, plan, ticks);
     }
-    thread.attend();
+    thread.attend(host_memory::enqueued);
     if STATE.load(Ordering::Relaxed) == MEASURING {
         cost::add(&thread.cost, ticks, false);
     }
@@ -266,6 +266,14 @@ fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
     overrides::post_call(thread, frame, plan);
     if result == 0 && plan.tells_order && followed_work::any() {
         let _errno = Errno::keep();
+        if let Some(entered) = thread.take_begun() {
+            // A call without a stream may wait for its own work, which then counts from its entry.
+            let returned = match frame.description().stream {
+                None => frame.start,
+                Some(_) => clock::ticks(),
+            };
+            host_memory::enqueued(thread, entered, returned);
+        }
         followed_work::observe(thread, frame);
         if plan.waits {
             async_readback::complete(thread);

@@ -219,7 +219,7 @@ fn entered(thread: &Thread, frame: &mut Frame, plan: &Plan, is_written: bool) ->
     }
     // Before `attend`, which may begin a chunk, whose head has the number of its first call.
     thread.calls.set(thread.calls.get() + 1);
-    if thread.attend() {
+    if thread.attend(host_memory::enqueued) {
         attended(thread, frame);
     }
     proceed(thread, frame, plan)

@@ -18,7 +18,6 @@ use crate::file::kept_blobs;
 use crate::file::rows::{NotKept, Rows};
 use crate::file::thread_buffer::ThreadBuffer;
 use crate::file::trace_file;
-use crate::host_memory;
 use crate::process::errno::Errno;
 use crate::process::{log, memory};
 
@@ -589,14 +588,15 @@ impl Thread {
     }
 
     /// Does, after a record, what could not be done within it. Returns whether there is more for
-    /// the caller to do, because the call is the thread's first or may have a stack.
+    /// the caller to do, because the call is the thread's first or may have a stack. `enqueued` gets
+    /// the times of a call that has begun followed work, and has returned.
     #[inline]
-    pub(crate) fn attend(&self) -> bool {
-        self.attention.get() && self.attend_now()
+    pub(crate) fn attend(&self, enqueued: fn(&Self, Moment, Moment)) -> bool {
+        self.attention.get() && self.attend_now(enqueued)
     }
 
     #[cold]
-    fn attend_now(&self) -> bool {
+    fn attend_now(&self, enqueued: fn(&Self, Moment, Moment)) -> bool {
         self.set_attention(false);
         let is_first = self.is_unnamed.replace(false);
         if is_first {
@@ -607,7 +607,7 @@ impl Thread {
         }
         if let Some(entered) = self.take_begun() {
             let _errno = Errno::keep();
-            host_memory::enqueued(self, entered, clock::ticks());
+            enqueued(self, entered, clock::ticks());
         }
         self.wants_stack.replace(false) || is_first
     }
