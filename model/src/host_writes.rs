@@ -11,7 +11,8 @@ use std::ops::Range;
 use cutape_format::Call;
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKind};
 use cutape_registry::{
-    CopyOp, EventOp, Family, GraphOp, Kind, PrimaryOp, SharingOp, StreamMemoryOp, StreamOp, Waits,
+    CopyOp, EventOp, Family, GraphOp, Kind, MemoryType, PrimaryOp, SharingOp, StreamMemoryOp,
+    StreamOp, Waits,
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -446,16 +447,19 @@ impl HostWrites {
             let target = call.argument(usize::from(target));
             self.state.host.find(target).is_some()
         };
-        // A copy from pageable memory may only have read it; one from page-locked memory is done.
-        let is_from_known = match function.family {
-            Family::Copy(CopyOp::Linear(at)) if function.stream.is_none() => {
+        // From pageable memory, a copy may only have read it; from page-locked memory it is complete
+        // (CUDA manual, API synchronization behavior).
+        let is_from_page_locked = match function.family {
+            Family::Copy(CopyOp::Linear(at)) => {
                 let source = call.argument(usize::from(at.source));
-                self.state.host.find(source).is_some()
+                at.from == MemoryType::Host
+                    && function.stream.is_none()
+                    && self.state.host.find(source).is_some()
             }
             _ => false,
         };
         function.is_synchronous_readback()
-            || is_from_known
+            || is_from_page_locked
             || function.unified_without_stream().is_some_and(is_to_host)
             || (function.stream.is_none() && described_host_target(function, call).is_some())
             || (function.is_memset_without_stream()

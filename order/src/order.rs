@@ -546,11 +546,29 @@ impl<S: BuildHasher + Default> Order<S> {
         self.complete(&clock);
     }
 
-    /// What is complete when work is that a call has enqueued which was entered now.
+    /// What is complete once work is complete that a call has enqueued in the stream. The call was
+    /// entered now.
     pub fn clock_of_work(&mut self, stream: u32, now: Moment) -> Clock {
-        // It is itself behind the legacy default stream, though no other work of the stream may be.
-        self.submit(stream, now, now);
-        self.clock(stream, now)
+        let mut clock = self.clock(stream, now);
+        let state = self.streams.get(&stream);
+        let Some(context) = state.filter(|state| self.is_in_group(state.kind)) else {
+            return clock;
+        };
+        let context = context.context;
+        let work = self.contexts.get(context).copied().unwrap_or_default();
+        // The work waits for the legacy default stream, even if no earlier work of the stream does.
+        // What was still being enqueued there may come after it.
+        if work.legacy_enqueued <= now {
+            if let Some(legacy) = work.legacy_stream {
+                merge(&mut clock, (legacy, work.legacy_enqueued));
+            }
+            if work.legacy > work.blocking.max(work.all)
+                && let Some(group) = self.group(context)
+            {
+                merge(&mut clock, (group, work.legacy));
+            }
+        }
+        clock
     }
 
     /// A call that was entered now has proved all work of a context complete.
@@ -716,8 +734,10 @@ mod tests {
         WaitsFor(usize, usize),
         Waits(usize),
         WaitsForContext,
+        /// Has work of its own and waits for it, as a copy to pageable memory does.
+        Copies(usize),
     }
-    use Does::{Waits, WaitsFor, WaitsForContext, Work};
+    use Does::{Copies, Waits, WaitsFor, WaitsForContext, Work};
 
     #[test]
     fn calls_that_overlap_prove_nothing_about_each_other() {
@@ -728,7 +748,7 @@ mod tests {
         const B: usize = 1;
         const C: usize = 2;
         const LEGACY: usize = 3;
-        let table: [Case; 15] = [
+        let table: [Case; 19] = [
             (&[(Work(A), 1, 2), (Waits(A), 3, 4)], &[true]),
             // The wait was entered before the work had been enqueued.
             (&[(Work(A), 1, 4), (Waits(A), 3, 5)], &[false]),
@@ -769,6 +789,15 @@ mod tests {
                 ],
                 &[false, false, true],
             ),
+            // A copy in a blocking stream waits for the legacy default stream, and so for what that
+            // has waited for; not for work that was still being enqueued.
+            (&[(Work(LEGACY), 1, 2), (Copies(B), 3, 4)], &[true]),
+            (&[(Work(LEGACY), 1, 4), (Copies(B), 3, 5)], &[false]),
+            (
+                &[(Work(C), 1, 2), (Work(LEGACY), 3, 4), (Copies(B), 5, 6)],
+                &[true, true],
+            ),
+            (&[(Work(LEGACY), 1, 2), (Copies(A), 3, 4)], &[false]),
             // A stream that waits for another through an event, before and after it is waited for.
             (
                 &[(Work(A), 1, 2), (WaitsFor(A, B), 3, 4), (Waits(B), 5, 6)],
@@ -806,6 +835,7 @@ mod tests {
                     }
                     Waits(at) => order.complete_stream(streams[at], entered),
                     WaitsForContext => order.complete_context(7, entered),
+                    Copies(at) => order.complete_with_work(streams[at], entered),
                 }
             }
             let done: Vec<bool> = work
