@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_format::{Call, Signatures};
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, MemoryType, Role};
 
@@ -47,7 +47,6 @@ pub struct Copied {
 pub fn each_copy<X>(
     function: &Function,
     call: &Call<'_>,
-    signatures: &Signatures,
     state: &State<X>,
     each: &mut dyn FnMut(Option<Copied>),
 ) {
@@ -62,7 +61,7 @@ pub fn each_copy<X>(
             bytes: argument(at.bytes),
             is_peer: matches!(op, CopyOp::Peer(_)),
         })),
-        CopyOp::Described(shape) => each(described(shape, call, signatures, state)),
+        CopyOp::Described(shape) => each(described(shape, call, state)),
         CopyOp::Batch {
             targets,
             sources,
@@ -156,23 +155,23 @@ fn is_device_memory<X>(address: u64, state: &State<X>) -> bool {
 }
 
 /// A member of the struct that describes a copy.
-fn described_value(call: &Call<'_>, signatures: &Signatures, member: &str) -> Option<u64> {
-    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
+fn described_value(call: &Call<'_>, member: &str) -> Option<u64> {
     let c_type = call.signature.parameters.first()?.c_type.as_str();
-    let name = c_type
-        .trim_start_matches("const ")
-        .trim_end_matches([' ', '*']);
-    signatures.structure(name)?.number(bytes, member)
+    let name = c_type.trim_start_matches("const ");
+    let structure = cutape_registry::structure(name.trim_end_matches([' ', '*']))?;
+    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
+    let field = structure.fields.iter().find(|field| field.name == member)?;
+    let (start, size) = (field.offset as usize, field.size as usize);
+    let mut word = [0; 8];
+    let value = bytes.get(start..start.checked_add(size)?)?;
+    word.get_mut(..size)?.copy_from_slice(value);
+    Some(u64::from_le_bytes(word))
 }
 
 /// The kind of memory and the device address of one side, `src` or `dst`, of a copy that a struct
 /// describes.
-pub fn described_side(
-    call: &Call<'_>,
-    signatures: &Signatures,
-    side: &str,
-) -> Option<(MemoryType, u64)> {
-    let value = |member| described_value(call, signatures, &format!("{side}{member}"));
+pub fn described_side(call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
+    let value = |member| described_value(call, &format!("{side}{member}"));
     Some((MemoryType::of(value("MemoryType")?)?, value("Device")?))
 }
 
@@ -181,7 +180,7 @@ pub(crate) fn described_host_target(function: &Function, call: &Call<'_>) -> Opt
     let Family::Copy(CopyOp::Described(_)) = function.family else {
         return None;
     };
-    let (kind, address) = described_memory(function, call, "dst")?;
+    let (kind, address) = described_memory(call, "dst")?;
     (kind == MemoryType::Host).then_some(address)
 }
 
@@ -189,7 +188,7 @@ pub(crate) fn described_host_target(function: &Function, call: &Call<'_>) -> Opt
 pub fn described_sources(function: &Function, call: &Call<'_>) -> Vec<u64> {
     match function.family {
         Family::Copy(CopyOp::Described(_)) => {
-            let source = described_memory(function, call, "src");
+            let source = described_memory(call, "src");
             source.into_iter().map(|(_, address)| address).collect()
         }
         Family::Copy(CopyOp::Batch { sources, .. }) => {
@@ -219,9 +218,7 @@ pub fn described_sources(function: &Function, call: &Call<'_>) -> Vec<u64> {
 pub(crate) fn described_targets(function: &Function, call: &Call<'_>) -> Vec<(Range<u64>, bool)> {
     let bytes = |start: u64, length: u64| start..start.saturating_add(length);
     match function.family {
-        Family::Copy(CopyOp::Described(_)) => {
-            described_target(function, call).into_iter().collect()
-        }
+        Family::Copy(CopyOp::Described(_)) => described_target(call).into_iter().collect(),
         Family::Copy(CopyOp::Batch { targets, sizes, .. }) => {
             let [targets, sizes] = [targets, sizes].map(|at| words(call, at).unwrap_or_default());
             let pairs = targets.iter().zip(sizes);
@@ -236,9 +233,9 @@ pub(crate) fn described_targets(function: &Function, call: &Call<'_>) -> Vec<(Ra
 }
 
 /// The memory that a copy which a struct describes writes, and whether it writes all of it.
-fn described_target(function: &Function, call: &Call<'_>) -> Option<(Range<u64>, bool)> {
-    let (_, address) = described_memory(function, call, "dst")?;
-    let value = |member| described_number(function, call, member);
+fn described_target(call: &Call<'_>) -> Option<(Range<u64>, bool)> {
+    let (_, address) = described_memory(call, "dst")?;
+    let value = |member| described_value(call, member);
     let (row, height) = (value("WidthInBytes")?, value("Height")?);
     let depth = value("Depth").unwrap_or(1);
     let pitch = value("dstPitch").filter(|&pitch| pitch != 0).unwrap_or(row);
@@ -257,26 +254,10 @@ fn described_target(function: &Function, call: &Call<'_>) -> Option<(Range<u64>,
     Some((start..start.saturating_add(last), is_whole))
 }
 
-/// A member of the struct that describes a copy.
-fn described_number(function: &Function, call: &Call<'_>, member: &str) -> Option<u64> {
-    let name = function.params.first()?.c_type;
-    let name = name
-        .trim_start_matches("const ")
-        .trim_end_matches([' ', '*']);
-    let structure = cutape_registry::structure(name)?;
-    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
-    let field = structure.fields.iter().find(|field| field.name == member)?;
-    let (start, size) = (field.offset as usize, field.size as usize);
-    let mut word = [0; 8];
-    word.get_mut(..size)?
-        .copy_from_slice(bytes.get(start..start + size)?);
-    Some(u64::from_le_bytes(word))
-}
-
 /// The kind and the address of memory, `src` or `dst`, of a copy that a struct describes; `None` for
 /// an array.
-fn described_memory(function: &Function, call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
-    let value = |member| described_number(function, call, &format!("{side}{member}"));
+fn described_memory(call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
+    let value = |member| described_value(call, &format!("{side}{member}"));
     let kind = MemoryType::of(value("MemoryType")?)?;
     let address = match kind {
         MemoryType::Host => value("Host")?,
@@ -287,15 +268,10 @@ fn described_memory(function: &Function, call: &Call<'_>, side: &str) -> Option<
 }
 
 /// A copy that a struct describes.
-fn described<X>(
-    shape: CopyShape,
-    call: &Call<'_>,
-    signatures: &Signatures,
-    state: &State<X>,
-) -> Option<Copied> {
-    let value = |member: &str| described_value(call, signatures, member);
+fn described<X>(shape: CopyShape, call: &Call<'_>, state: &State<X>) -> Option<Copied> {
+    let value = |member: &str| described_value(call, member);
     let side = |name: &str| {
-        let (memory, address) = described_side(call, signatures, name)?;
+        let (memory, address) = described_side(call, name)?;
         Some(side(memory, address, state))
     };
     let rows = value("Height")?.saturating_mul(value("Depth").unwrap_or(1));

@@ -1,6 +1,6 @@
 //! How many bytes were copied, from where to where.
 
-use cutape_format::{Call, Signatures};
+use cutape_format::Call;
 use cutape_model::{Copied, State, each_copy, filled_bytes};
 use cutape_registry::{Family, Function};
 use serde::Serialize;
@@ -20,13 +20,7 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// Adds a copy or a fill; failed calls and those in flight count nothing.
-    pub(crate) fn observe(
-        &mut self,
-        function: &Function,
-        call: &Call<'_>,
-        signatures: &Signatures,
-        state: &State<()>,
-    ) {
+    pub(crate) fn observe(&mut self, function: &Function, call: &Call<'_>, state: &State<()>) {
         if !call.succeeded() {
             return;
         }
@@ -35,7 +29,7 @@ impl Copies {
             self.filled_bytes = self.filled_bytes.saturating_add(bytes);
             return;
         }
-        each_copy(function, call, signatures, state, &mut |copied| {
+        each_copy(function, call, state, &mut |copied| {
             let Some(Copied {
                 from, to, bytes, ..
             }) = copied
@@ -247,7 +241,7 @@ mod tests {
                 state.observe(&call);
                 let function = function_of(call.signature).unwrap();
                 if matches!(function.family, Family::Copy(_) | Family::Memset) {
-                    copies.observe(function, &call, trace.signatures(), &state.state);
+                    copies.observe(function, &call, &state.state);
                 }
             }
             assert_eq!(copies, expected, "{name} {arguments:?}");

@@ -384,9 +384,9 @@ impl<'t> SummaryBuilder<'t> {
                     self.images.observe(self.trace, call);
                 }
                 Family::Copy(_) | Family::Memset => {
-                    let (signatures, state) = (self.trace.signatures(), &self.renderer.state.state);
+                    let state = &self.renderer.state.state;
                     let copies = &mut self.summary.copies;
-                    copies.observe(function, call, signatures, state);
+                    copies.observe(function, call, state);
                 }
                 _ => {}
             }

@@ -217,7 +217,6 @@ impl<'t> Pass<'t> {
                     effects: &plan.effects,
                     call,
                     row,
-                    signatures: self.trace.signatures(),
                 };
                 let state = &mut self.state;
                 self.work.add(&submission, state, &self.images, sink)?;

@@ -1,6 +1,6 @@
 //! What a call enqueues or waits for: launches, copies, waits.
 
-use cutape_format::{Call, Signatures};
+use cutape_format::Call;
 use cutape_model::{
     Copied, Effects, Exec, LaunchShape, ObjectId, STREAM_PER_THREAD, TraceState, Work, each_copy,
     filled_bytes,
@@ -72,7 +72,6 @@ pub(super) struct Submission<'a> {
     pub(super) effects: &'a Effects,
     pub(super) call: &'a Call<'a>,
     pub(super) row: CallRef,
-    pub(super) signatures: &'a Signatures,
 }
 
 impl WorkRows {
@@ -260,17 +259,11 @@ fn copies<S: Sink>(
         });
     }
     let mut outcome = Ok(());
-    each_copy(
-        function,
-        of.call,
-        of.signatures,
-        &state.state,
-        &mut |copied| {
-            if outcome.is_ok() {
-                outcome = sink.copy(&row(copied));
-            }
-        },
-    );
+    each_copy(function, of.call, &state.state, &mut |copied| {
+        if outcome.is_ok() {
+            outcome = sink.copy(&row(copied));
+        }
+    });
     outcome
 }
 

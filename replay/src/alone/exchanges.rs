@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cutape_format::{Bytes, Call, Signatures, layout::field};
+use cutape_format::{Bytes, Call, layout::field};
 use cutape_model::{IntervalMap, Scope, TraceState, described_side};
 use cutape_reach::words;
 use cutape_registry::{
@@ -290,7 +290,6 @@ impl Exchanges {
     pub(crate) fn partner(
         &self,
         (call, function): (&Call<'_>, &'static Function),
-        signatures: &Signatures,
         (held, known): (&HeldAddresses, &Known<'_>),
     ) -> Option<Arc<Partner>> {
         if self.shared.is_empty() {
@@ -318,7 +317,7 @@ impl Exchanges {
                 let is_read = known.is_device(range.start.max(source));
                 (is_read && partner.is_there()).then(|| Arc::clone(partner))
             }
-            Family::Copy(CopyOp::Described(_)) => match described_side(call, signatures, "src")? {
+            Family::Copy(CopyOp::Described(_)) => match described_side(call, "src")? {
                 (MemoryType::Device | MemoryType::Unified, address) => read(address),
                 (MemoryType::Host | MemoryType::Array, _) => None,
             },
@@ -345,7 +344,6 @@ impl Exchanges {
     pub(crate) fn may_write_own(
         &self,
         (call, function): (&Call<'_>, &'static Function),
-        signatures: &Signatures,
         ranges: &Ranges,
     ) -> bool {
         let is_own = |address: u64| ranges.is_device(address) && !self.overlaps(address, 1);
@@ -355,7 +353,7 @@ impl Exchanges {
                 CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of) => {
                     of.to == MemoryType::Array || is_own(call.argument(of.target.into()))
                 }
-                CopyOp::Described(_) => match described_side(call, signatures, "dst") {
+                CopyOp::Described(_) => match described_side(call, "dst") {
                     Some((MemoryType::Host, _)) => false,
                     Some((MemoryType::Device | MemoryType::Unified, address)) => is_own(address),
                     Some((MemoryType::Array, _)) | None => true,

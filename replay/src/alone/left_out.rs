@@ -74,20 +74,15 @@ impl Job<'_, '_> {
         let known = Known::new(&player.ranges, &player.unavailable.absent);
         let call = (self.call, self.function);
         let memory = (&player.held_addresses, &known);
-        let partner = player
-            .exchanges
-            .partner(call, player.trace.signatures(), memory);
+        let partner = player.exchanges.partner(call, memory);
         let Some(partner) = partner else {
             return Ok(());
         };
         let left_out = (self.call, &partner);
         player.exchanges.left_out(left_out, memory, &player.ranges);
         let kernel = player.exchanges.kernel_of(self.call);
-        let signatures = player.trace.signatures();
-        let may_write = self.call.succeeded()
-            && player
-                .exchanges
-                .may_write_own(call, signatures, &player.ranges);
+        let may_write =
+            self.call.succeeded() && player.exchanges.may_write_own(call, &player.ranges);
         let names_exported = player.exchanges.names_exported(call.0, call.1, memory);
         let put = may_write.then(|| match self.put_exchange_outputs() {
             Ok(()) if names_exported => {
