@@ -167,19 +167,19 @@ impl<X> State<X> {
         };
         let graph = graph.and_then(|handle| self.objects.live(Kind::GraphExec, handle));
         let earlier = graph.and_then(|graph| self.last_launches.get(&graph));
-        let tells = match earlier {
-            Some(&(ref earlier, tells)) => {
+        let signals = match earlier {
+            Some(&(ref earlier, signals)) => {
                 self.order.wait(stream, earlier);
-                tells
+                signals
             }
-            None => self.tells_program(effects, call),
+            None => self.signals_host(effects, call),
         };
         let work = self.order.submit(stream)?;
         if let Some(graph) = graph {
             let clock = self.order.clock(stream);
-            self.last_launches.insert(graph, (clock, tells));
+            self.last_launches.insert(graph, (clock, signals));
         }
-        if tells {
+        if signals {
             let clock = self.order.clock(stream);
             self.order.complete(&clock);
         }
@@ -204,7 +204,7 @@ impl<X> State<X> {
     /// Whether work may tell the program that it, and all work before it, is complete: a function
     /// of the program, or a value in memory of the host, which the program may poll. Whether it did
     /// is not recorded.
-    fn tells_program(&self, effects: &Effects, call: &Call<'_>) -> bool {
+    fn signals_host(&self, effects: &Effects, call: &Call<'_>) -> bool {
         match effects.function.family {
             Family::HostFunction | Family::StreamCallback => true,
             Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch) => {
@@ -215,7 +215,7 @@ impl<X> State<X> {
             Family::Graph(GraphOp::Launch) => {
                 let exec = self.graphs.exec(call.argument(0));
                 let active = exec.and_then(Exec::known_active);
-                active.is_none_or(|active| active.iter().any(|(_, work)| work.tells_program()))
+                active.is_none_or(|active| active.iter().any(|(_, work)| work.signals_host()))
             }
             _ => false,
         }

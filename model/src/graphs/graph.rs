@@ -73,7 +73,7 @@ pub enum Work {
 impl Work {
     /// Whether it may tell the program that it runs: a function of the program, or a value that the
     /// program may poll.
-    pub(crate) fn tells_program(&self) -> bool {
+    pub(crate) fn signals_host(&self) -> bool {
         matches!(
             self,
             Self::Host | Self::MemoryOperations | Self::Conditional | Self::Unknown

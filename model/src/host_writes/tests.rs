@@ -1,0 +1,470 @@
+//! Cases of work that may write host memory.
+
+use cutape_format::layout::field;
+use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+use cutape_registry::Role;
+
+use super::*;
+
+const CONTEXT: u64 = 0x77;
+const STREAM: u64 = 0x5000;
+const OTHER: u64 = 0x6000;
+const BLOCKING: u64 = 0x7000;
+const SECOND: u64 = 0x78;
+const EVENT: u64 = 0xe000;
+const PINNED: u64 = 0x10_0000;
+const LENGTH: u64 = 0x1000;
+const DEVICE: u64 = 0x90_0000;
+const LOOK: &str = "cuCtxGetCurrent";
+const OTHER_RECORD: &str = "cuEventRecord_ptsz";
+
+/// Name, arguments, times of entry and return; a kernel's parameters.
+type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
+
+/// What may be written when `LOOK` is called: first byte, behind the last, exact, call.
+type Pending = (u64, u64, bool, u64);
+
+fn pending(steps: &[Step]) -> Vec<Pending> {
+    let shown = |write: PendingWrite| {
+        let PendingWrite {
+            bytes,
+            is_exact,
+            call,
+            ..
+        } = write;
+        (bytes.start, bytes.end, is_exact, call)
+    };
+    found(steps).into_iter().map(shown).collect()
+}
+
+/// What the last call finds.
+fn found(steps: &[Step]) -> Vec<PendingWrite> {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    let start: [Step; 7] = [
+        ("cuDevicePrimaryCtxRetain", &[CONTEXT, 0], (1, 2), &[]),
+        ("cuCtxSetCurrent", &[CONTEXT], (3, 4), &[]),
+        ("cuStreamCreate", &[STREAM, 1], (5, 6), &[]),
+        ("cuStreamCreate", &[OTHER, 1], (7, 8), &[]),
+        ("cuEventCreate", &[EVENT, 0], (9, 10), &[]),
+        ("cuMemHostAlloc", &[PINNED, LENGTH, 0], (11, 12), &[]),
+        ("cuMemAlloc_v2", &[DEVICE, LENGTH], (13, 14), &[]),
+    ];
+    let steps: Vec<&Step> = start.iter().chain(steps).collect();
+    let mut moments: Vec<(u64, bool, &Step)> = Vec::new();
+    for &step in &steps {
+        let (entered, returned) = step.2;
+        moments.extend([(entered, false, step), (returned, true, step)]);
+    }
+    moments.sort_by_key(|moment| moment.0);
+    for (time, is_return, &(name, arguments, _, parameters)) in moments {
+        builder.at(time);
+        // Only these overlap with others.
+        let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2" | OTHER_RECORD));
+        let function = cutape_registry::function(name).expect(name);
+        if is_return {
+            let bytes = arguments.first().copied().unwrap_or(0).to_le_bytes();
+            let role = function.params.first().map(|param| param.role);
+            let makes = matches!(role, Some(Role::Make(..) | Role::Find(..) | Role::Get(_)));
+            let out = [NewSnapshot::pointee(0, &bytes)];
+            builder.leave(thread, 0, if makes { &out } else { &[] });
+            continue;
+        }
+        let words: Vec<u8> = parameters
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let is_launch = matches!(function.family, Family::Launch(_));
+        let snapshot = [match is_launch {
+            true => NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words),
+            false => NewSnapshot::pointee(0, &words),
+        }];
+        builder.call(NewCall {
+            thread,
+            name,
+            arguments,
+            snapshots: if words.is_empty() { &[] } else { &snapshot },
+            ..NewCall::default()
+        });
+    }
+    let path = std::env::temp_dir().join(format!(
+        "cutape-host-writes-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    builder.write(&path).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut writes = HostWrites::default();
+    let mut found = Vec::new();
+    for call in trace.calls() {
+        writes.enter(&call);
+        found = writes.pending_for(&call, &(PINNED..PINNED + LENGTH));
+        writes.apply(&call);
+    }
+    found
+}
+
+#[test]
+fn work_may_write_until_a_call_proves_that_it_is_complete() {
+    const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
+    const SET: Pending = (PINNED, PINNED + 8, true, 7);
+    const ALL: Pending = (PINNED, PINNED + LENGTH, false, 7);
+    const NOW: Step = (LOOK, &[0], (90, 91), &[]);
+    const LAUNCH: &str = "cuLaunchKernel";
+    const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
+    // CUDA_MEMCPY2D: from the device to the host, which are at its words 2 and 3, 9 and 10.
+    const ROWS: &[u64] = &[0, 0, 2, 0, DEVICE, 0, 0, 0, 0, 1, PINNED, 0, 0, 0, 8, 1];
+    const CREATE: Step = ("cuCtxCreate_v2", &[0x88, 0, 0], (15, 16), &[]);
+    const ALLOCATE: Step = ("cuMemAlloc_v2", &[DEVICE + LENGTH, 8], (17, 18), &[]);
+    let table: [(&str, &[Step], &[Pending]); 29] = [
+        ("a memset", &[MEMSET, NOW], &[SET]),
+        (
+            "before it has returned",
+            &[MEMSET, (LOOK, &[0], (20, 22), &[])],
+            &[],
+        ),
+        (
+            "of device memory",
+            &[
+                ("cuMemsetD32Async", &[DEVICE, 0, 2, STREAM], (20, 21), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "a copy",
+            &[
+                (
+                    "cuMemcpyDtoHAsync_v2",
+                    &[PINNED, DEVICE, 8, STREAM],
+                    (20, 21),
+                    &[],
+                ),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "a synchronous copy",
+            &[
+                ("cuMemcpyDtoH_v2", &[PINNED, DEVICE, 8], (20, 21), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "before a copy from the host in the default stream",
+            &[
+                ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+                ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "before a copy that has page-locked memory on one side",
+            &[
+                ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+                ("cuMemcpy", &[DEVICE, PINNED, 8], (22, 23), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "in another stream before such a copy",
+            &[
+                MEMSET,
+                ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "by such a copy, which may only have read",
+            &[
+                ("cuMemcpyHtoD_v2", &[PINNED, 0x1234, 8], (20, 21), &[]),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "a copy of rows",
+            &[
+                ("cuMemcpy2DAsync_v2", &[0x1000, STREAM], (20, 21), ROWS),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "a synchronous copy of rows",
+            &[("cuMemcpy2D_v2", &[0x1000], (20, 21), ROWS), NOW],
+            &[],
+        ),
+        (
+            "by a synchronous copy between memory of any kind",
+            &[("cuMemcpy", &[PINNED, DEVICE, 8], (20, 21), &[]), NOW],
+            &[],
+        ),
+        (
+            "before work of the default stream that writes other memory",
+            &[
+                ("cuStreamCreate", &[BLOCKING, 0], (15, 16), &[]),
+                ("cuMemsetD32Async", &[PINNED, 0, 2, BLOCKING], (20, 21), &[]),
+                ("cuMemsetD32Async", &[DEVICE, 0, 2, 0], (22, 23), &[]),
+                ("cuStreamSynchronize", &[0], (24, 25), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "when the memory has been freed",
+            &[
+                MEMSET,
+                ("cuMemFreeHost", &[PINNED], (22, 23), &[]),
+                ("cuMemHostAlloc", &[PINNED, LENGTH, 0], (24, 25), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "when the device has been reset",
+            &[
+                MEMSET,
+                ("cuDevicePrimaryCtxReset_v2", &[0], (22, 23), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "when its context has been destroyed",
+            &[
+                ("cuCtxCreate_v2", &[SECOND, 0, 0], (15, 16), &[]),
+                ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+                ("cuCtxDestroy_v2", &[SECOND], (22, 23), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "a kernel that gets an address in the memory",
+            &[(LAUNCH, ARGUMENTS, (20, 21), &[3, PINNED + 64]), NOW],
+            &[ALL],
+        ),
+        (
+            "one that does not",
+            &[
+                (LAUNCH, ARGUMENTS, (20, 21), &[3, DEVICE, PINNED + LENGTH]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "waited for",
+            &[
+                MEMSET,
+                ("cuStreamSynchronize", &[STREAM], (22, 23), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "another stream was",
+            &[
+                MEMSET,
+                ("cuStreamSynchronize", &[OTHER], (22, 23), &[]),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "by a call that was entered before",
+            &[
+                ("cuCtxSynchronize_v2", &[CONTEXT], (19, 30), &[]),
+                MEMSET,
+                NOW,
+            ],
+            &[(PINNED, PINNED + 8, true, 8)],
+        ),
+        (
+            "an event behind it",
+            &[
+                MEMSET,
+                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "an event before it",
+            &[
+                ("cuEventRecord", &[EVENT, STREAM], (18, 19), &[]),
+                MEMSET,
+                ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                NOW,
+            ],
+            &[(PINNED, PINNED + 8, true, 8)],
+        ),
+        (
+            "an event whose handle was used before",
+            &[
+                MEMSET,
+                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                ("cuEventDestroy_v2", &[EVENT], (24, 25), &[]),
+                ("cuEventCreate", &[EVENT, 0], (26, 27), &[]),
+                ("cuEventQuery", &[EVENT], (28, 29), &[]),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "memory of its context was freed in another",
+            &[
+                CREATE,
+                MEMSET,
+                ("cuMemFree_v2", &[DEVICE], (22, 23), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+        (
+            "memory of another context was freed",
+            &[
+                CREATE,
+                ALLOCATE,
+                MEMSET,
+                ("cuMemFree_v2", &[DEVICE + LENGTH], (22, 23), &[]),
+                NOW,
+            ],
+            &[(PINNED, PINNED + 8, true, 9)],
+        ),
+        (
+            "an event whose records overlap",
+            &[
+                MEMSET,
+                ("cuEventRecord", &[EVENT, STREAM], (22, 30), &[]),
+                (OTHER_RECORD, &[EVENT, OTHER], (23, 29), &[]),
+                ("cuEventSynchronize", &[EVENT], (31, 32), &[]),
+                NOW,
+            ],
+            &[SET],
+        ),
+        (
+            "an event that a graph may have recorded since",
+            &[
+                MEMSET,
+                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                ("cuGraphLaunch", &[0xb, OTHER], (24, 25), &[]),
+                ("cuEventSynchronize", &[EVENT], (26, 27), &[]),
+                NOW,
+            ],
+            &[SET, (0, u64::MAX, false, 9)],
+        ),
+        (
+            "a stream that waited for the event",
+            &[
+                MEMSET,
+                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                ("cuStreamWaitEvent", &[OTHER, EVENT, 0], (24, 25), &[]),
+                ("cuStreamSynchronize", &[OTHER], (26, 27), &[]),
+                NOW,
+            ],
+            &[],
+        ),
+    ];
+    for (what, steps, expected) in table {
+        assert_eq!(pending(steps), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
+    const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
+    const READ: &str = "cuMemcpyHtoDAsync_v2";
+    const SAME: Step = (READ, &[DEVICE, PINNED, 8, STREAM], (90, 91), &[]);
+    const APART: Step = (READ, &[DEVICE, PINNED, 8, OTHER], (90, 91), &[]);
+    // Whether it is before the call, and whether the program may know that it is complete.
+    let table: [(&str, &[Step], (bool, bool)); 9] = [
+        ("the same stream", &[MEMSET, SAME], (true, false)),
+        ("another stream", &[MEMSET, APART], (false, false)),
+        (
+            "a host function behind it",
+            &[
+                MEMSET,
+                ("cuLaunchHostFunc", &[STREAM, 1, 0], (22, 23), &[]),
+                SAME,
+            ],
+            (true, true),
+        ),
+        (
+            "one in another stream",
+            &[
+                MEMSET,
+                ("cuLaunchHostFunc", &[OTHER, 1, 0], (22, 23), &[]),
+                SAME,
+            ],
+            (true, false),
+        ),
+        (
+            "one before it",
+            &[
+                ("cuLaunchHostFunc", &[STREAM, 1, 0], (18, 19), &[]),
+                MEMSET,
+                SAME,
+            ],
+            (true, false),
+        ),
+        (
+            "a value in host memory",
+            &[
+                MEMSET,
+                (
+                    "cuStreamWriteValue32_v2",
+                    &[STREAM, PINNED + 64, 1, 0],
+                    (22, 23),
+                    &[],
+                ),
+                SAME,
+            ],
+            (true, true),
+        ),
+        (
+            "one in memory of the device",
+            &[
+                MEMSET,
+                (
+                    "cuStreamWriteValue32_v2",
+                    &[STREAM, DEVICE, 1, 0],
+                    (22, 23),
+                    &[],
+                ),
+                SAME,
+            ],
+            (true, false),
+        ),
+        (
+            "an event that is recorded for a context",
+            &[
+                MEMSET,
+                ("cuCtxRecordEvent", &[CONTEXT, EVENT], (22, 23), &[]),
+                ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                SAME,
+            ],
+            (true, true),
+        ),
+        (
+            "a graph of which no call has shown the nodes",
+            &[
+                MEMSET,
+                ("cuGraphLaunch", &[0x99, STREAM], (22, 23), &[]),
+                APART,
+            ],
+            (false, true),
+        ),
+    ];
+    for (what, steps, expected) in table {
+        let found = found(steps);
+        let memset = found.iter().find(|write| write.is_exact).expect(what);
+        assert_eq!((memset.is_before, memset.may_be_known), expected, "{what}");
+    }
+}
