@@ -99,8 +99,8 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         return Ok(());
     }
     lost::before(&mut job);
-    if job.lent.notices.any() {
-        job.await_notices();
+    if job.lent.host_signals.any() {
+        job.await_host_signals();
     }
     let mark = job.begin_mark();
     let attempted = attempt(&mut job);
@@ -110,7 +110,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.reason));
     let is_issued = attempted.is_ok();
     if is_issued {
-        job.note_notice();
+        job.note_host_signal();
         job.wait_as_for_host_memory();
     }
     if let Err(Skip { reason, root }) = attempted {

@@ -470,7 +470,7 @@ impl<'t> Player<'t> {
             self.digests.end_context(context);
             self.placement.forget_context(context);
             self.lent.launch_marks.end_context(context);
-            self.lent.notices.end_context(context);
+            self.lent.host_signals.end_context(context);
         }
     }
 }

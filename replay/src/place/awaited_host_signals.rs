@@ -1,21 +1,21 @@
-//! Notes and awaits the work of which the program may have learned without a call.
+//! Notes work that signals the host, and waits for it.
 
 use cutape_registry::{Family, Kind, StreamMemoryOp};
 
 use crate::issue::player::Job;
 use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
+use crate::place::host_signals::{HostSignal, MOST};
 use crate::place::launch_marks::PAUSE;
-use crate::place::notices::{MOST, Notice};
 
 /// How many looks without any progress show that the work waits for something that the program does
 /// later. Looks are counted and not time, so that a replay that is slow does the same.
 const PATIENCE: u32 = 1000;
 
 impl Job<'_, '_> {
-    /// After a call was issued: remembers work of it whose end the program may learn.
-    pub(crate) fn note_notice(&mut self) {
-        if !self.tells_program() || !self.call.succeeded() || self.captures.any_open() {
+    /// After a call was issued: notes that its work signals the host.
+    pub(crate) fn note_host_signal(&mut self) {
+        if !self.signals_host() || !self.call.succeeded() || self.captures.any_open() {
             return;
         }
         let stream = stream_argument(self.call, self.function).unwrap_or(0);
@@ -25,27 +25,28 @@ impl Job<'_, '_> {
         let Ok(context) = self.api.current_context() else {
             return;
         };
-        let notices = &mut self.player.lent.notices;
-        if notices.pending.len() >= MOST {
-            let oldest = notices.pending.remove(0);
-            notices.free.push(oldest.mark);
+        let host_signals = &mut self.player.lent.host_signals;
+        if host_signals.pending.len() >= MOST {
+            let oldest = host_signals.pending.remove(0);
+            host_signals.free.push(oldest.mark);
         }
-        let free = notices.free.iter().position(|free| free.1 == context);
+        let free = host_signals.free.iter().position(|free| free.1 == context);
         let mark = match free {
-            Some(at) => Ok(notices.free.swap_remove(at).0),
+            Some(at) => Ok(host_signals.free.swap_remove(at).0),
             None => self.api.create_mark(),
         };
         let Ok(mark) = mark else { return };
         let per_thread = self.function.per_thread;
         if self.api.record_mark(mark, live, per_thread).is_ok() {
             let stream = (stream, self.call.thread);
-            let notices = &mut self.player.lent.notices;
+            let host_signals = &mut self.player.lent.host_signals;
             let mark = (mark, context);
-            notices.pending.push(Notice { mark, stream });
+            host_signals.pending.push(HostSignal { mark, stream });
         }
     }
 
-    fn tells_program(&self) -> bool {
+    /// Whether the work of the call signals the host.
+    fn signals_host(&self) -> bool {
         match self.function.family {
             Family::HostFunction | Family::StreamCallback => true,
             Family::StreamMemory(StreamMemoryOp::Write) => {
@@ -57,9 +58,8 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Before a call that enqueues work: waits for what the program may have known to be complete in
-    /// other streams.
-    pub(crate) fn await_notices(&mut self) {
+    /// Before a call that enqueues work: waits for signals of other streams, on which it may rely.
+    pub(crate) fn await_host_signals(&mut self) {
         let enqueues = self.function.stream.is_some()
             || matches!(self.function.family, Family::Copy(_) | Family::Memset);
         if !enqueues || self.captures.any_open() {
@@ -67,9 +67,9 @@ impl Job<'_, '_> {
         }
         let own = stream_argument(self.call, self.function).unwrap_or(0);
         let own = (own, self.call.thread);
-        let pending = self.lent.notices.pending.iter();
-        let others = pending.filter(|notice| notice.stream != own);
-        let marks: Vec<(u64, u64)> = others.map(|notice| notice.mark).collect();
+        let pending = self.lent.host_signals.pending.iter();
+        let others = pending.filter(|signal| signal.stream != own);
+        let marks: Vec<(u64, u64)> = others.map(|signal| signal.mark).collect();
         if marks.is_empty() {
             return;
         }
@@ -92,8 +92,8 @@ impl Job<'_, '_> {
                  seems to wait for later calls",
             );
         }
-        let notices = &mut self.player.lent.notices;
-        notices.pending.retain(|notice| notice.stream == own);
-        notices.free.extend(marks);
+        let host_signals = &mut self.player.lent.host_signals;
+        host_signals.pending.retain(|signal| signal.stream == own);
+        host_signals.free.extend(marks);
     }
 }

@@ -262,8 +262,10 @@ impl<'t> Job<'_, 't> {
             self.put_shared(&range, &writes);
         } else {
             let mut parts = self.parts_of(&runs, note);
-            let told = parts.iter_mut().filter(|part| part.2 == Writer::Told);
-            for part in told.filter(|_| is_first) {
+            let unsure = parts
+                .iter_mut()
+                .filter(|part| part.2 == Writer::WorkOrProgram);
+            for part in unsure.filter(|_| is_first) {
                 // Nothing says what was there before the work: the program may have written it then.
                 part.2 = Writer::Device;
             }
@@ -285,7 +287,7 @@ enum Writer {
     /// The program, after work that writes there: it would not use the bytes otherwise.
     ProgramLater,
     /// Work that was enqueued writes all of them, and the program may have written there after it.
-    Told,
+    WorkOrProgram,
     /// Work that was enqueued writes all of them, and overwrites the program's.
     Device,
 }
@@ -293,15 +295,16 @@ enum Writer {
 impl Writer {
     /// Beside work that may write the same bytes; the call reads them itself, or may.
     fn beside<'w>(pending: impl Iterator<Item = &'w PendingWrite>, is_read: bool) -> Self {
-        let writers = pending.map(|write| match (write.is_exact, write.is_told) {
+        let writers = pending.map(|write| match (write.is_exact, write.may_be_known) {
             _ if is_read && !write.is_before => Self::ProgramLater,
             (false, _) => Self::Unknown,
-            (true, true) => Self::Told,
+            (true, true) => Self::WorkOrProgram,
             (true, false) => Self::Device,
         });
         let last = |one: Self, other| match (one, other) {
             // What one of them has written cannot be told from what the program has.
-            (Self::Told, Self::Told | Self::Unknown) | (Self::Unknown, Self::Told) => Self::Device,
+            (Self::WorkOrProgram, Self::WorkOrProgram | Self::Unknown)
+            | (Self::Unknown, Self::WorkOrProgram) => Self::Device,
             _ => one.max(other),
         };
         writers.reduce(last).unwrap_or(Self::Program)
@@ -401,7 +404,7 @@ impl Job<'_, '_> {
                     let old = old.get(from..end).unwrap_or_default();
                     self.store_unwritten(live, old, new);
                 }
-                Writer::Told => self.store_later(recorded, live, new),
+                Writer::WorkOrProgram => self.store_later(recorded, live, new),
             }
         }
     }
@@ -413,7 +416,7 @@ impl Job<'_, '_> {
         let now = read_memory(live, new.len());
         if now != new && self.lent.launch_marks.held(recorded).next().is_none() {
             self.report.note(
-                "host memory that the program may have written after a memset or copy that writes                  it: what was there before was not kept, so it was left to the work",
+                "host memory that the program may have written after a memset or copy that writes it: what was there before was not kept, so it was left to the work",
             );
             return;
         }

@@ -252,7 +252,7 @@ mod tests {
             call,
             entered: 0,
             is_before: false,
-            is_told: false,
+            may_be_known: false,
         };
         let second = Duration::from_secs(1);
         // The looks until the kernels of calls 5 and 6 count as waiting, and what is learned.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::buffer::Buffer;
 use crate::issue::kernels::PARAMETER_BYTES;
+use crate::place::host_signals::HostSignals;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;
 use crate::place::launch_marks::LaunchMarks;
-use crate::place::notices::Notices;
 use crate::place::pages::Pages;
 use crate::place::shared_memory::SharedMemory;
 
@@ -35,7 +35,7 @@ pub(crate) struct LentMemory {
     /// Launches that may wait for it.
     pub launch_marks: LaunchMarks,
     /// Work whose end the program may have learned without a call.
-    pub notices: Notices,
+    pub host_signals: HostSignals,
     /// Which of it ranks share.
     pub shared_memory: SharedMemory,
     /// Zeros.

@@ -23,7 +23,7 @@ impl Job<'_, '_> {
         {
             return None;
         }
-        for bytes in self.player.plan.pending_writes.told(call) {
+        for bytes in self.player.plan.pending_writes.unproven(call) {
             self.hold(bytes);
         }
         let marks = &mut self.player.lent.launch_marks;

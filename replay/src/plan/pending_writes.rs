@@ -23,7 +23,7 @@ pub(crate) struct PendingWrites {
     marked: FxHashSet<u64>,
     /// Where calls of work write whose end the program may have learned: what was there before
     /// matters.
-    told: FxHashMap<u64, Vec<Range<u64>>>,
+    unproven: FxHashMap<u64, Vec<Range<u64>>>,
 }
 
 impl PendingWrites {
@@ -64,11 +64,11 @@ impl PendingWrites {
         is_read: bool,
     ) {
         for write in writes.pending_for(call, &bytes) {
-            if !write.is_exact || write.is_told || (is_read && !write.is_before) {
+            if !write.is_exact || write.may_be_known || (is_read && !write.is_before) {
                 self.marked.insert(write.call);
             }
-            if write.is_exact && write.is_told {
-                let known = self.told.entry(write.call).or_default();
+            if write.is_exact && write.may_be_known {
+                let known = self.unproven.entry(write.call).or_default();
                 if !known.contains(&write.bytes) {
                     known.push(write.bytes.clone());
                 }
@@ -95,8 +95,8 @@ impl PendingWrites {
     }
 
     /// Where it matters what was there before the work of a call.
-    pub(crate) fn told(&self, call: u64) -> &[Range<u64>] {
-        self.told.get(&call).map_or(&[], Vec::as_slice)
+    pub(crate) fn unproven(&self, call: u64) -> &[Range<u64>] {
+        self.unproven.get(&call).map_or(&[], Vec::as_slice)
     }
 }
 
