@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from real import PROGRAMS, command
-from run import machine
+from run import busy_loops, machine
 
 RECORDINGS = int(os.environ.get("N", "4"))
 REPLAYS = int(os.environ.get("R", "2"))
@@ -44,7 +44,6 @@ RESERVING = (
     "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuModuleLoad", "cuModuleGet", "cuLibrary",
     "cuKernelGetFunction", "cuMemAlloc", "cuMemHostAlloc", "cuMemAddress", "cuMemCreate", "cuMemHostRegister", "cuMemPool",
 )
-BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 class Stopped(Exception):
@@ -308,8 +307,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
     described = machine(package / "cutape", results, package / "programs")
-    # A busy loop ends by itself if this process is killed.
-    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(LIMIT + LONGEST)]) for _ in range(LOAD)]
+    busy = busy_loops(LOAD, LIMIT + LONGEST)
     try:
         # One program beside the other: each has one process on the device at a time.
         workers = [threading.Thread(target=program.work, daemon=True) for program in programs]

@@ -7,13 +7,12 @@ of them, as long as there is time. The exit status is 1 if one fails alone, or i
 import collections
 import json
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from run import TIMEOUT, Ended, machine
+from run import TIMEOUT, Ended, busy_loops, machine
 
 # Programs of one process: starting one takes longer than many programs. Its context lasts.
 BATCH = 100
@@ -22,7 +21,6 @@ os.environ["KEEP_CONTEXT"] = "1"
 AT_ONCE = int(os.environ.get("AT_ONCE", max(1, (os.cpu_count() or 1) // 2)))
 # Busy loops beside them, so that each is late at times.
 LOAD = int(os.environ.get("LOAD", os.cpu_count() or 1))
-BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 def programs(path):
@@ -116,7 +114,7 @@ def main():
     failed = []
     tried = 0
 
-    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(seconds + TIMEOUT)]) for _ in range(LOAD)]
+    busy = busy_loops(LOAD, seconds + TIMEOUT)
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             found_in = lambda number: try_batch(package, results, f"batch-{number}", batches[number], end)

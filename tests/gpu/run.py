@@ -54,6 +54,12 @@ class Ended:
         return self.err.decode(errors="replace").strip()
 
 
+def busy_loops(count, seconds):
+    """Processes that do nothing but keep cores busy. They end by themselves if this one is killed."""
+    loop = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
+    return [subprocess.Popen([sys.executable, "-c", loop, str(seconds)]) for _ in range(count)]
+
+
 def header(source):
     """The expectations in the comment lines of a source."""
     said = {"expect": [], "may": [], "crashes": [], "may-crash": [], "needs": []}
