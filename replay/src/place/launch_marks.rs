@@ -22,8 +22,6 @@ pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 const PATIENCE: u64 = 200;
 /// The same where a kernel runs that has been seen to wait.
 const PATIENCE_WITH_WAITING: u64 = 1;
-/// The same while other ranks, whose kernels and CPU threads may write the value, stand still.
-const PATIENCE_WITH_RANKS: u64 = 200;
 /// How often nothing may go on before work counts as waiting that has not begun: what is before it
 /// in its stream may wait for the host.
 const PATIENCE_NOT_BEGUN: u64 = 10_000;
@@ -129,16 +127,12 @@ impl LaunchMarks {
         let mut marks: Vec<(Mark, bool)> = marks.map(known).collect();
         marks.dedup_by_key(|mark| mark.0.call);
         let twice = (recorded.as_micros() * 2 / PAUSE.as_micros()) as u64;
-        let least = match others.is_some() {
-            true => PATIENCE_WITH_RANKS,
-            false => PATIENCE,
-        };
         let seen_waiting = Arc::clone(&self.seen_waiting);
         *seen_waiting.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
         Watch {
             marks,
             others,
-            patience: twice.max(least),
+            patience: twice.max(PATIENCE),
             seen: (0, 0),
             standing: 0,
             seen_waiting,
