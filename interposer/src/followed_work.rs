@@ -246,6 +246,7 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
                     true => Clock::new(),
                     false => order.clock(stream, now),
                 };
+                order.marked(stream, now, returned);
                 events.insert(event, Recorded { before, returned });
             }
         }
@@ -258,7 +259,7 @@ pub(crate) fn observe(thread: &Thread, frame: &Frame) {
             let mut followed = FOLLOWED.lock();
             let Followed { order, events, .. } = &mut *followed;
             if let Some(recorded) = recorded_before(events, frame.word(event), now) {
-                order.wait(stream, recorded, clock::ticks());
+                order.wait(stream, recorded, (now, clock::ticks()));
             }
         }
         Tells::UsesEvent(event) => {

@@ -39,9 +39,10 @@ pub struct PendingWrite {
     /// Streams and events order it before the call that asks. Otherwise, a correct program uses
     /// the bytes only if it knows that they are written.
     pub is_before: bool,
-    /// The program may have learned that it is complete, without a call that proves it: a host
-    /// function or a value in host memory came after it, or a wait whose extent is not known.
-    pub may_be_known: bool,
+    /// The call since which the program may know that it is complete, without a call that proves
+    /// it: it enqueued a host function or a value in host memory behind the work, or is a wait whose
+    /// extent is not known.
+    pub known_since: Option<u64>,
 }
 
 /// The stream of the program: it waits for all that the program may have learned is complete.
@@ -56,6 +57,7 @@ enum Returned {
         writes: Vec<PendingWrite>,
     },
     Recorded {
+        stream: u32,
         event: u64,
         before: Clock,
         entered: Moment,
@@ -63,6 +65,7 @@ enum Returned {
     WaitsFor {
         stream: u32,
         event: Clock,
+        entered: Moment,
     },
     Proved(Clock),
     ProvedContext {
@@ -73,8 +76,6 @@ enum Returned {
     Forgotten {
         event: u64,
     },
-    /// The program may have learned that this is complete.
-    MayBeKnown(Clock),
     /// Memory ended: nothing is written there any more.
     Ended(Range<u64>),
     Asked(Question),
@@ -176,6 +177,7 @@ impl HostWrites {
                 return;
             }
             Returned::Recorded {
+                stream,
                 event,
                 before,
                 entered,
@@ -184,20 +186,20 @@ impl HostWrites {
                 let old = self.events.get(&event);
                 let overlaps = old.is_some_and(|&(_, returned)| returned > entered);
                 let before = if overlaps { Clock::new() } else { before };
+                self.order.marked(stream, entered, time);
                 self.events.insert(event, (before, time));
                 return;
             }
-            Returned::WaitsFor { stream, event } => {
-                self.order.wait(stream, &event, time);
+            Returned::WaitsFor {
+                stream,
+                event,
+                entered,
+            } => {
+                self.order.wait(stream, &event, (entered, time));
                 return;
             }
             Returned::Forgotten { event } => {
                 self.events.remove(&event);
-                return;
-            }
-            Returned::MayBeKnown(clock) => {
-                let program = self.program();
-                self.order.wait(program, &clock, time);
                 return;
             }
             Returned::Ended(gone) => {
@@ -229,7 +231,6 @@ impl HostWrites {
         }
         let effects = function_of(call.signature).map(Effects::of);
         let stream = effects.map(|effects| self.stream_of(&effects, call));
-        let program = self.program();
         let order = &self.order;
         let found = self
             .pending
@@ -237,7 +238,6 @@ impl HostWrites {
             .filter(|(_, _, write)| is_there(bytes, write));
         let found = found.map(|&(of, at, ref write)| PendingWrite {
             is_before: stream.is_some_and(|stream| order.is_before((of, at), stream)),
-            may_be_known: order.is_before((of, at), program),
             ..write.clone()
         });
         found.collect()
@@ -249,8 +249,17 @@ impl HostWrites {
         self.state.shared_around(address)
     }
 
-    fn program(&mut self) -> u32 {
-        self.order.stream(PROGRAM, 0, StreamKind::NonBlocking)
+    /// The program may know from this call on that the work of a clock is complete: before the call
+    /// has returned, since it is enqueued before that.
+    fn may_know(&mut self, call: &Call<'_>, clock: &Clock) {
+        let program = self.order.stream(PROGRAM, 0, StreamKind::NonBlocking);
+        let now = (call.ticks, call.ticks);
+        self.order.wait(program, clock, now);
+        for (stream, enqueued, write) in &mut self.pending {
+            if write.known_since.is_none() && self.order.is_before((*stream, *enqueued), program) {
+                write.known_since = Some(call.index);
+            }
+        }
     }
 
     /// Asks which work may still write the memory around an address when a call has returned, also
@@ -320,8 +329,13 @@ impl HostWrites {
             self.of_graphs.clear();
         }
         let returned = self.effect_of(effects, call);
-        let writes = self.writes_of(effects, call);
+        let mut writes = self.writes_of(effects, call);
         let known = self.known_without_proof(effects, call, &writes);
+        if known.is_some() {
+            for write in &mut writes {
+                write.known_since = Some(call.index);
+            }
+        }
         let submitted = self.state.submit(effects, call).is_some()
             || (effects.action == Action::HostFunction && !self.is_captured(effects, call));
         let is_default = effects.in_default_stream && !self.is_complete(effects, call);
@@ -343,7 +357,7 @@ impl HostWrites {
             self.at_return(call, returned);
         }
         if let Some(known) = known {
-            self.at_return(call, Returned::MayBeKnown(known));
+            self.may_know(call, &known);
         }
         if effects.action == Action::Primary(PrimaryOp::Reset)
             && let Some(id) = self.state.contexts.primary(call.argument(0) as i32)
@@ -493,11 +507,11 @@ impl HostWrites {
         }
         if waits_for_default(function, call, &self.state) || self.is_complete(effects, call) {
             let stream = self.stream(call, 0, function.per_thread);
-            return Some(Returned::Proved(self.order.clock_of_work(stream, now)));
+            return Some(Returned::Proved(self.order.clock(stream, now)));
         }
         if was_complete(function, call) {
             let stream = self.stream_of(effects, call);
-            return Some(Returned::Proved(self.order.clock_of_work(stream, now)));
+            return Some(Returned::Proved(self.order.clock(stream, now)));
         }
         if let Some(context) = self.state.waits_implicitly(effects, call) {
             return Some(Returned::ProvedContext {
@@ -514,6 +528,7 @@ impl HostWrites {
                 self.events.remove(&event);
                 let is_last = !captured && !self.shared_events.contains(&event);
                 is_last.then(|| Returned::Recorded {
+                    stream,
                     event,
                     before: self.order.clock(stream, now),
                     entered: now,
@@ -522,7 +537,11 @@ impl HostWrites {
             Family::Stream(StreamOp::WaitEvent) if !captured => {
                 let stream = self.stream_of(effects, call);
                 let (event, _) = self.events.get(&event)?.clone();
-                Some(Returned::WaitsFor { stream, event })
+                Some(Returned::WaitsFor {
+                    stream,
+                    event,
+                    entered: now,
+                })
             }
             Family::Event(EventOp::ElapsedTime) | Family::Stream(_) => None,
             Family::Sharing(SharingOp::Export(_)) => {
@@ -545,7 +564,7 @@ impl HostWrites {
             call: call.index,
             entered: call.ticks,
             is_before: false,
-            may_be_known: false,
+            known_since: None,
         };
         if effects.function.family == Family::Graph(GraphOp::Launch) {
             let exec = call.argument(0);

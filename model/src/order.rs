@@ -51,7 +51,7 @@ impl Order {
         self.order.is_before(work, later)
     }
 
-    /// The stream's work so far, and what is ordered before its next work.
+    /// What is complete once an event is that is recorded in the stream now.
     pub fn clock(&mut self, stream: u32) -> Clock {
         self.order.clock(stream, self.number)
     }
@@ -63,12 +63,13 @@ impl Order {
 
     /// The stream's later work waits for an event.
     pub fn wait(&mut self, stream: u32, clock: &Clock) {
-        self.order.wait(stream, clock, self.number);
+        let now = (self.number, self.number);
+        self.order.wait(stream, clock, now);
     }
 
     /// An event is recorded in the stream.
     pub fn recorded(&mut self, stream: u32) {
-        self.order.marked(stream, self.number);
+        self.order.marked(stream, self.number, self.number);
     }
 
     /// The stream waits for something that the trace does not show.

@@ -3,10 +3,12 @@
  *   waits NUMBER        the case of that number, from 0
  *   waits list          how many cases there are
  * Prints its result, how long it took, and whether the kernel had ended when it
- * returned. "used" objects are used by the kernel, "other" ones are not. */
+ * returned. "used" objects are used by the kernel, "other" ones are not. In the cases
+ * "event ..." the result is that of a query of an event: 600 if it waits for the kernel. */
 #include "program.h"
 
 #include <time.h>
+#include <unistd.h>
 
 /* spin(out, nanoseconds): runs so long, then stores 1 to *out if that is not NULL. */
 PTX_TEXT PTX_SPIN[] = PTX_HEAD
@@ -37,7 +39,7 @@ static CUstream stream, other_stream, blocking;
 static CUstream running;
 static CUdeviceptr used, other, pool_used, managed;
 static void *pinned_used, *pinned_other, *registered_used, *registered_other;
-static CUevent event;
+static CUevent event, late_event, done_event;
 static CUarray array;
 static CUgraph graph;
 static CUgraphExec graph_exec;
@@ -100,6 +102,9 @@ static void prepare(void)
     CHECK(cuMemHostRegister(registered_used, SIZE, 0));
     CHECK(cuMemHostRegister(registered_other, SIZE, 0));
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&late_event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventCreate(&done_event, CU_EVENT_DISABLE_TIMING));
+    CHECK(cuEventRecord(done_event, other_stream));
     make_array(&array);
     make_graph();
     CUmemPoolProps props = {0};
@@ -148,6 +153,96 @@ static void start_legacy(void)
     start_used();
 }
 
+static void start_per_thread(void)
+{
+    running = CU_STREAM_PER_THREAD;
+    start_used();
+}
+/* The stream then waits for the kernel by an event. */
+static void start_awaited_in(CUstream waiting)
+{
+    start_event();
+    CHECK(cuStreamWaitEvent(waiting, event, 0));
+}
+static void start_awaited_legacy(void) { start_awaited_in(NULL); }
+static void start_awaited_blocking(void) { start_awaited_in(blocking); }
+static void start_awaited_other(void) { start_awaited_in(other_stream); }
+static void start_recorded_legacy(void)
+{
+    start_blocking();
+    CHECK(cuEventRecord(event, NULL));
+}
+
+/* An event that is complete, and one that was never recorded. */
+static void wait_for_done(CUstream waiting)
+{
+    CHECK(cuStreamWaitEvent(waiting, done_event, 0));
+}
+static void wait_for_new(CUstream waiting)
+{
+    CHECK(cuStreamWaitEvent(waiting, late_event, 0));
+}
+static void start_legacy_then_record(void)
+{
+    start_legacy();
+    CHECK(cuEventRecord(event, blocking));
+}
+static void start_legacy_then_wait(void)
+{
+    start_legacy();
+    wait_for_done(blocking);
+}
+static void start_legacy_then_wait_new(void)
+{
+    start_legacy();
+    wait_for_new(blocking);
+}
+static void start_blocking_then_wait(void)
+{
+    start_blocking();
+    wait_for_done(NULL);
+}
+static void start_blocking_then_wait_new(void)
+{
+    start_blocking();
+    wait_for_new(NULL);
+}
+
+/* Whether an event that is recorded there now is still pending after a while. */
+static int record_in(CUstream recording)
+{
+    CHECK(cuEventRecord(late_event, recording));
+    usleep(50000);
+    return cuEventQuery(late_event);
+}
+static int record_after_memset(CUstream recording)
+{
+    CHECK(cuMemsetD8Async(other, 1, 16, recording));
+    return record_in(recording);
+}
+static int record_blocking(void) { return record_in(blocking); }
+static int record_per_thread(void) { return record_in(CU_STREAM_PER_THREAD); }
+static int record_legacy(void) { return record_in(NULL); }
+static int memset_blocking(void) { return record_after_memset(blocking); }
+static int memset_per_thread(void) { return record_after_memset(CU_STREAM_PER_THREAD); }
+static int memset_legacy(void) { return record_after_memset(NULL); }
+static int query_blocking(void) { return cuStreamQuery(blocking); }
+static int query_per_thread(void) { return cuStreamQuery(CU_STREAM_PER_THREAD); }
+static int synchronize_per_thread(void) { return cuStreamSynchronize(CU_STREAM_PER_THREAD); }
+static int wait_in_blocking(void)
+{
+    CHECK(cuStreamWaitEvent(other_stream, event, 0));
+    return record_in(other_stream);
+}
+/* The non-blocking stream waits for an event of a blocking stream without work. */
+static int wait_for_blocking(void)
+{
+    CHECK(cuEventRecord(event, blocking));
+    return wait_in_blocking();
+}
+
+static int synchronize_other(void) { return cuStreamSynchronize(other_stream); }
+static int query_other(void) { return cuStreamQuery(other_stream); }
 static int synchronize_legacy(void) { return cuStreamSynchronize(NULL); }
 static int query_legacy(void) { return cuStreamQuery(NULL); }
 static int synchronize_blocking(void) { return cuStreamSynchronize(blocking); }
@@ -230,6 +325,37 @@ static const struct {
     {"cuStreamSynchronize (legacy; kernel in a blocking stream)", start_blocking, synchronize_legacy},
     {"cuStreamQuery (legacy; kernel in a blocking stream)", start_blocking, query_legacy},
     {"cuStreamSynchronize (blocking, empty; kernel in legacy)", start_legacy, synchronize_blocking},
+    {"cuStreamSynchronize (per-thread, empty; kernel in legacy)", start_legacy, synchronize_per_thread},
+    {"cuStreamQuery (blocking, empty; kernel in legacy)", start_legacy, query_blocking},
+    {"cuStreamQuery (per-thread, empty; kernel in legacy)", start_legacy, query_per_thread},
+    {"event in blocking, empty; kernel in legacy", start_legacy, record_blocking},
+    {"event in per-thread, empty; kernel in legacy", start_legacy, record_per_thread},
+    {"event behind a memset in blocking; kernel in legacy", start_legacy, memset_blocking},
+    {"event behind a memset in per-thread; kernel in legacy", start_legacy, memset_per_thread},
+    {"event in legacy; kernel in blocking", start_blocking, record_legacy},
+    {"event in legacy; kernel in per-thread", start_per_thread, record_legacy},
+    {"event behind a memset in legacy; kernel in blocking", start_blocking, memset_legacy},
+    {"event in non-blocking after one of blocking, empty; kernel in legacy", start_legacy, wait_for_blocking},
+    {"event in per-thread; legacy has an event behind the kernel in blocking", start_recorded_legacy, record_per_thread},
+    {"event behind a memset in per-thread; as before", start_recorded_legacy, memset_per_thread},
+    {"event in legacy, which waits for the kernel", start_awaited_legacy, record_legacy},
+    {"event in blocking; legacy waits for the kernel", start_awaited_legacy, record_blocking},
+    {"event behind a memset in blocking; legacy waits for the kernel", start_awaited_legacy, memset_blocking},
+    {"event in legacy; blocking waits for the kernel", start_awaited_blocking, record_legacy},
+    {"event behind a memset in legacy; blocking waits for the kernel", start_awaited_blocking, memset_legacy},
+    {"event behind a memset in per-thread; blocking waits for the kernel", start_awaited_blocking, memset_per_thread},
+    {"cuStreamSynchronize (blocking, with an event; kernel in legacy)", start_legacy_then_record, synchronize_blocking},
+    {"cuStreamSynchronize (blocking, waits for a complete event; legacy)", start_legacy_then_wait, synchronize_blocking},
+    {"cuStreamSynchronize (blocking, waits for a new event; legacy)", start_legacy_then_wait_new, synchronize_blocking},
+    {"cuStreamQuery (blocking, waits for a complete event; legacy)", start_legacy_then_wait, query_blocking},
+    {"event in per-thread; legacy waits for a complete event; blocking", start_blocking_then_wait, record_per_thread},
+    {"event in per-thread; legacy waits for a new event; blocking", start_blocking_then_wait_new, record_per_thread},
+    {"cuStreamSynchronize (non-blocking, waits for the kernel)", start_awaited_other, synchronize_other},
+    {"cuStreamQuery (non-blocking, waits for the kernel)", start_awaited_other, query_other},
+    {"cuStreamSynchronize (blocking, waits for the kernel)", start_awaited_blocking, synchronize_blocking},
+    {"cuStreamSynchronize (legacy, waits for the kernel)", start_awaited_legacy, synchronize_legacy},
+    {"cuStreamSynchronize (legacy; blocking waits for the kernel)", start_awaited_blocking, synchronize_legacy},
+    {"cuStreamSynchronize (blocking; legacy waits for the kernel)", start_awaited_legacy, synchronize_blocking},
     {"cuMemsetD8 (pinned; kernel in a blocking stream)", start_blocking, memset_pinned},
     {"cuMemFree (used)", start_used, free_used},
     {"cuMemFree (other)", start_used, free_other},
@@ -331,7 +457,7 @@ int main(int count, char **words)
     int is_gone = strstr(CASES[at].name, "cuStreamDestroy") || strstr(CASES[at].name, "cuCtxDestroy") ||
                   strstr(CASES[at].name, "Release") || strstr(CASES[at].name, "Reset");
     int query = is_gone ? -1 : cuStreamQuery(running);
-    printf("%-58s result %3d  launch %6.1f ms  call %7.1f ms  kernel after it: %s\n",
+    printf("%-70s result %3d  launch %6.1f ms  call %7.1f ms  kernel after it: %s\n",
            CASES[at].name, result, started - begin, ended - started,
            query == 600 ? "running" : query == 0 ? "done" : "not known");
     fflush(stdout);

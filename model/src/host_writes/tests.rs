@@ -465,6 +465,10 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
     for (what, steps, expected) in table {
         let found = found(steps);
         let memset = found.iter().find(|write| write.is_exact).expect(what);
-        assert_eq!((memset.is_before, memset.may_be_known), expected, "{what}");
+        assert_eq!(
+            (memset.is_before, memset.known_since.is_some()),
+            expected,
+            "{what}"
+        );
     }
 }

@@ -22,7 +22,7 @@ impl Calls {
     }
 
     fn wait(&mut self, stream: u32, clock: &Clock) {
-        self.order.wait(stream, clock, self.now);
+        self.order.wait(stream, clock, (self.now, self.now));
     }
 
     fn complete_stream(&mut self, stream: u32) {
@@ -127,7 +127,7 @@ fn calls_that_overlap_prove_nothing_about_each_other() {
     const B: usize = 1;
     const C: usize = 2;
     const LEGACY: usize = 3;
-    let table: [Case; 19] = [
+    let table: [Case; 26] = [
         (&[(Work(A), 1, 2), (Waits(A), 3, 4)], &[true]),
         // The wait was entered before the work had been enqueued.
         (&[(Work(A), 1, 4), (Waits(A), 3, 5)], &[false]),
@@ -136,13 +136,14 @@ fn calls_that_overlap_prove_nothing_about_each_other() {
         (&[(Work(A), 1, 2), (WaitsForContext, 3, 6)], &[true]),
         // The other stream.
         (&[(Work(A), 1, 2), (Waits(B), 3, 4)], &[false]),
-        // Work in the legacy default stream waits for blocking streams, not for others; a wait
-        // for it alone may not.
+        // Work in the legacy default stream waits for blocking streams, not for others; so does a
+        // wait for it.
         (
             &[(Work(B), 1, 2), (Work(LEGACY), 3, 4), (Waits(LEGACY), 5, 6)],
             &[true, true],
         ),
-        (&[(Work(B), 1, 2), (Waits(LEGACY), 3, 4)], &[false]),
+        (&[(Work(B), 1, 2), (Waits(LEGACY), 3, 4)], &[true]),
+        (&[(Work(B), 1, 4), (Waits(LEGACY), 3, 5)], &[false]),
         (&[(Work(A), 1, 2), (Waits(LEGACY), 3, 4)], &[false]),
         // Work of a blocking stream behind the legacy default stream.
         (
@@ -186,6 +187,56 @@ fn calls_that_overlap_prove_nothing_about_each_other() {
             &[(Work(A), 1, 2), (WaitsFor(A, B), 4, 5), (Waits(B), 3, 6)],
             &[false],
         ),
+        // Through the legacy default stream, with and without work there.
+        (
+            &[
+                (Work(A), 1, 2),
+                (WaitsFor(A, B), 3, 4),
+                (Waits(LEGACY), 5, 6),
+            ],
+            &[true],
+        ),
+        (
+            &[
+                (Work(A), 1, 2),
+                (WaitsFor(A, B), 3, 6),
+                (Waits(LEGACY), 5, 7),
+            ],
+            &[false],
+        ),
+        (
+            &[
+                (Work(A), 1, 2),
+                (WaitsFor(A, LEGACY), 3, 4),
+                (Waits(B), 5, 6),
+            ],
+            &[false],
+        ),
+        (
+            &[
+                (Work(A), 1, 2),
+                (WaitsFor(A, LEGACY), 3, 4),
+                (Copies(B), 5, 6),
+            ],
+            &[true],
+        ),
+        (
+            &[
+                (Work(A), 1, 2),
+                (WaitsFor(A, LEGACY), 3, 6),
+                (Copies(B), 5, 7),
+            ],
+            &[false],
+        ),
+        // An event of a blocking stream without work comes after the legacy default stream.
+        (
+            &[
+                (Work(LEGACY), 1, 2),
+                (WaitsFor(B, A), 3, 4),
+                (Waits(A), 5, 6),
+            ],
+            &[true],
+        ),
         // Blocking work that was enqueued while that of the legacy default stream was.
         (
             &[
@@ -210,7 +261,8 @@ fn calls_that_overlap_prove_nothing_about_each_other() {
                 }
                 WaitsFor(first, second) => {
                     let clock = order.clock(streams[first], entered);
-                    order.wait(streams[second], &clock, returned);
+                    order.marked(streams[first], entered, returned);
+                    order.wait(streams[second], &clock, (entered, returned));
                 }
                 Waits(at) => order.complete_stream(streams[at], entered),
                 WaitsForContext => order.complete_context(7, entered),

@@ -16,8 +16,6 @@ pub(crate) struct Readback {
     /// The copy's call index.
     pub call: u64,
     pub function: &'static Function,
-    /// The recorded stream; `None` for a copy of a launched graph.
-    stream: Option<u64>,
     /// One; several of a batch.
     targets: Vec<Target>,
     /// Memory that was lent for them.
@@ -50,7 +48,6 @@ impl Readback {
         Self {
             call: call.index,
             function,
-            stream: function.stream.map(|at| call.argument(usize::from(at))),
             targets,
             buffers: Vec::new(),
         }
@@ -107,10 +104,6 @@ pub(crate) struct Readbacks {
     /// since a launch brings several.
     pub of_graphs: HashMap<(u32, u64, u64), Readback>,
     lent: usize,
-    /// By recorded stream: index of the call that enqueued the last host function.
-    host_functions: HashMap<u64, u64>,
-    /// Index of the call that made the last host function in a graph.
-    host_node: Option<u64>,
 }
 
 impl Readbacks {
@@ -137,10 +130,7 @@ impl Readbacks {
         self.of_graphs
             .retain(|key, old| key.2 != address || old.length() != length);
         let key = (call.thread, call.number, address);
-        let readback = Readback {
-            stream: None,
-            ..Readback::new(call, function, vec![target])
-        };
+        let readback = Readback::new(call, function, vec![target]);
         self.of_graphs.insert(key, readback);
     }
 
@@ -155,27 +145,6 @@ impl Readbacks {
             }
             None => buffers,
         }
-    }
-
-    /// A call enqueued a host function of the program on a recorded stream, or made one in a graph
-    /// (`None`).
-    pub(crate) fn host_function(&mut self, call: u64, stream: Option<u64>) {
-        match stream {
-            Some(stream) => {
-                self.host_functions.insert(stream, call);
-            }
-            None => self.host_node = Some(call),
-        }
-    }
-
-    /// The call of a host function that may have run between a copy and the recording of its bytes,
-    /// and changed them: one that was enqueued later, on any stream, since streams wait for each
-    /// other; for a copy of a graph, also one in any graph.
-    pub(crate) fn changed_by(&self, readback: &Readback) -> Option<u64> {
-        let of_graphs = self.host_node.filter(|_| readback.stream.is_none());
-        let behind = self.host_functions.values().copied();
-        let behind = behind.filter(|&call| call > readback.call).max();
-        behind.or(of_graphs)
     }
 
     /// True if a copy still waits for bytes in that memory.
@@ -228,7 +197,6 @@ impl Readbacks {
             return Some(Readback {
                 call: whole.call,
                 function: whole.function,
-                stream: whole.stream,
                 targets: vec![whole.targets.remove(position)],
                 buffers: Vec::new(),
             });

@@ -58,8 +58,8 @@ pub(crate) fn first_difference(expected: &[u8], received: &[u8]) -> Option<(usiz
 pub(crate) struct Enqueued<'a> {
     /// Its call index.
     pub by: u64,
-    /// Index of the call of a host function that may have changed the bytes before.
-    pub changed_by: Option<u64>,
+    /// The call since which the program may have changed the bytes.
+    pub known_since: Option<u64>,
     /// Which of the bytes later work may have changed before they were recorded, or here: offset of
     /// the first, behind the last.
     pub unsettled: &'a [(usize, usize)],
@@ -106,12 +106,12 @@ impl<'t> Job<'_, 't> {
     ) {
         let enqueued = source.enqueued;
         let mut history = self.history();
-        let changed_by = enqueued.and_then(|enqueued| enqueued.changed_by);
-        if let Some(host_function) = changed_by {
-            history.insert(0, format!("the host function of call {host_function} may have changed the bytes before they were recorded"));
+        let known_since = enqueued.and_then(|enqueued| enqueued.known_since);
+        if let Some(call) = known_since {
+            history.insert(0, format!("since call {call}, the program may have known that the copy was complete, and changed the bytes before they were recorded"));
         }
         let follows = match what {
-            What::Bytes if changed_by.is_none() => {
+            What::Bytes if known_since.is_none() => {
                 let copy = enqueued.map_or(self.call.index, |enqueued| enqueued.by);
                 self.consequences.of_copy(copy)
             }
@@ -130,7 +130,7 @@ impl<'t> Job<'_, 't> {
                 .map(|param| param.name.to_owned()),
             expected,
             received,
-            verdict: match (changed_by, follows) {
+            verdict: match (known_since, follows) {
                 (Some(_), _) => Verdict::HostChanged,
                 (None, Some(_)) => Verdict::Consequence,
                 (None, None) => Verdict::default(),
@@ -356,7 +356,7 @@ impl<'t> Job<'_, 't> {
             let unsettled = readback.written_by(later);
             let enqueued = Enqueued {
                 by: readback.call,
-                changed_by: self.readbacks.changed_by(&readback),
+                known_since: (self.plan.pending_writes).known_since(self.call.index, readback.call),
                 unsettled: &unsettled,
             };
             let position = usize::from(expected.parameter);

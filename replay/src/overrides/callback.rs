@@ -34,10 +34,5 @@ fn play(job: &mut Job<'_, '_>, stub: u64) -> Played {
     if stub != 0 {
         job.report.note(NOTE);
     }
-    if job.call.succeeded() {
-        let stream = (!job.current.is_captured).then(|| job.call.argument(0));
-        let call = job.call.index;
-        job.readbacks.host_function(call, stream);
-    }
     job.reissue_with([(1, stub), (2, 0)])
 }

@@ -255,8 +255,6 @@ fn make_live(
         Shape::Host => {
             if word(bytes, 0) != 0 {
                 set_word(bytes, 0, callback::stub(job));
-                let call = job.call.index;
-                job.readbacks.host_function(call, None);
             }
             set_word(bytes, 8, 0);
         }

@@ -295,7 +295,7 @@ enum Writer {
 impl Writer {
     /// Beside work that may write the same bytes; the call reads them itself, or may.
     fn beside<'w>(pending: impl Iterator<Item = &'w PendingWrite>, is_read: bool) -> Self {
-        let writers = pending.map(|write| match (write.is_exact, write.may_be_known) {
+        let writers = pending.map(|write| match (write.is_exact, write.known_since.is_some()) {
             _ if is_read && !write.is_before => Self::ProgramLater,
             (false, _) => Self::Unknown,
             (true, true) => Self::WorkOrProgram,

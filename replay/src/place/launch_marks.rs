@@ -246,7 +246,7 @@ mod tests {
             call,
             entered: 0,
             is_before: false,
-            may_be_known: false,
+            known_since: None,
         };
         let second = Duration::from_secs(1);
         // The looks until the kernels of calls 5 and 6 count as waiting, and what is learned.

@@ -24,6 +24,9 @@ pub(crate) struct PendingWrites {
     /// Where calls of work write whose end the program may have learned: what was there before
     /// matters.
     unproven: FxHashMap<u64, Vec<Range<u64>>>,
+    /// By the call that recorded what a copy has written, and the copy's: the call since which the
+    /// program may have changed it.
+    known_since: FxHashMap<(u64, u64), u64>,
 }
 
 impl PendingWrites {
@@ -40,10 +43,18 @@ impl PendingWrites {
             for (bytes, _) in &noted {
                 found.add_at_entry(&mut writes, &call, bytes.clone(), false);
             }
+            let brought = brought(&call);
+            for &address in &brought {
+                for write in writes.pending_for(&call, &(address..address.saturating_add(1))) {
+                    if let Some(since) = write.known_since {
+                        found.known_since.insert((call.index, write.call), since);
+                    }
+                }
+            }
             writes.apply(&call);
             let behind = noted.into_iter().filter(|(_, is_after)| *is_after);
             let behind = behind.map(|(bytes, _)| bytes.start);
-            for address in behind.chain(brought(&call)) {
+            for address in behind.chain(brought) {
                 writes.ask_behind(&call, address);
             }
         }
@@ -64,10 +75,10 @@ impl PendingWrites {
         is_read: bool,
     ) {
         for write in writes.pending_for(call, &bytes) {
-            if !write.is_exact || write.may_be_known || (is_read && !write.is_before) {
+            if !write.is_exact || write.known_since.is_some() || (is_read && !write.is_before) {
                 self.marked.insert(write.call);
             }
-            if write.is_exact && write.may_be_known {
+            if write.is_exact && write.known_since.is_some() {
                 let known = self.unproven.entry(write.call).or_default();
                 if !known.contains(&write.bytes) {
                     known.push(write.bytes.clone());
@@ -86,6 +97,12 @@ impl PendingWrites {
     /// What work may still write when a call has returned.
     pub(crate) fn behind(&self, call: u64) -> &[PendingWrite] {
         self.behind.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// The call since which the program may have changed what a copy has written, which the call
+    /// `recorded` recorded.
+    pub(crate) fn known_since(&self, recorded: u64, copy: u64) -> Option<u64> {
+        self.known_since.get(&(recorded, copy)).copied()
     }
 
     /// Whether a call enqueues work whose end matters: it may write anywhere in memory, or the
