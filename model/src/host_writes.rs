@@ -55,6 +55,8 @@ enum Returned {
         stream: u32,
         entered: Moment,
         writes: Vec<PendingWrite>,
+        /// The executable graph that was launched.
+        graph: Option<u64>,
     },
     Recorded {
         stream: u32,
@@ -117,6 +119,9 @@ pub struct HostWrites {
     pending: Vec<(u32, Moment, PendingWrite)>,
     /// By executable graph: what its launches do; empty when that may have changed.
     of_graphs: FxHashMap<u64, GraphWrites>,
+    /// By executable graph: its last launch, and what is before that. The next one waits for it
+    /// (manual, cuGraphLaunch).
+    launched: FxHashMap<u64, Clock>,
     answers: Vec<(u64, PendingWrite)>,
 }
 
@@ -133,6 +138,7 @@ impl Default for HostWrites {
             count: 0,
             pending: Vec::new(),
             of_graphs: FxHashMap::default(),
+            launched: FxHashMap::default(),
             answers: Vec::new(),
         }
     }
@@ -143,6 +149,18 @@ impl HostWrites {
     pub fn enter(&mut self, call: &Call<'_>) {
         self.state.settle(call.ticks, call.thread);
         self.return_before(call.ticks);
+        if self.launched.is_empty() {
+            return;
+        }
+        let function = function_of(call.signature).filter(|function| {
+            function.family == Family::Graph(GraphOp::Launch) && call.succeeded()
+        });
+        if let Some(function) = function
+            && let Some(earlier) = self.launched.remove(&call.argument(0))
+        {
+            let stream = self.stream_of(&Effects::of(function), call);
+            self.order.wait(stream, &earlier, (call.ticks, call.ticks));
+        }
     }
 
     fn return_before(&mut self, end: Moment) {
@@ -163,8 +181,13 @@ impl HostWrites {
                 stream,
                 entered,
                 writes,
+                graph,
             } => {
                 self.order.submit(stream, entered, time);
+                if let Some(graph) = graph {
+                    let launched = self.order.clock(stream, time);
+                    self.launched.insert(graph, launched);
+                }
                 for write in writes {
                     // Later work of a stream is complete only if the earlier is.
                     self.pending.retain(|(known, _, old)| {
@@ -344,12 +367,14 @@ impl HostWrites {
             !writes.is_empty() || !self.pending.is_empty() || !self.returned.is_empty();
         if (submitted || is_default) && is_followed {
             let stream = self.stream_of(effects, call);
+            let graph = is_launch.then(|| call.argument(0));
             self.at_return(
                 call,
                 Returned::Enqueued {
                     stream,
                     entered: call.ticks,
                     writes,
+                    graph,
                 },
             );
         }
@@ -395,6 +420,10 @@ impl HostWrites {
                 entered: call.leave.map_or(call.ticks, |leave| leave.ticks),
             },
             Kind::HostMemory | Kind::Registration | Kind::Memory => Returned::Ended(start..end),
+            Kind::GraphExec => {
+                self.launched.remove(&start);
+                return;
+            }
             _ => return,
         };
         self.at_return(call, ended);

@@ -241,7 +241,10 @@ impl<S: BuildHasher + Default> Order<S> {
             return false;
         };
         let (kind, behind) = (state.kind, state.behind_legacy);
-        let legacy = self.contexts.get(state.context).map_or(0, |work| work.legacy);
+        let legacy = self
+            .contexts
+            .get(state.context)
+            .map_or(0, |work| work.legacy);
         if kind == StreamKind::Legacy {
             self.marked(stream, entered, returned);
         } else if legacy > behind && self.is_in_group(kind) && legacy <= entered {
@@ -257,7 +260,10 @@ impl<S: BuildHasher + Default> Order<S> {
 
     /// The stream's next work comes after this, by a call that had returned at that moment.
     fn comes_after(&mut self, stream: u32, clock: &Clock, returned: Moment) {
-        let old = self.streams.get(&stream).map(|state| self.pending(&state.before));
+        let old = self
+            .streams
+            .get(&stream)
+            .map(|state| self.pending(&state.before));
         let mut before = old.unwrap_or_default();
         for &entry in clock {
             if entry.0 != stream && !self.is_done(entry.0, entry.1) {
@@ -292,7 +298,9 @@ impl<S: BuildHasher + Default> Order<S> {
                 }
             }
             _ if self.is_in_group(kind) && work.legacy <= now => {
-                let legacy = work.legacy_stream.and_then(|id| Some((id, self.streams.get(&id)?)));
+                let legacy = work
+                    .legacy_stream
+                    .and_then(|id| Some((id, self.streams.get(&id)?)));
                 if let Some((id, legacy)) = legacy {
                     clock = self.pending(&legacy.before);
                     merge(&mut clock, (id, work.legacy));
@@ -357,7 +365,11 @@ impl<S: BuildHasher + Default> Order<S> {
         {
             return in_doubt && self.is_in_group(state.kind);
         }
-        let waits = self.blocking_waits.get(&target.context).into_iter().flatten();
+        let waits = self
+            .blocking_waits
+            .get(&target.context)
+            .into_iter()
+            .flatten();
         let mut waits = waits.filter(|_| target.kind == StreamKind::Legacy);
         if waits.any(|(_, clock)| self.covers(clock, stream, state, enqueued)) {
             return true;
@@ -367,7 +379,10 @@ impl<S: BuildHasher + Default> Order<S> {
             return true;
         }
         // A blocking stream waits for the legacy default stream and all that was before that.
-        let legacy = self.contexts.get(target.context).and_then(|work| work.legacy_stream);
+        let legacy = self
+            .contexts
+            .get(target.context)
+            .and_then(|work| work.legacy_stream);
         let legacy = legacy.and_then(|id| self.streams.get(&id));
         legacy.is_some_and(|legacy| self.covers(&legacy.before, stream, state, enqueued))
     }
@@ -377,7 +392,9 @@ impl<S: BuildHasher + Default> Order<S> {
     pub fn clock(&mut self, stream: u32, now: Moment) -> Clock {
         let mut clock = self.own_clock(stream, now);
         let blocking = self.before_blocking(stream, now);
-        blocking.into_iter().for_each(|entry| merge(&mut clock, entry));
+        blocking
+            .into_iter()
+            .for_each(|entry| merge(&mut clock, entry));
         clock
     }
 

@@ -93,7 +93,7 @@ impl<'t> Job<'_, 't> {
     }
 
     /// The longest that these launches took at most, if they were complete at that time.
-    fn longest_of(&self, writers: &[PendingWrite], end: u64) -> Duration {
+    pub(crate) fn longest_of(&self, writers: &[PendingWrite], end: u64) -> Duration {
         let first = writers
             .iter()
             .map(|write| write.entered)
@@ -294,17 +294,23 @@ enum Writer {
 
 impl Writer {
     /// Beside work that may write the same bytes; the call reads them itself, or may.
-    fn beside<'w>(pending: impl Iterator<Item = &'w PendingWrite>, is_read: bool) -> Self {
-        let writers = pending.map(|write| match (write.is_exact, write.known_since.is_some()) {
-            _ if is_read && !write.is_before => Self::ProgramLater,
-            (false, _) => Self::Unknown,
-            (true, true) => Self::WorkOrProgram,
-            (true, false) => Self::Device,
-        });
+    fn beside<'w>(pending: impl Iterator<Item = &'w PendingWrite> + Clone, is_read: bool) -> Self {
+        // What may write them without an order does not, if anything before the call does.
+        let has_order = is_read && pending.clone().any(|write| write.is_before);
+        let pending = pending.filter(|write| !has_order || write.is_before || write.is_exact);
+        let writers = pending.map(
+            |write| match (write.is_exact, write.known_since.is_some()) {
+                _ if is_read && !write.is_before => Self::ProgramLater,
+                (false, _) => Self::Unknown,
+                (true, true) => Self::WorkOrProgram,
+                (true, false) => Self::Device,
+            },
+        );
         let last = |one: Self, other| match (one, other) {
             // What one of them has written cannot be told from what the program has.
-            (Self::WorkOrProgram, Self::WorkOrProgram | Self::Unknown)
-            | (Self::Unknown, Self::WorkOrProgram) => Self::Device,
+            (Self::WorkOrProgram, Self::Unknown) | (Self::Unknown, Self::WorkOrProgram) => {
+                Self::Device
+            }
             _ => one.max(other),
         };
         writers.reduce(last).unwrap_or(Self::Program)

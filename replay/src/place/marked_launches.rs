@@ -1,6 +1,5 @@
 //! Puts marks around launches, and waits for launches that have marks.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use cutape_model::PendingWrite;
@@ -23,8 +22,8 @@ impl Job<'_, '_> {
         {
             return None;
         }
-        for bytes in self.player.plan.pending_writes.unproven(call) {
-            self.hold(bytes);
+        for write in self.player.plan.pending_writes.unproven(call) {
+            self.hold(write);
         }
         let marks = &mut self.player.lent.launch_marks;
         let oldest = match marks.by_call.len() >= MOST_MARKS {
@@ -53,8 +52,17 @@ impl Job<'_, '_> {
         Some(Mark { kernel, ..mark })
     }
 
-    /// Keeps what memory holds before work writes there.
-    fn hold(&mut self, bytes: &Range<u64>) {
+    /// Keeps what memory holds before work writes there, and after earlier such work.
+    fn hold(&mut self, write: &PendingWrite) {
+        let bytes = &write.bytes;
+        let unproven = |call: &u64| self.player.plan.pending_writes.unproven(*call).iter();
+        let earlier = self.lent.launch_marks.by_call.keys().flat_map(unproven);
+        let is_there = |earlier: &&PendingWrite| {
+            earlier.bytes.start < bytes.end && bytes.start < earlier.bytes.end
+        };
+        let earlier: Vec<PendingWrite> = earlier.filter(is_there).cloned().collect();
+        let recorded = self.longest_of(&earlier, self.call.ticks);
+        self.player.await_launches(&earlier, recorded);
         let length = bytes.end - bytes.start;
         let Found::Live(range, offset) = self.ranges.find(bytes.start) else {
             return;

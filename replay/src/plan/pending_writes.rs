@@ -21,9 +21,9 @@ pub(crate) struct PendingWrites {
     behind: FxHashMap<u64, Vec<PendingWrite>>,
     /// Calls of work whose end matters.
     marked: FxHashSet<u64>,
-    /// Where calls of work write whose end the program may have learned: what was there before
+    /// By call of work whose end the program may have learned: what it writes. What was there before
     /// matters.
-    unproven: FxHashMap<u64, Vec<Range<u64>>>,
+    unproven: FxHashMap<u64, Vec<PendingWrite>>,
     /// By the call that recorded what a copy has written, and the copy's: the call since which the
     /// program may have changed it.
     known_since: FxHashMap<(u64, u64), u64>,
@@ -80,8 +80,8 @@ impl PendingWrites {
             }
             if write.is_exact && write.known_since.is_some() {
                 let known = self.unproven.entry(write.call).or_default();
-                if !known.contains(&write.bytes) {
-                    known.push(write.bytes.clone());
+                if !known.iter().any(|known| known.bytes == write.bytes) {
+                    known.push(write.clone());
                 }
             }
             let known = self.at_entry.entry(call.index).or_default();
@@ -111,8 +111,8 @@ impl PendingWrites {
         self.marked.contains(&call)
     }
 
-    /// Where it matters what was there before the work of a call.
-    pub(crate) fn unproven(&self, call: u64) -> &[Range<u64>] {
+    /// What the work of a call writes where it matters what was there before.
+    pub(crate) fn unproven(&self, call: u64) -> &[PendingWrite] {
         self.unproven.get(&call).map_or(&[], Vec::as_slice)
     }
 }
