@@ -34,6 +34,8 @@ pub struct PendingWrite {
     pub is_exact: bool,
     /// The call that enqueued it.
     pub call: u64,
+    /// Its thread, and its number there, unless it launches a kernel.
+    pub copy: Option<(u32, u64)>,
     /// When that was entered, in ticks.
     pub entered: Moment,
     /// Streams and events order it before the call that asks. Otherwise, a correct program uses
@@ -83,11 +85,28 @@ enum Returned {
     Asked(Question),
 }
 
-/// What work may still write these bytes when that call has returned?
+/// What is asked about the moment at which that call has returned.
 #[derive(Debug)]
 struct Question {
     call: u64,
-    bytes: Range<u64>,
+    about: About,
+}
+
+#[derive(Debug)]
+enum About {
+    /// The work that may still write these bytes.
+    Bytes(Range<u64>),
+    /// Since when the program may know that a copy is complete: its thread, and its number there.
+    Copy((u32, u64)),
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// By call: work that may still write the bytes it asked about.
+    pub pending: Vec<(u64, PendingWrite)>,
+    /// By call and copy: another call, since which the program may know that the copy is complete.
+    pub known: FxHashMap<(u64, (u32, u64)), u64>,
 }
 
 /// What a launch of a graph may do.
@@ -114,7 +133,8 @@ pub struct HostWrites {
     shared_events: FxHashSet<u64>,
     /// By time and position in `returned`.
     returns: BinaryHeap<Reverse<(Moment, u64)>>,
-    returned: FxHashMap<u64, Returned>,
+    /// By that position: the call, and what happens.
+    returned: FxHashMap<u64, (u64, Returned)>,
     count: u64,
     pending: Vec<(u32, Moment, PendingWrite)>,
     /// By executable graph: what its launches do; empty when that may have changed.
@@ -122,7 +142,9 @@ pub struct HostWrites {
     /// By executable graph: its last launch, and what is before that. The next one waits for it
     /// (manual, cuGraphLaunch).
     launched: FxHashMap<u64, Clock>,
-    answers: Vec<(u64, PendingWrite)>,
+    /// By work: the first call since which the program may know that it is complete.
+    known: FxHashMap<(u32, u64), u64>,
+    answers: Answers,
 }
 
 impl Default for HostWrites {
@@ -139,7 +161,8 @@ impl Default for HostWrites {
             pending: Vec::new(),
             of_graphs: FxHashMap::default(),
             launched: FxHashMap::default(),
-            answers: Vec::new(),
+            known: FxHashMap::default(),
+            answers: Answers::default(),
         }
     }
 }
@@ -169,13 +192,13 @@ impl HostWrites {
                 break;
             }
             self.returns.pop();
-            if let Some(returned) = self.returned.remove(&number) {
-                self.returned(time, returned);
+            if let Some((call, returned)) = self.returned.remove(&number) {
+                self.returned(time, call, returned);
             }
         }
     }
 
-    fn returned(&mut self, time: Moment, returned: Returned) {
+    fn returned(&mut self, time: Moment, call: u64, returned: Returned) {
         match returned {
             Returned::Enqueued {
                 stream,
@@ -237,9 +260,14 @@ impl HostWrites {
             }
             Returned::Asked(question) => return self.answer(&question),
         }
-        let order = &self.order;
-        self.pending
-            .retain(|&(stream, enqueued, _)| !order.is_done(stream, enqueued));
+        let (order, known) = (&self.order, &mut self.known);
+        self.pending.retain(|(stream, enqueued, write)| {
+            let is_done = order.is_done(*stream, *enqueued);
+            if let Some(copy) = write.copy.filter(|_| is_done) {
+                known.entry(copy).or_insert(call);
+            }
+            !is_done
+        });
     }
 
     /// The work that may write some of these bytes, or have written them since no call could know,
@@ -281,6 +309,9 @@ impl HostWrites {
         for (stream, enqueued, write) in &mut self.pending {
             if write.known_since.is_none() && self.order.is_before((*stream, *enqueued), program) {
                 write.known_since = Some(call.index);
+                if let Some(copy) = write.copy {
+                    self.known.insert(copy, call.index);
+                }
             }
         }
     }
@@ -292,32 +323,51 @@ impl HostWrites {
         if let Some(bytes) = self.state.shared_around(address) {
             let question = Question {
                 call: call.index,
-                bytes,
+                about: About::Bytes(bytes),
             };
             self.at_return(call, Returned::Asked(question));
         }
     }
 
+    /// Asks since when the program may know that a copy is complete, whose bytes were recorded when a
+    /// call had returned. To be called behind [`HostWrites::apply`] of that call.
+    pub fn ask_since(&mut self, call: &Call<'_>, copy: (u32, u64)) {
+        let question = Question {
+            call: call.index,
+            about: About::Copy(copy),
+        };
+        self.at_return(call, Returned::Asked(question));
+    }
+
     fn answer(&mut self, question: &Question) {
+        let bytes = match &question.about {
+            About::Copy(copy) => {
+                let since = self.known.remove(copy);
+                if let Some(since) = since.filter(|&since| since != question.call) {
+                    self.answers.known.insert((question.call, *copy), since);
+                }
+                return;
+            }
+            About::Bytes(bytes) => bytes,
+        };
         let being_enqueued = self
             .returned
             .values()
-            .filter_map(|returned| match returned {
+            .filter_map(|(_, returned)| match returned {
                 Returned::Enqueued { writes, .. } => Some(writes),
                 _ => None,
             });
         let pending = self.pending.iter().map(|(_, _, write)| write);
-        let (start, end) = (question.bytes.start, question.bytes.end);
+        let (start, end) = (bytes.start, bytes.end);
         let found = pending
             .chain(being_enqueued.flatten())
             .filter(|write| write.bytes.start < end && start < write.bytes.end);
         let found = found.map(|write| (question.call, write.clone()));
-        self.answers.extend(found);
+        self.answers.pending.extend(found);
     }
 
-    /// The call that asked and what was found, of all that has been asked; to be called behind the
-    /// last call.
-    pub fn answers(mut self) -> Vec<(u64, PendingWrite)> {
+    /// What was found, of all that has been asked; to be called behind the last call.
+    pub fn answers(mut self) -> Answers {
         self.return_before(Moment::MAX);
         self.answers
     }
@@ -357,6 +407,7 @@ impl HostWrites {
         if known.is_some() {
             for write in &mut writes {
                 write.known_since = Some(call.index);
+                self.known.extend(write.copy.map(|copy| (copy, call.index)));
             }
         }
         let submitted = self.state.submit(effects, call).is_some()
@@ -467,7 +518,7 @@ impl HostWrites {
         let Some(leave) = call.leave else { return };
         self.count += 1;
         self.returns.push(Reverse((leave.ticks, self.count)));
-        self.returned.insert(self.count, returned);
+        self.returned.insert(self.count, (call.index, returned));
     }
 
     /// The stream of a call, in this order.
@@ -587,10 +638,12 @@ impl HostWrites {
 
     /// Where the work of a call writes memory that host and device share.
     fn writes_of(&mut self, effects: &Effects, call: &Call<'_>) -> Vec<PendingWrite> {
+        let copy = !matches!(effects.function.family, Family::Launch(_));
         let write = |bytes, is_exact| PendingWrite {
             bytes,
             is_exact,
             call: call.index,
+            copy: copy.then_some((call.thread, call.number)),
             entered: call.ticks,
             is_before: false,
             known_since: None,

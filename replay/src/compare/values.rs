@@ -356,7 +356,10 @@ impl<'t> Job<'_, 't> {
             let unsettled = readback.written_by(later);
             let enqueued = Enqueued {
                 by: readback.call,
-                known_since: (self.plan.pending_writes).known_since(self.call.index, readback.call),
+                known_since: self
+                    .plan
+                    .pending_writes
+                    .known_since(self.call.index, (note.thread, note.number)),
                 unsettled: &unsettled,
             };
             let position = usize::from(expected.parameter);

@@ -246,6 +246,7 @@ mod tests {
             call,
             entered: 0,
             is_before: false,
+            copy: None,
             known_since: None,
         };
         let second = Duration::from_secs(1);

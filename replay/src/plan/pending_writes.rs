@@ -24,9 +24,9 @@ pub(crate) struct PendingWrites {
     /// By call of work whose end the program may have learned: what it writes. What was there before
     /// matters.
     unproven: FxHashMap<u64, Vec<PendingWrite>>,
-    /// By the call that recorded what a copy has written, and the copy's: the call since which the
+    /// By the call that recorded what a copy has written, and the copy: the call since which the
     /// program may have changed it.
-    known_since: FxHashMap<(u64, u64), u64>,
+    known_since: FxHashMap<(u64, (u32, u64)), u64>,
 }
 
 impl PendingWrites {
@@ -43,22 +43,20 @@ impl PendingWrites {
             for (bytes, _) in &noted {
                 found.add_at_entry(&mut writes, &call, bytes.clone(), false);
             }
-            let brought = brought(&call);
-            for &address in &brought {
-                for write in writes.pending_for(&call, &(address..address.saturating_add(1))) {
-                    if let Some(since) = write.known_since {
-                        found.known_since.insert((call.index, write.call), since);
-                    }
-                }
-            }
             writes.apply(&call);
+            let brought = brought(&call);
+            for &(copy, _) in &brought {
+                writes.ask_since(&call, copy);
+            }
             let behind = noted.into_iter().filter(|(_, is_after)| *is_after);
             let behind = behind.map(|(bytes, _)| bytes.start);
-            for address in behind.chain(brought) {
+            for address in behind.chain(brought.iter().map(|&(_, address)| address)) {
                 writes.ask_behind(&call, address);
             }
         }
-        for (call, write) in writes.answers() {
+        let answers = writes.answers();
+        found.known_since = answers.known;
+        for (call, write) in answers.pending {
             let known = found.behind.entry(call).or_default();
             if !known.contains(&write) {
                 known.push(write);
@@ -100,8 +98,8 @@ impl PendingWrites {
     }
 
     /// The call since which the program may have changed what a copy has written, which the call
-    /// `recorded` recorded.
-    pub(crate) fn known_since(&self, recorded: u64, copy: u64) -> Option<u64> {
+    /// `recorded` recorded; the copy by its thread, and its number there.
+    pub(crate) fn known_since(&self, recorded: u64, copy: (u32, u64)) -> Option<u64> {
         self.known_since.get(&(recorded, copy)).copied()
     }
 
@@ -143,13 +141,14 @@ fn noted(call: &Call<'_>) -> Vec<(Range<u64>, bool)> {
     call.notes().filter_map(bytes).collect()
 }
 
-/// Where the copies have written whose bytes were recorded when this call had returned.
-fn brought(call: &Call<'_>) -> Vec<u64> {
+/// The copies whose bytes were recorded when this call had returned, each by thread and number, and
+/// where they have written.
+fn brought(call: &Call<'_>) -> Vec<((u32, u64), u64)> {
     if !call.has_notes() {
         return Vec::new();
     }
     let address = |note| match note {
-        Note::Readback(note, _) => Some(note.address),
+        Note::Readback(note, _) => Some(((note.thread, note.number), note.address)),
         _ => None,
     };
     call.notes().filter_map(address).collect()
