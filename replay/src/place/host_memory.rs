@@ -408,7 +408,7 @@ impl Job<'_, '_> {
                 Writer::Device => {}
                 Writer::Unknown => {
                     let old = old.get(from..end).unwrap_or_default();
-                    self.store_unwritten(live, old, new);
+                    self.store_unwritten(recorded, live, old, new);
                 }
                 Writer::WorkOrProgram => self.store_later(recorded, live, new),
             }
@@ -488,27 +488,19 @@ fn divide(
 }
 
 impl<'t> Player<'t> {
-    /// Puts new bytes where the old ones still are: work has written the others.
-    fn store_unwritten(&mut self, live: u64, old: &[u8], new: &[u8]) {
-        // SAFETY: the caller found these bytes inside a live range of host memory of this process;
-        // the device may write there at the same time.
-        let now: Vec<u8> = (0..old.len() as u64)
-            .map(|at| unsafe { ((live + at) as *const u8).read_volatile() })
-            .collect();
+    /// Puts new bytes in the words where the old ones still are: work has written the others. In words,
+    /// since work may write a byte that was there before.
+    fn store_unwritten(&mut self, recorded: u64, live: u64, old: &[u8], new: &[u8]) {
+        const WORD: usize = 4;
+        let now = read_memory(live, old.len());
         let mut at = 0;
         while at < old.len() {
-            if now.get(at) != old.get(at) {
-                at += 1;
-                continue;
-            }
-            let run = now
-                .iter()
-                .zip(old)
-                .skip(at)
-                .take_while(|(now, old)| now == old);
-            let end = at + run.count();
-            if let Some(bytes) = new.get(at..end) {
-                self.store_host(live.wrapping_add(at as u64), bytes);
+            let end = at + WORD - (recorded.wrapping_add(at as u64) as usize) % WORD;
+            let end = end.min(old.len());
+            if now.get(at..end) == old.get(at..end)
+                && let Some(word) = new.get(at..end)
+            {
+                self.store_host(live.wrapping_add(at as u64), word);
             }
             at = end;
         }
