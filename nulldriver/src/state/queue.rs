@@ -23,26 +23,39 @@ impl State {
 
     /// Enqueues work on a stream that does not capture.
     pub(crate) fn enqueue(&mut self, stream: Stream, action: Action) -> Answer<Ticket> {
-        self.enqueue_after(stream, &[], action)
+        let lane = self.lane(stream)?;
+        let after = self.queue.before(&lane);
+        Ok(self.add_task(lane, after, action))
     }
 
-    /// Enqueues work on a stream that also waits for these tasks.
-    pub(crate) fn enqueue_after(
-        &mut self,
-        stream: Stream,
-        extra: &[Ticket],
-        action: Action,
-    ) -> Answer<Ticket> {
+    /// Records an event on a stream that does not capture. That is no work of a blocking stream: a
+    /// wait for the stream does not wait for what the event does.
+    pub(crate) fn enqueue_record(&mut self, stream: Stream) -> Answer<Ticket> {
         let lane = self.lane(stream)?;
-        Ok(self.add_task(lane, extra, action))
+        let after = self.queue.before(&lane);
+        Ok(match lane.is_legacy {
+            true => self.add_task(lane, after, Action::Nothing),
+            false => self.add_node_task(lane, &after, Action::Nothing),
+        })
+    }
+
+    /// Later work of a stream waits for a task. The wait of a blocking stream does not come after
+    /// the work of the legacy stream.
+    pub(crate) fn enqueue_wait(&mut self, stream: Stream, before: Ticket) -> Answer {
+        let lane = self.lane(stream)?;
+        let mut after = match lane.is_legacy {
+            true => self.queue.before(&lane),
+            false => self.queue.own(&lane),
+        };
+        after.push(before);
+        self.add_task(lane, after, Action::Nothing);
+        Ok(())
     }
 
     /// Adds the last task of a stream.
-    pub(crate) fn add_task(&mut self, lane: Lane, extra: &[Ticket], action: Action) -> Ticket {
-        let mut after = self.queue.before(&lane);
-        after.extend(extra);
+    pub(crate) fn add_task(&mut self, lane: Lane, after: Vec<Ticket>, action: Action) -> Ticket {
         match self.run_first(&after, action) {
-            Some(action) => self.queue.add(lane, extra, action),
+            Some(action) => self.queue.add(lane, after, action),
             None => 0,
         }
     }

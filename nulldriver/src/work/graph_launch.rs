@@ -27,7 +27,8 @@ pub(crate) fn enqueue(
     let mut before = state.queue.before(&lane);
     before.push(last);
     let end = enqueue_steps(state, steps, lane, &before);
-    Ok(state.add_task(lane, &end, Action::Nothing))
+    before.extend(end);
+    Ok(state.add_task(lane, before, Action::Nothing))
 }
 
 /// Enqueues the steps of one graph; their ends.

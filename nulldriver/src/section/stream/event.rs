@@ -8,7 +8,7 @@ use crate::call::entry::entries;
 use crate::object::queue::Ticket;
 use crate::object::stream::{DISABLE_TIMING, Event, INTERPROCESS};
 use crate::object::work::Work;
-use crate::state::{Action, Current, Locked, lock};
+use crate::state::{Current, Locked, lock};
 use crate::work::schedule;
 
 entries! {
@@ -51,7 +51,7 @@ fn record(mut state: Locked, event: u64, stream: Stream, flags: u32) -> Answer {
         (0, Some(_)) => state.note_captured_event(event, site),
         (0, None) => {
             state.note_captured_event(event, None);
-            let ticket = state.enqueue(stream, Action::Nothing)?;
+            let ticket = state.enqueue_record(stream)?;
             state.record(event, ticket);
         }
         // External record nodes exist in captures only (measured).

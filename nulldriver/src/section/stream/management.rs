@@ -14,7 +14,7 @@ use crate::object::memory::Purpose;
 use crate::object::queue::Ticket;
 use crate::object::stream::StreamObject;
 use crate::object::work::Work;
-use crate::state::{Action, Current, Locked, State, lock};
+use crate::state::{Current, Locked, State, lock};
 use crate::work::memory_operation::{self, Operation};
 use crate::work::schedule;
 use crate::work::value_wait::Value;
@@ -35,12 +35,12 @@ entries! {
         context.set(lock().stream_context(stream)?);
     [symbol] cuStreamGetCtx_v2: get_context_v2;
     cuStreamQuery: |stream: Stream| {
-        let (state, last) = last_work(stream)?;
-        schedule::query(state, &[last])
+        let (state, awaited) = awaited(stream)?;
+        schedule::query(state, &awaited)
     };
     cuStreamSynchronize: |stream: Stream| {
-        let (state, last) = last_work(stream)?;
-        schedule::wait(state, &[last]);
+        let (state, awaited) = awaited(stream)?;
+        schedule::wait(state, &awaited);
         Ok(())
     };
     cuStreamWaitEvent: wait_event;
@@ -104,9 +104,10 @@ fn wait_event(mut state: Locked, stream: Stream, event: u64, flags: u32) -> Answ
     match flags {
         0 => {
             state.capture_wait(stream, event)?;
-            let before = state.event(event)?.ticket;
-            if state.capture_of(stream)?.is_none() && state.queue.is_pending(before) {
-                state.enqueue_after(stream, &[before], Action::Nothing)?;
+            let event = state.event(event)?;
+            let (before, is_recorded) = (event.ticket, event.recorded.is_some());
+            if state.capture_of(stream)?.is_none() && is_recorded {
+                state.enqueue_wait(stream, before)?;
             }
             Ok(())
         }
@@ -210,12 +211,12 @@ fn set_attribute(stream: Stream, attribute: u32, value: In<CUstreamAttrValue>) -
     Ok(())
 }
 
-/// The last work of a stream that does not capture.
-fn last_work(stream: Stream) -> Answer<(Locked, Ticket)> {
+/// What a wait for a stream waits for that does not capture.
+fn awaited(stream: Stream) -> Answer<(Locked, Vec<Ticket>)> {
     let state = lock();
     state.check_uncaptured(stream)?;
-    let last = state.queue.tail(&state.lane(stream)?.key);
-    Ok((state, last))
+    let awaited = state.queue.awaited(&state.lane(stream)?);
+    Ok((state, awaited))
 }
 
 fn write<T: Into<Value>>(stream: Stream, address: u64, value: T, flags: u32) -> Answer {
