@@ -13,7 +13,7 @@ mod table;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use cutape_order::Moment;
-use cutape_registry::{CopyOp, Family, Role, StreamMemoryOp};
+use cutape_registry::{CopyOp, Extent, Family, Length, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
 use crate::followed_work;
@@ -165,9 +165,10 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    Write,
-    /// Writes what is recorded with the copy.
-    Readback,
+    /// Writes so many bytes from there; 0 if that is not known.
+    Write(u64),
+    /// Writes so many bytes, which are recorded with the copy.
+    Readback(u64),
     /// Waits for a value. Whoever fulfils the wait writes the value while the stream waits, so the
     /// next wait for the stream looks again.
     Await,
@@ -179,16 +180,17 @@ pub(crate) type Operand = (u64, Access);
 /// Before a call whose arguments are addresses that the device reads from or writes to.
 pub(crate) fn before_arguments(thread: &Thread, frame: &Frame) {
     let function = frame.description();
+    let span = |length: Length| length.evaluate(function, frame).map_or(0, Extent::span);
     let access = |role: Role| match role {
         Role::DeviceRead(_) => match function.family {
             Family::StreamMemory(StreamMemoryOp::Wait) => Some(Access::Await),
             _ => Some(Access::Read),
         },
-        Role::DeviceWrite(_) => match function.family {
-            Family::Copy(CopyOp::Unified(_)) => Some(Access::Readback),
-            _ => Some(Access::Write),
+        Role::DeviceWrite(length) => match function.family {
+            Family::Copy(CopyOp::Unified(_)) => Some(Access::Readback(span(length))),
+            _ => Some(Access::Write(span(length))),
         },
-        Role::HostWrite(_) => Some(Access::Readback),
+        Role::HostWrite(length) => Some(Access::Readback(span(length))),
         _ => None,
     };
     let parameters = function.params.iter().zip(&frame.words);
@@ -214,7 +216,8 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
     // A readback into a range that no work can reach needs no look.
     let needs_look = |table: &Table, &(address, access): &Operand| {
         let start = table.find(address)?;
-        (access != Access::Readback || table.is_shadowed(start)).then_some((start, access))
+        let is_readback = matches!(access, Access::Readback(_));
+        (!is_readback || table.is_shadowed(start)).then_some((start, access))
     };
     {
         let table = TABLE.lock();
@@ -234,9 +237,20 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
         let Some((start, access)) = needs_look(&table, operand) else {
             continue;
         };
-        // What is there now must not be mistaken later for something that the host wrote.
-        if matches!(access, Access::Read | Access::Await) || !table.is_shadowed(start) {
-            table.look(thread, start, false);
+        // What is there now must not be mistaken later for something that the host wrote, nor what
+        // the host has written for what the work writes.
+        match access {
+            Access::Write(length) | Access::Readback(length)
+                if length != 0 && table.is_shadowed(start) =>
+            {
+                table.look_at(
+                    thread,
+                    start,
+                    operand.0..operand.0.saturating_add(length),
+                    false,
+                );
+            }
+            _ => table.look(thread, start, false),
         }
         if access != Access::Read {
             touched.push(start);

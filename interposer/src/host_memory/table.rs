@@ -242,6 +242,17 @@ impl Table {
 
     /// Compares a range with its shadow and records what has changed.
     pub(super) fn look(&mut self, thread: &Thread, start: u64, is_after: bool) {
+        self.look_at(thread, start, 0..u64::MAX, is_after);
+    }
+
+    /// Compares these addresses of a range.
+    pub(super) fn look_at(
+        &mut self,
+        thread: &Thread,
+        start: u64,
+        addresses: core::ops::Range<u64>,
+        is_after: bool,
+    ) {
         let Some(range) = self.ranges.get_mut(&start) else {
             return;
         };
@@ -271,7 +282,16 @@ impl Table {
         let Some(Shadow(shadow)) = &mut range.shadow else {
             return;
         };
-        let shadow = shadow.bytes();
+        let whole = shadow.bytes();
+        let from = addresses
+            .start
+            .saturating_sub(start)
+            .min(whole.len() as u64) as usize;
+        let end = addresses.end.saturating_sub(start).min(whole.len() as u64) as usize;
+        let start = start + from as u64;
+        let Some(shadow) = whole.get_mut(from..end) else {
+            return;
+        };
         let mut runs = Vec::new();
         let is_whole = changes(start, shadow, memory::is_readable, &mut runs);
         if is_first && runs.is_empty() {
@@ -304,7 +324,7 @@ impl Table {
         }
         if !is_whole {
             self.is_changed = true;
-            skip(thread, start, range, host_skip::UNREADABLE);
+            skip(thread, start - from as u64, range, host_skip::UNREADABLE);
         }
     }
 

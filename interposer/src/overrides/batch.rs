@@ -165,8 +165,8 @@ pub(super) fn operands(frame: &Frame, op: CopyOp) -> Vec<Operand> {
     let of_copy = |sides: Sides| {
         let [target, source] = sides.addresses;
         let write = match sides.target {
-            Some(_) => Access::Readback,
-            None => Access::Write,
+            Some(_) => Access::Readback(0),
+            None => Access::Write(0),
         };
         // What it reads in host memory is recorded with it.
         let read = sides.source.is_none().then_some((source, Access::Read));
@@ -196,7 +196,7 @@ pub(super) fn memory_operations(frame: &Frame) -> Vec<Operand> {
             Some((address, Access::Await))
         }
         Type::CU_STREAM_MEM_OP_WRITE_VALUE_32 | Type::CU_STREAM_MEM_OP_WRITE_VALUE_64 => {
-            Some((address, Access::Write))
+            Some((address, Access::Write(8)))
         }
         _ => None,
     });

@@ -28,8 +28,8 @@ fn operand(copy: &Copy, end: End) -> Option<Operand> {
         // What it reads in host memory is recorded with it.
         End::Source if is_of_host => return None,
         End::Source => Access::Read,
-        End::Target if is_of_host => Access::Readback,
-        End::Target => Access::Write,
+        End::Target if is_of_host => Access::Readback(0),
+        End::Target => Access::Write(0),
     };
     Some((start, access))
 }
