@@ -261,7 +261,7 @@ impl<'t> Job<'_, 't> {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            let mut parts = self.parts_of(&runs, note);
+            let mut parts = self.parts_of(&whole_words(&runs, note.address, bytes.len()), note);
             let unsure = parts
                 .iter_mut()
                 .filter(|part| part.2 == Writer::WorkOrProgram);
@@ -315,6 +315,24 @@ impl Writer {
         };
         writers.reduce(last).unwrap_or(Self::Program)
     }
+}
+
+/// Bytes that are told apart by who has written them: a single byte is often what it was before.
+const WORD: usize = 4;
+
+/// Runs (offset, length) of bytes at an address, of which there are so many, in whole words.
+fn whole_words(runs: &[(usize, usize)], address: u64, length: usize) -> Vec<(usize, usize)> {
+    let skew = (address % WORD as u64) as usize;
+    let mut words: Vec<(usize, usize)> = Vec::new();
+    for &(at, run) in runs {
+        let from = ((at + skew) / WORD * WORD).saturating_sub(skew);
+        let end = ((at + run + skew).next_multiple_of(WORD) - skew).min(length);
+        match words.last_mut() {
+            Some(last) if last.0 + last.1 >= from => last.1 = end - last.0,
+            _ => words.push((from, end - from)),
+        }
+    }
+    words
 }
 
 /// Changed bytes, by offset in a note's: first, behind the last.
@@ -418,7 +436,6 @@ impl Job<'_, '_> {
     /// Puts words that hold neither what was there before the work that writes there nor what it
     /// has written: the program has written them after it.
     fn store_later(&mut self, recorded: u64, live: u64, new: &[u8]) {
-        const WORD: usize = 8;
         let now = read_memory(live, new.len());
         if now != new && self.lent.launch_marks.held(recorded).next().is_none() {
             self.report.note(
@@ -491,7 +508,6 @@ impl<'t> Player<'t> {
     /// Puts new bytes in the words where the old ones still are: work has written the others. In words,
     /// since work may write a byte that was there before.
     fn store_unwritten(&mut self, recorded: u64, live: u64, old: &[u8], new: &[u8]) {
-        const WORD: usize = 4;
         let now = read_memory(live, old.len());
         let mut at = 0;
         while at < old.len() {
