@@ -50,6 +50,7 @@ fn explanation(rule: &Rule, width: usize) -> String {
         ("In the manual", rule.manual),
         ("Observed", rule.observed),
         ("Not decidable from a trace", rule.undecidable),
+        ("What this rule cannot see", rule.cannot_see),
     ] {
         if body.is_empty() {
             continue;

@@ -426,6 +426,8 @@ pub struct Rule {
     pub observed: &'static str,
     /// Why a trace cannot decide it; empty if it can.
     pub undecidable: &'static str,
+    /// Forms of the mistake that a trace does not show.
+    pub cannot_see: &'static str,
     /// A finding as `cutape check` prints it; empty if there is none.
     pub example: &'static str,
 }

@@ -225,6 +225,7 @@ mod tests {
             observed: String::new(),
             example: String::new(),
             undecidable: undecidable.to_owned(),
+            cannot_see: String::new(),
         }
     }
 

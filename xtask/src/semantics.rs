@@ -105,6 +105,8 @@ pub(crate) struct Rule {
     pub(crate) observed: String,
     #[serde(default)]
     pub(crate) undecidable: String,
+    #[serde(default)]
+    pub(crate) cannot_see: String,
     /// A finding as text, which the analyzer's tests write; empty if there is none.
     #[serde(skip)]
     pub(crate) example: String,

@@ -14,6 +14,7 @@ pub static RULES: &[Rule] = &[
         advice: "Ask cuCheckpointProcessGetState before each step, and stop at the first that fails.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[context-checkpoint-state]: checkpointing steps out of order\n --> call 1: cuCheckpointProcessCheckpoint(pid: 77, args: NULL) = CUDA_ERROR_ILLEGAL_STATE thread 0\n  |   at 0x400010\n  | cuCheckpointProcessCheckpoint works on process 77, which must be locked: it belongs after\n  | cuCheckpointProcessLock. No call in this trace has changed its state. The driver returned\n  | CUDA_ERROR_ILLEGAL_STATE.\n  = help: Ask cuCheckpointProcessGetState before each step, and stop at the first that fails.\n  = manual: CUDA Driver API, CUDA Checkpointing",
     },
     Rule {
@@ -25,6 +26,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass the required flags, use the context that cuCtxFromGreenCtx returns, and destroy the streams before the green context.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[context-green-misuse]: green context without a required flag\n --> call 3: cuGreenCtxStreamCreate(phStream: NULL, greenCtx: 0xe0, flags: 0, priority: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400050\n  | cuGreenCtxStreamCreate creates a stream of a green context without CU_STREAM_NON_BLOCKING,\n  | which is required. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Pass the required flags, use the context that cuCtxFromGreenCtx returns, and destroy\n      the streams before the green context.\n  = manual: CUDA Driver API, Green Contexts, cuGreenCtxCreate, cuGreenCtxStreamCreate,\n      cuCtxFromGreenCtx and cuGreenCtxDestroy",
     },
     Rule {
@@ -36,6 +38,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set the limits right after the context was created, and read them back.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[context-limit-order]: limit set where it has no effect\n --> call 8: cuCtxSetLimit(limit: CU_LIMIT_PRINTF_FIFO_SIZE, value: 16777216) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuCtxSetLimit sets CU_LIMIT_PRINTF_FIFO_SIZE after kernels were launched. That size is fixed as\n  | soon as a kernel that uses it is launched. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Set the limits right after the context was created, and read them back.\n  = manual: CUDA Driver API, Context Management, cuCtxSetLimit",
     },
     Rule {
@@ -47,6 +50,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuCtxSetCurrent or cuCtxPushCurrent in every thread before its first such call.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[context-none-current]: no context is current\n --> call 1: cuMemAlloc_v2(dptr: 0x7ff000000000, bytesize: 4) = CUDA_ERROR_INVALID_CONTEXT thread 0\n  |   at 0x400010\n  | cuMemAlloc_v2 works on the current context, but thread 0 has none: no call made one current\n  | there, or a call popped it. The driver returned CUDA_ERROR_INVALID_CONTEXT.\n  = help: Call cuCtxSetCurrent or cuCtxPushCurrent in every thread before its first such call.\n  = manual: CUDA Driver API, Context Management, cuCtxSetCurrent; Primary Context Management,\n      cuDevicePrimaryCtxRetain",
     },
     Rule {
@@ -58,6 +62,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy each object where its last use ends, or create a fixed number and reuse them.",
         observed: "driver 580.159, H200, 2026-11-20: 1,000 events that were never destroyed returned no error",
         undecidable: "",
+        cannot_see: "",
         example: "advice[context-objects-left-behind]: objects created again and again, and never destroyed\n --> call 307: cuCtxDestroy_v2(ctx: 0xc1 (context#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | 100 objects of the kind event were still alive when cuCtxDestroy_v2 (call 307) ended their\n  | context. cuEventCreate created all of them at one place of the program, the first in call 7.\n  | None was ever ended, and none was used once the next one existed.\n  = chain: the first of 100 created by cuEventCreate (call 7) -> still alive when\n      cuCtxDestroy_v2 (call 307) ended their context\n  = help: Destroy each object where its last use ends, or create a fixed number and reuse them.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Event Management, cuEventDestroy",
     },
     Rule {
@@ -69,6 +74,7 @@ pub static RULES: &[Rule] = &[
         advice: "Release the context instead, and destroy your own objects before that.",
         observed: "driver 580.159, H200, 2026-11-20: a reset of a context that was retained twice returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[context-primary-reset-shared]: primary context reset while others hold it\n --> call 4: cuDevicePrimaryCtxReset_v2(dev: 0) = CUDA_SUCCESS thread 0 at 0x400040\n  | cuDevicePrimaryCtxReset_v2 destroys everything in context#1 0xc0, which is retained 2 times,\n  | and in which 1 objects live, the newest of them stream#1 0x300. A reset does not count as a\n  | release.\n  | context#1 0xc0\n  |   created: looked up: cuDevicePrimaryCtxRetain, call 0, thread 0, at 0x400000\n  | stream#1 0x300\n  |   created: cuStreamCreate, call 3, thread 0, at 0x400030\n  |   part of: context#1 0xc0\n  = help: Release the context instead, and destroy your own objects before that.\n  = manual: CUDA Driver API, Primary Context Management, cuDevicePrimaryCtxReset",
     },
     Rule {
@@ -80,6 +86,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free everything before the context. Look for destructors of static objects that run after it.",
         observed: "driver 580.159, H200, 2026-11-20: after cuCtxDestroy, cuMemFree returned CUDA_ERROR_INVALID_VALUE and cuModuleUnload CUDA_ERROR_INVALID_HANDLE; cuStreamDestroy crashed inside the driver",
         undecidable: "",
+        cannot_see: "",
         example: "error[context-resource-after-destroy]: memory used after the end of its context\n --> call 8: cuMemFree_v2(dptr: 0x10000) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuMemFree_v2 gets memory#1 0x10000 as `dptr`. cuMemAlloc_v2 (call 6) created it,\n  | cuCtxDestroy_v2 (call 7) ended context#1 0xc1 with all that belongs to it, and no call has\n  | returned that handle again. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   ended:   with context#1 0xc1: cuCtxDestroy_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuCtxDestroy_v2, call 7, thread 0, at 0x400090\n  = chain: context#1 0xc1 (created by cuCtxCreate_v2 (call 1)) -> memory#1 0x10000 (created by\n      cuMemAlloc_v2 (call 6)) -> context#1 0xc1 ended by cuCtxDestroy_v2 (call 7) -> used\n      by cuMemFree_v2 (call 8)\n  = help: Free everything before the context. Look for destructors of static objects that run\n      after it.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy",
     },
     Rule {
@@ -91,6 +98,7 @@ pub static RULES: &[Rule] = &[
         advice: "Write push and pop, retain and release, in the same function.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "warning[context-unbalanced]: primary context released more often than retained\n --> call 2: cuDevicePrimaryCtxRelease_v2(dev: 0) = CUDA_ERROR_INVALID_CONTEXT thread 0 at 0x400020\n  | cuDevicePrimaryCtxRelease_v2 releases the primary context of device 0, which was already\n  | released as often as it was retained. The driver returned CUDA_ERROR_INVALID_CONTEXT.\n  = help: Write push and pop, retain and release, in the same function.\n  = manual: CUDA Driver API, Context Management, cuCtxPopCurrent; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
     },
     Rule {
@@ -102,6 +110,7 @@ pub static RULES: &[Rule] = &[
         advice: "Remove the context from every thread before you destroy it. Retain the primary context for as long as any thread uses it.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[context-use-after-destroy]: context used after cuCtxDestroy_v2\n --> call 8: cuCtxPushCurrent_v2(ctx: 0xc1 (context#1)) = CUDA_ERROR_CONTEXT_IS_DESTROYED thread 0\n  |   at 0x4000a0\n  | cuCtxPushCurrent_v2 gets context#1 0xc1 as `ctx`. cuCtxCreate_v2 (call 1) created it,\n  | cuCtxDestroy_v2 (call 7) ended it, and no call has returned that handle again. The driver\n  | returned CUDA_ERROR_CONTEXT_IS_DESTROYED.\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuCtxDestroy_v2, call 7, thread 0, at 0x400090\n  = chain: context#1 0xc1 (created by cuCtxCreate_v2 (call 1)) -> context#1 0xc1 ended by\n      cuCtxDestroy_v2 (call 7) -> used by cuCtxPushCurrent_v2 (call 8)\n  = help: Remove the context from every thread before you destroy it. Retain the primary\n      context for as long as any thread uses it.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
     },
     Rule {
@@ -113,6 +122,7 @@ pub static RULES: &[Rule] = &[
         advice: "Look at the suspects in the order in which they are listed. `cutape replay --sync-each` waits behind each of them and names the one that fails.",
         observed: "driver 580.159, H200, 2026-11-20: after a kernel with a bad address cuModuleLoadData returned CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[errors-async-misattributed]: error of earlier asynchronous work\n --> call 9: cuModuleLoadData(module: 0x7ff000000000, image: 0x5000 (PTX, 175 bytes)) =\n  |   CUDA_ERROR_ILLEGAL_ADDRESS thread 0 at 0x4000b0\n  | cuModuleLoadData returned CUDA_ERROR_ILLEGAL_ADDRESS. cuModuleLoadData does not cause that\n  | itself: it is the error of work that was enqueued before and that no call had shown to be\n  | complete. Suspects, the likeliest first: cuLaunchKernel (call 8) of function#1 0x200 \"k\". All\n  | later calls in this context return the same error.\n  = chain: cuLaunchKernel (call 8) of function#1 0x200 \"k\" -> CUDA_ERROR_ILLEGAL_ADDRESS\n      returned by cuModuleLoadData (call 9)\n  = help: Look at the suspects in the order in which they are listed. `cutape replay\n      --sync-each` waits behind each of them and names the one that fails.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel; Module Management,\n      cuModuleLoadData",
     },
     Rule {
@@ -124,6 +134,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuCtxSynchronize, and check its result, before the program ends.",
         observed: "driver 580.159, H200, 2026-11-20: a launch and an asynchronous copy, then the end of the program: both calls returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[errors-async-never-observed]: last work never waited for\n --> end of the trace\n  | The program ended without a wait for 1 of its last launches; the latest is cuLaunchKernel (call\n  | 8) of function#1 0x200 \"k\". Whether they failed, and whether they were complete, is not known.\n  = help: Call cuCtxSynchronize, and check its result, before the program ends.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel; Context Management,\n      cuCtxSynchronize",
     },
     Rule {
@@ -135,6 +146,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use what the finding names instead.",
         observed: "driver 580.159, H200, 2026-11-20: cuFuncSetBlockShape, cuParamSetv and cuLaunchGrid still work",
         undecidable: "",
+        cannot_see: "",
         example: "advice[errors-deprecated-api]: deprecated function cuStreamAddCallback\n --> call 8: cuStreamAddCallback(hStream: 0x301 (stream#1), callback: 0x99, userData: NULL, flags:\n  |   0) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuStreamAddCallback is deprecated and may be missing in a later driver. Use instead:\n  | cuLaunchHostFunc.\n  = help: Use what the finding names instead.\n  = manual: CUDA Driver API, the sections and functions that are marked as deprecated",
     },
     Rule {
@@ -146,6 +158,7 @@ pub static RULES: &[Rule] = &[
         advice: "Release and signal on the error path too. A callback of cuStreamAddCallback is called with the error.",
         observed: "driver 580.159, H200, 2026-11-20: behind a kernel with a bad address the host function was not called; cuStreamSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[errors-host-function-skipped]: host function not called because work before it failed\n --> call 10: cuStreamSynchronize(hStream: 0x301 (stream#1)) = CUDA_ERROR_ILLEGAL_ADDRESS thread 0\n  |   at 0x4000c0\n  | cuStreamSynchronize returned CUDA_ERROR_ILLEGAL_ADDRESS: work in the context has failed. The\n  | function that cuLaunchHostFunc (call 9) enqueued behind cuLaunchKernel (call 8) is not called\n  | then. What it releases or signals stays as it is.\n  = chain: work enqueued by cuLaunchKernel (call 8) -> function enqueued by cuLaunchHostFunc\n      (call 9) -> CUDA_ERROR_ILLEGAL_ADDRESS returned by cuStreamSynchronize (call 10)\n  = help: Release and signal on the error path too. A callback of cuStreamAddCallback is called\n      with the error.\n  = manual: CUDA Driver API, Execution Control, cuLaunchHostFunc",
     },
     Rule {
@@ -157,6 +170,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass 0, or the constants that the manual lists for the function.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphCreate with flags 1, cuStreamCreate with flags 0x40 and cuCtxCreate with two ways of scheduling all returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[errors-reserved-argument-nonzero]: reserved bits set in a flags argument\n --> call 8: cuGraphCreate(phGraph: NULL, flags: 1) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuGraphCreate gets 0x1 as `flags`, which must be 0. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Pass 0, or the constants that the manual lists for the function.\n  = manual: CUDA Driver API, the functions with an argument `Flags` or `flags`",
     },
     Rule {
@@ -168,6 +182,7 @@ pub static RULES: &[Rule] = &[
         advice: "Check every result. For handles of modules, libraries and functions see module-symbol-not-found.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_OUT_OF_MEMORY, and cuMemsetD8 of the pointer that it had not written CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[errors-result-ignored]: output of a failed call used\n --> call 9: cuMemsetD8_v2(dstDevice: 0xdead0000, uc: 0, N: 16) = CUDA_ERROR_INVALID_VALUE thread 0\n  |   at 0x4000b0\n  | cuMemsetD8_v2 gets 0xdead0000 as a memory, a value that no call has returned. cuMemAlloc_v2\n  | (call 8) failed with CUDA_ERROR_OUT_OF_MEMORY, so its output was not written, and the program\n  | went on with it. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = chain: cuMemAlloc_v2 (call 8) failed with CUDA_ERROR_OUT_OF_MEMORY -> its output used by\n      cuMemsetD8_v2 (call 9)\n  = help: Check every result. For handles of modules, libraries and functions see\n      module-symbol-not-found.\n  = manual: CUDA Driver API, Data types used by CUDA driver, CUresult",
     },
     Rule {
@@ -179,6 +194,7 @@ pub static RULES: &[Rule] = &[
         advice: "Stop at the first such error, report it, and start the process again; after CUDA_ERROR_ASSERT a new context is enough.",
         observed: "driver 580.159, H200, 2026-11-20: after a kernel with a bad address cuStreamSynchronize, cuMemAlloc and cuLaunchKernel all returned CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[errors-sticky-continue]: program goes on after an error that makes its context unusable\n --> end of the trace\n  | cuStreamSynchronize (call 9) returned CUDA_ERROR_ILLEGAL_ADDRESS, which leaves the context\n  | unusable. 2 later calls returned the same error; 2 of them asked for new work, the first by\n  | cuMemAlloc_v2 (call 10). None of that work ran.\n  = chain: CUDA_ERROR_ILLEGAL_ADDRESS returned by cuStreamSynchronize (call 9) -> 2 repeats\n      ignored\n  = help: Stop at the first such error, report it, and start the process again; after\n      CUDA_ERROR_ASSERT a new context is enough.\n  = manual: CUDA Driver API, Data types used by CUDA driver, CUDA_ERROR_ILLEGAL_ADDRESS,\n      CUDA_ERROR_LAUNCH_FAILED and their like",
     },
     Rule {
@@ -190,6 +206,7 @@ pub static RULES: &[Rule] = &[
         advice: "Record both events before asking, and create events that measure time with CU_EVENT_DEFAULT.",
         observed: "driver 580.159, H200, 2026-11-20: CUDA_ERROR_INVALID_HANDLE for an unrecorded event and for one without timing",
         undecidable: "",
+        cannot_see: "",
         example: "error[event-elapsed-invalid]: elapsed time of an event that has no time\n --> call 9: cuEventElapsedTime(pMilliseconds: NULL, hStart: 0x400 (event#1), hEnd: 0x401\n  |   (event#2)) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000b0\n  | cuEventElapsedTime gets event#2 0x401 as `hEnd`. cuEventCreate (call 7) created that event, and\n  | it was never recorded. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | event#2 0x401\n  |   created: cuEventCreate, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = help: Record both events before asking, and create events that measure time with\n      CU_EVENT_DEFAULT.\n  = manual: CUDA Driver API, Event Management, cuEventElapsedTime",
     },
     Rule {
@@ -201,6 +218,7 @@ pub static RULES: &[Rule] = &[
         advice: "Wait for the second event with cuEventSynchronize, or ask with cuEventQuery, first.",
         observed: "driver 580.159, H200, 2026-11-20: CUDA_ERROR_NOT_READY directly behind the record",
         undecidable: "",
+        cannot_see: "",
         example: "warning[event-elapsed-not-complete]: elapsed time asked for before the events are complete\n --> call 10: cuEventElapsedTime(pMilliseconds: NULL, hStart: 0x403 (event#3), hEnd: 0x404\n  |   (event#4)) = CUDA_ERROR_NOT_READY thread 0 at 0x4000c0\n  | cuEventElapsedTime asks for the time between two events before both are complete. It returns no\n  | time then, and polling with it does not report errors of the work. The driver returned\n  | CUDA_ERROR_NOT_READY.\n  | event#3 0x403\n  |   created: cuEventCreate, call 6, thread 0, at 0x400080\n  |   part of: context#1 0xc1\n  | event#4 0x404\n  |   created: cuEventCreate, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = help: Wait for the second event with cuEventSynchronize, or ask with cuEventQuery, first.\n  = manual: CUDA Driver API, Event Management, cuEventElapsedTime",
     },
     Rule {
@@ -212,6 +230,7 @@ pub static RULES: &[Rule] = &[
         advice: "Create an event that is shared with both flags, and pass external flags only in a capture.",
         observed: "driver 580.159, H200, 2026-11-20: the export of an event without the flag returned CUDA_ERROR_INVALID_HANDLE, an external record outside a capture CUDA_ERROR_ILLEGAL_STATE",
         undecidable: "",
+        cannot_see: "",
         example: "error[event-flags-misused]: event flags that do not fit the use\n --> call 6: cuIpcGetEventHandle(pHandle: NULL, event: 0x401 (event#1)) = CUDA_ERROR_INVALID_HANDLE\n  |   thread 0 at 0x400080\n  | cuIpcGetEventHandle exports event#1 0x401, which cuEventCreate (call 4) created without\n  | CU_EVENT_INTERPROCESS. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | event#1 0x401\n  |   created: cuEventCreate, call 4, thread 0, at 0x400050\n  |   part of: context#1 0xc1\n  = help: Create an event that is shared with both flags, and pass external flags only in a\n      capture.\n  = manual: CUDA Driver API, Event Management, cuEventCreate and cuEventRecordWithFlags; Memory\n      Management, cuIpcGetEventHandle",
     },
     Rule {
@@ -223,6 +242,7 @@ pub static RULES: &[Rule] = &[
         advice: "Create an event for each context. A stream of another context may wait for it with cuStreamWaitEvent.",
         observed: "driver 580.159, H200, 2026-11-20: CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[event-record-context-mismatch]: event recorded in a stream of another context\n --> call 8: cuEventRecord(hEvent: 0x403 (event#3), hStream: 0x301 (stream#1)) =\n  |   CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000a0\n  | cuEventRecord records event#3 0x403, which was created in context#2 0xc2, in a stream of\n  | context#1 0xc1. An event is recorded only in its own context; a stream of another context may\n  | wait for it. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | event#3 0x403\n  |   created: cuEventCreate, call 7, thread 0, at 0x400090\n  |   part of: context#2 0xc2\n  | context#2 0xc2\n  |   created: cuCtxCreate_v2, call 6, thread 0, at 0x400080\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 0, thread 0, at 0x400010\n  = help: Create an event for each context. A stream of another context may wait for it with\n      cuStreamWaitEvent.\n  = manual: CUDA Driver API, Event Management, cuEventRecord",
     },
     Rule {
@@ -234,6 +254,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy the event after the last call that names it, and clear the variable.",
         observed: "driver 580.159, H200, 2026-11-20: recording a destroyed event crashed inside the driver (SIGSEGV)",
         undecidable: "",
+        cannot_see: "",
         example: "error[event-use-after-destroy]: event used after cuEventDestroy_v2\n --> call 8: cuEventRecord(hEvent: 0x400 (event#1), hStream: 0x300 (stream#1)) = did not return\n  |   thread 0 at 0x4000a0\n  | cuEventRecord gets event#1 0x400 as `hEvent`. cuEventCreate (call 5) created it,\n  | cuEventDestroy_v2 (call 7) ended it, and no call has returned that handle again. The call did\n  | not return: the program died inside it.\n  | event#1 0x400\n  |   created: cuEventCreate, call 5, thread 0, at 0x400060\n  |   ended:   cuEventDestroy_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: event#1 0x400 (created by cuEventCreate (call 5)) -> event#1 0x400 ended by\n      cuEventDestroy_v2 (call 7) -> used by cuEventRecord (call 8)\n  = help: Destroy the event after the last call that names it, and clear the variable.\n  = manual: CUDA Driver API, Event Management, cuEventDestroy",
     },
     Rule {
@@ -245,6 +266,7 @@ pub static RULES: &[Rule] = &[
         advice: "Record the event before the wait. cutape reports only an event that was recorded after the wait and that nothing has waited for since.",
         observed: "driver 580.159, H200, 2026-11-20: the wait returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[event-wait-unrecorded]: stream waits for an event that is recorded only afterwards\n --> call 8: cuEventDestroy_v2(hEvent: 0x401 (event#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuStreamWaitEvent (call 6) lets a stream wait for event#1 0x401 before any call had recorded\n  | it, so it waits for nothing. cuEventRecord (call 7) recorded the event afterwards, and nothing\n  | has waited for it since. A ring of events that is not full yet looks the same and is correct.\n  | event#1 0x401\n  |   created: cuEventCreate, call 4, thread 0, at 0x400050\n  |   part of: context#1 0xc1\n  = chain: event#1 0x401 -> waited for by cuStreamWaitEvent (call 6) -> recorded first by\n      cuEventRecord (call 7)\n  = help: Record the event before the wait. cutape reports only an event that was recorded\n      after the wait and that nothing has waited for since.\n  = manual: CUDA Driver API, Event Management, cuEventRecord; Stream Management,\n      cuStreamWaitEvent",
     },
     Rule {
@@ -256,6 +278,7 @@ pub static RULES: &[Rule] = &[
         advice: "Compile the kernel without __cluster_dims__, and choose the size by attribute of the launch.",
         observed: "driver 580.159, H200, 2026-11-22: CUDA_ERROR_INVALID_VALUE, where the manual names CUDA_ERROR_NOT_PERMITTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-attribute-cluster-compile-time]: required cluster size set that is fixed by the image\n --> call 8: cuFuncSetAttribute(hfunc: 0x202 (function#2 \"clustered\"), attrib:\n  |   CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, value: 4) = CUDA_ERROR_INVALID_VALUE thread 0 at\n  |   0x4000a0\n  | cuFuncSetAttribute sets CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH of function#2 0x202\n  | \"clustered\" to 4, but the kernel was compiled with a required cluster size, which fixes it to\n  | 2×1×1. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#2 0x202 \"clustered\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Compile the kernel without __cluster_dims__, and choose the size by attribute of the\n      launch.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetAttribute",
     },
     Rule {
@@ -267,6 +290,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set all three before the launch; 1 for the dimensions that are not used.",
         observed: "driver 580.159, H200, 2026-11-20: with only the width set, cuLaunchKernel returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-attribute-cluster-partial]: required cluster size set only in part\n --> call 8: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 4, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_CLUSTER_SIZE thread 0 at 0x4000a0\n  | cuLaunchKernel launches function#1 0x200 \"k\" with a required cluster size of which only a part\n  | is set: width 2 (cuFuncSetAttribute (call 7)), height 0 (never set), depth 0 (never set). All\n  | three must be 0, or all at least 1. The driver returned CUDA_ERROR_INVALID_CLUSTER_SIZE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Set all three before the launch; 1 for the dimensions that are not used.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetAttribute",
     },
     Rule {
@@ -278,6 +302,7 @@ pub static RULES: &[Rule] = &[
         advice: "Take CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN less CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as the limit.",
         observed: "driver 580.159, H200, 2026-11-20: one byte more than the limit returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-attribute-dynamic-smem-over-limit]: more dynamic shared memory than a block can have\n --> call 8: cuFuncSetAttribute(hfunc: 0x202 (function#2 \"shared\"), attrib:\n  |   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value: 232448) = CUDA_ERROR_INVALID_VALUE\n  |   thread 0 at 0x4000a0\n  | cuFuncSetAttribute sets CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES of function#2 0x202\n  | \"shared\" to 232448. With 1024 bytes of static shared memory that is more than 232448\n  | (CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN of device 0); at most 231424 bytes fit.\n  | The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#2 0x202 \"shared\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Take CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN less\n      CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as the limit.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetAttribute",
     },
     Rule {
@@ -289,6 +314,7 @@ pub static RULES: &[Rule] = &[
         advice: "Do not choose code by such a value; build the image again.",
         observed: "driver 580.159, H200, 2026-11-20: no such image was at hand; other images report 20 and more",
         undecidable: "",
+        cannot_see: "",
         example: "advice[exec-attribute-legacy-version]: version of an image that has none\n --> call 7: cuFuncGetAttribute(pi: 0x7ff000000000 -> 0, attrib: CU_FUNC_ATTRIBUTE_PTX_VERSION,\n  |   hfunc: 0x200 (function#1 \"k\")) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuFuncGetAttribute returned 0 as CU_FUNC_ATTRIBUTE_PTX_VERSION of function#1 0x200 \"k\". That is\n  | no version: the driver reports it for images that tools before CUDA 3 made.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Do not choose code by such a value; build the image again.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetAttribute",
     },
     Rule {
@@ -300,6 +326,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuFuncLoad before the query, or set CUDA_MODULE_LOADING=EAGER.",
         observed: "driver 580.159, H200, 2026-11-20: the query succeeded, because this driver had loaded the function. The rule follows the result CUDA_ERROR_FUNCTION_NOT_LOADED",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-attribute-needs-loaded-function]: attribute of a function that is not loaded\n --> call 8: cuFuncGetAttribute(pi: 0x7ff000000000, attrib:\n  |   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, hfunc: 0x210 (function#2)) =\n  |   CUDA_ERROR_FUNCTION_NOT_LOADED thread 0 at 0x4000a0\n  | cuFuncGetAttribute asks for CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK of function#2 0x210, which\n  | cuModuleEnumerateFunctions (call 7) returned, before its code is loaded. Call cuFuncLoad first,\n  | or load modules eagerly. The driver returned CUDA_ERROR_FUNCTION_NOT_LOADED.\n  | function#2 0x210\n  |   created: looked up: cuModuleEnumerateFunctions, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Call cuFuncLoad before the query, or set CUDA_MODULE_LOADING=EAGER.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetAttribute and cuFuncLoad",
     },
     Rule {
@@ -311,6 +338,7 @@ pub static RULES: &[Rule] = &[
         advice: "Query the attribute. What it says follows from the image; compile the kernel differently to change it.",
         observed: "driver 580.159, H200, 2026-11-20: cuFuncSetAttribute of CU_FUNC_ATTRIBUTE_NUM_REGS returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-attribute-read-only]: read-only function attribute set\n --> call 7: cuFuncSetAttribute(hfunc: 0x200 (function#1 \"k\"), attrib: CU_FUNC_ATTRIBUTE_NUM_REGS,\n  |   value: 32) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuFuncSetAttribute sets CU_FUNC_ATTRIBUTE_NUM_REGS of function#1 0x200 \"k\", which can only be\n  | read. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Query the attribute. What it says follows from the image; compile the kernel\n      differently to change it.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetAttribute; Library Management,\n      cuKernelSetAttribute",
     },
     Rule {
@@ -322,6 +350,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass a value of the range; CU_SHAREDMEM_CARVEOUT_DEFAULT restores the default.",
         observed: "driver 580.159, H200, 2026-11-20: a carveout of 150 and a cache configuration of 42 returned CUDA_ERROR_INVALID_VALUE; a permission of 7 returned CUDA_SUCCESS, for which the finding is a warning",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-attribute-value-domain]: attribute value out of its range\n --> call 7: cuFuncSetAttribute(hfunc: 0x200 (function#1 \"k\"), attrib:\n  |   CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, value: 150) = CUDA_ERROR_INVALID_VALUE\n  |   thread 0 at 0x400090\n  | cuFuncSetAttribute sets CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT of function#1 0x200\n  | \"k\" to 150; it is a percentage, or -1 for the default. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Pass a value of the range; CU_SHAREDMEM_CARVEOUT_DEFAULT restores the default.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetAttribute and cuFuncSetCacheConfig",
     },
     Rule {
@@ -333,6 +362,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END }.",
         observed: "driver 580.159, H200, 2026-11-20: with the size by value, the program crashed inside cuLaunchKernel (SIGSEGV)",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-extra-malformed]: size of the parameter buffer given by value\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: 0x7ff400000000 extra [0x1, 0x5000, 0x2, 0x8, 0x0]) = did not return\n  |   thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" with extra, whose CU_LAUNCH_PARAM_BUFFER_SIZE has\n  | the value 0x8, which is no address. It takes the address of a size_t. The call did not return:\n  | the program died inside it.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Pass { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,\n      CU_LAUNCH_PARAM_END }.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -344,6 +374,7 @@ pub static RULES: &[Rule] = &[
         advice: "Lay the buffer out as a struct of the kernel's parameters; cuFuncGetParamInfo returns the offset and size of each.",
         observed: "driver 580.159, H200, 2026-11-20: a buffer of 4 bytes for a pointer returned CUDA_SUCCESS; the next synchronize returned CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-extra-size-mismatch]: parameter buffer of the wrong size\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: 0x7ff400000000 extra [0x1, 0x5000, 0x2, 0x6000, 0x0] kernel\n  |   parameters (4 bytes: 00 00 00 00)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" with a parameter buffer of 4 bytes, but the\n  | kernel's parameters take 8 bytes (one parameter of 8 bytes). The driver took it, and the kernel\n  | gets whatever follows as its other parameters. The buffer must have the layout of the kernel's\n  | parameters, with their alignment. The driver returned CUDA_SUCCESS, but does not promise to\n  | detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Lay the buffer out as a struct of the kernel's parameters; cuFuncGetParamInfo returns\n      the offset and size of each.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -355,6 +386,7 @@ pub static RULES: &[Rule] = &[
         advice: "End the list with CU_LAUNCH_PARAM_END.",
         observed: "driver 580.159, H200, 2026-11-20: without an end the launch returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-extra-unterminated]: extra without an end\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: 0x7ff400000000 extra [0x1, 0x5000, 0x2, 0x6000, 0x7fff1234] kernel\n  |   parameters (8 bytes: 00 00 00 00 00 00 00 00)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" with extra that has no end: after the last value\n  | comes 0x7fff1234, which is no name. The list must end with CU_LAUNCH_PARAM_END. The driver\n  | returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: End the list with CU_LAUNCH_PARAM_END.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -366,6 +398,7 @@ pub static RULES: &[Rule] = &[
         advice: "Allocate userData and let the host function free it, or wait for the stream before the variable ends.",
         observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
         undecidable: "A trace has no record of the program's stack and heap: neither whether userData is an address at all, nor when that memory ended, nor when the host function ran.",
+        cannot_see: "",
         example: "",
     },
     Rule {
@@ -377,6 +410,7 @@ pub static RULES: &[Rule] = &[
         advice: "Count with a loop that ends at CUDA_ERROR_INVALID_VALUE, or keep the index below the count.",
         observed: "driver 580.159, H200, 2026-11-20: cuFuncGetName of NULL and cuFuncGetParamInfo of index 1000 returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-introspection-arguments]: question about a parameter that the kernel does not have\n --> call 7: cuFuncGetParamInfo(func: 0x200 (function#1 \"k\"), paramIndex: 1000, paramOffset:\n  |   0x7ff000000200, paramSize: 0x7ff000000300) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuFuncGetParamInfo asks for parameter 1000 of function#1 0x200 \"k\", which has 1 parameters\n  | (indices begin at 0). The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Count with a loop that ends at CUDA_ERROR_INVALID_VALUE, or keep the index below the\n      count.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetName and cuFuncGetParamInfo",
     },
     Rule {
@@ -388,6 +422,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use cuLaunchKernel only, or repeat the setters before each cuLaunchGrid.",
         observed: "driver 580.159, H200, 2026-11-20: the later cuLaunchGrid returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[errors-deprecated-api]: deprecated function cuFuncSetBlockShape\n --> call 7: cuFuncSetBlockShape(hfunc: 0x200 (function#1 \"k\"), x: 32, y: 1, z: 1) = CUDA_SUCCESS\n  |   thread 0 at 0x400090\n  | cuFuncSetBlockShape is deprecated and may be missing in a later driver. Use instead:\n  | cuLaunchKernel.\n  = help: Use what the finding names instead.\n  = manual: CUDA Driver API, the sections and functions that are marked as deprecated",
     },
     Rule {
@@ -399,6 +434,7 @@ pub static RULES: &[Rule] = &[
         advice: "Make the function's context current in this thread before the launch.",
         observed: "driver 580.159, H200, 2026-11-20: a kernel of a library, launched in another context than the one it was looked up in, returned CUDA_SUCCESS. A function of another context is not measured",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-null-stream-context]: function of another context launched in the default stream\n --> call 9: cuLaunchKernel(f: 0x201 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x9000, extra: NULL) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000b0\n  | cuLaunchKernel launches function#1 0x201 \"k\" in a default stream of context#2 0xc1 (device 0),\n  | which is current in thread 0, but the function belongs to context#1 0xc2 (device 1). Make its\n  | context current, or get the function from a module that is loaded into this one. The driver\n  | returned CUDA_ERROR_INVALID_HANDLE.\n  | function#1 0x201 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x101, part of context#1 0xc2\n  | context#2 0xc1\n  |   created: cuCtxCreate_v2, call 5, thread 0, at 0x400060\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  = help: Make the function's context current in this thread before the launch.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -410,6 +446,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass the address of each value: a device address goes into the array as the address of the variable that holds it.",
         observed: "driver 580.159, H200, 2026-11-20: with a device address in place of its address, the program crashed inside cuLaunchKernel (SIGSEGV)",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-params-array-shape]: launch without the kernel's parameters\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" without parameters, but it takes one parameter of\n  | 8 bytes. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Pass the address of each value: a device address goes into the array as the address\n      of the variable that holds it.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel and cuLaunchCooperativeKernel",
     },
     Rule {
@@ -421,6 +458,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass NULL for the form that is not used.",
         observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernel with both returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-params-both-set]: parameters given in two forms\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: 0x7ff400000000 extra [0x1, 0x5000, 0x2, 0x6000, 0x0] kernel\n  |   parameters (8 bytes: 00 00 00 00 00 00 00 00)) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuLaunchKernel gets the parameters of function#1 0x200 \"k\" twice, through kernelParams (0x9000)\n  | and through extra (0x7ff400000000). One of the two must be NULL. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Pass NULL for the form that is not used.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -432,6 +470,7 @@ pub static RULES: &[Rule] = &[
         advice: "Build the image again, or pass the parameters through extra.",
         observed: "not measured: no such image was at hand. The manual names CUDA_ERROR_INVALID_IMAGE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-params-no-metadata]: image without records of the kernel's parameters\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_IMAGE thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" with kernelParams, but its image has no records of\n  | the kernel's parameters: tools before CUDA 3.2 write none. Build the image again, or pass the\n  | parameters through extra. The driver returned CUDA_ERROR_INVALID_IMAGE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Build the image again, or pass the parameters through extra.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -443,6 +482,7 @@ pub static RULES: &[Rule] = &[
         advice: "Load the module in each context and keep its functions by context, or launch a kernel of a library, which follows the stream.",
         observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernel in a stream of another context returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[exec-stream-context-mismatch]: function launched in a stream of another context\n --> call 9: cuLaunchKernel(f: 0x200 (function#2 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x301 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000b0\n  | cuLaunchKernel launches function#2 0x200 \"k\", which belongs to context#2 0xc1 (device 0), in\n  | stream#1 0x301, which belongs to context#1 0xc2 (device 1). A function can be launched only in\n  | streams of its own context; get it from a module that is loaded into the stream's context, or\n  | use a kernel of a library. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | function#2 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400080\n  |   part of: module#2 0x100, part of context#2 0xc1\n  | stream#1 0x301\n  |   created: cuStreamCreate, call 4, thread 0, at 0x400050\n  |   part of: context#1 0xc2\n  | context#2 0xc1\n  |   created: cuCtxCreate_v2, call 5, thread 0, at 0x400060\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  = help: Load the module in each context and keep its functions by context, or launch a kernel\n      of a library, which follows the stream.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx and\n      cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -454,6 +494,7 @@ pub static RULES: &[Rule] = &[
         advice: "Add the missing dependencies: the free node comes after every node that uses the memory. Leave out the free node if the memory is used after the launch.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemsetD8Async of memory that the graph had freed returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-allocation-lifetime]: memory of a graph used outside of its lifetime\n --> call 12: cuMemsetD8Async(dstDevice: 0x80010, uc: 0, N: 16, hStream: 0x300 (stream#1)) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000e0\n  | cuMemsetD8Async uses 0x80010, in memory at 0x80000 of the graph node that\n  | cuGraphAddMemAllocNode (call 8) added, but cuGraphLaunch (call 11) launched the graph, which\n  | frees it itself. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Add the missing dependencies: the free node comes after every node that uses the\n      memory. Leave out the free node if the memory is used after the launch.\n  = manual: CUDA Driver API, Graph Management, cuGraphAddMemAllocNode and cuGraphAddMemFreeNode",
     },
     Rule {
@@ -465,6 +506,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy the executable graphs first, and unload the modules afterwards. Keep a garbage collector from unloading modules while a stream captures.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphLaunch after the unload and the next synchronisation returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-baked-module-unloaded]: graph holds a kernel of an unloaded module\n --> call 12: cuGraphLaunch(hGraph: 0xa01, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at\n  |   0x4000e0\n  | cuGraphLaunch needs the kernel node that cuLaunchKernel (call 8) added. Its function,\n  | function#1 0x200 \"k\", belongs to module#1 0x100, which cuModuleUnload (call 11) ended. The\n  | driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   ended:   with module#1 0x100: cuModuleUnload, call 11, thread 0, at 0x4000d0\n  |   part of: module#1 0x100, part of context#1 0xc1\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 11, thread 0, at 0x4000d0\n  |   part of: context#1 0xc1\n  | executable graph#1 0xa01\n  |   created: cuGraphInstantiateWithFlags, call 10, thread 0, at 0x4000c0\n  = chain: module#1 0x100 loaded -> its kernel added to the graph by cuLaunchKernel (call 8) ->\n      module#1 0x100 ended by cuModuleUnload (call 11) -> the graph used by cuGraphLaunch\n      (call 12)\n  = help: Destroy the executable graphs first, and unload the modules afterwards. Keep a\n      garbage collector from unloading modules while a stream captures.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload; Graph Management,\n      cuGraphAddKernelNode and cuGraphLaunch; Stream Management, cuStreamBeginCapture",
     },
     Rule {
@@ -476,6 +518,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free the memory after the last launch, or set the nodes' parameters to the new address before the next launch.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphLaunch of a memset of freed memory and the next synchronisation returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-baked-pointer-freed]: graph launched with the address of freed memory\n --> call 13: cuGraphLaunch(hGraph: 0xa00, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at\n  |   0x4000f0\n  | cuGraphLaunch launches a graph whose node from cuGraphAddMemsetNode (call 10) has 0x10000 as\n  | `dst`. That is in memory#1 0x10000, which cuMemFree_v2 (call 12) freed, and no call has\n  | allocated memory there since. The driver returned CUDA_SUCCESS, but does not promise to detect\n  | this misuse.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 8, thread 0, at 0x400090\n  |   ended:   cuMemFree_v2, call 12, thread 0, at 0x4000e0\n  |   part of: context#1 0xc1\n  | executable graph#1 0xa00\n  |   created: cuGraphInstantiateWithFlags, call 11, thread 0, at 0x4000c0\n  = chain: memory#1 0x10000 allocated -> its address put into a node by cuGraphAddMemsetNode\n      (call 10) -> freed by cuMemFree_v2 (call 12) -> the graph launched by cuGraphLaunch\n      (call 13)\n  = help: Free the memory after the last launch, or set the nodes' parameters to the new\n      address before the next launch.\n  = manual: CUDA Driver API, Graph Management, cuGraphAddKernelNode and cuGraphLaunch; Memory\n      Management, cuMemFree",
     },
     Rule {
@@ -487,6 +530,7 @@ pub static RULES: &[Rule] = &[
         advice: "Leave out CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, or move the work that is not permitted into another graph.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphInstantiate of a graph with a host node returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-device-launch-restrictions]: graph that cannot be launched from the device\n --> call 9: cuGraphInstantiateWithFlags(phGraphExec: 0x7ff000000000, hGraph: 0x800, flags:\n  |   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000b0\n  | cuGraphInstantiateWithFlags asks for launches from the device, but the graph has a host node,\n  | from cuGraphAddHostNode (call 8). The driver returned CUDA_ERROR_INVALID_VALUE.\n  | graph#1 0x800\n  |   created: cuGraphCreate, call 7, thread 0, at 0x400090\n  = help: Leave out CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, or move the work that is not\n      permitted into another graph.\n  = manual: CUDA Driver API, Graph Management, cuGraphInstantiate and\n      cuGraphInstantiateWithParams",
     },
     Rule {
@@ -498,6 +542,7 @@ pub static RULES: &[Rule] = &[
         advice: "Upload the executable graph with cuGraphUpload after the instantiation and after each update by the host. Set the attribute only on nodes that kernels really update.",
         observed: "driver 580.159, H200, 2026-11-20: the second cuGraphInstantiate and cuGraphDestroyNode returned CUDA_ERROR_NOT_SUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-device-updatable-restrictions]: second executable graph of a graph that permits one\n --> call 16: cuGraphInstantiateWithFlags(phGraphExec: 0x7ff000000000, hGraph: 0x801, flags: 0) =\n  |   CUDA_ERROR_NOT_SUPPORTED thread 0 at 0x400120\n  | cuGraphInstantiateWithFlags instantiates the graph again while executable graph#2 0xa01 exists.\n  | The graph has a device-updatable kernel node, from cuGraphAddKernelNode_v2 (call 13), and so\n  | may have only one executable graph at a time. The driver returned CUDA_ERROR_NOT_SUPPORTED.\n  | graph#2 0x801\n  |   created: cuGraphCreate, call 12, thread 0, at 0x4000e0\n  | executable graph#2 0xa01\n  |   created: cuGraphInstantiateWithFlags, call 15, thread 0, at 0x400110\n  = help: Upload the executable graph with cuGraphUpload after the instantiation and after each\n      update by the host. Set the attribute only on nodes that kernels really update.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx\n      (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)",
     },
     Rule {
@@ -509,6 +554,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy the executable graph before the next instantiation, or build a second graph. Allocate outside of the graph what several executables share.",
         observed: "driver 580.159, H200, 2026-11-20: the second cuGraphInstantiate returned CUDA_ERROR_NOT_SUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-memory-node-restrictions]: second executable graph of a graph that permits one\n --> call 10: cuGraphInstantiateWithFlags(phGraphExec: 0x7ff000000000, hGraph: 0x800, flags: 0) =\n  |   CUDA_ERROR_NOT_SUPPORTED thread 0 at 0x4000c0\n  | cuGraphInstantiateWithFlags instantiates the graph again while executable graph#1 0xa00 exists.\n  | The graph has a allocation node, from cuGraphAddMemAllocNode (call 8), and so may have only one\n  | executable graph at a time. The driver returned CUDA_ERROR_NOT_SUPPORTED.\n  | graph#1 0x800\n  |   created: cuGraphCreate, call 7, thread 0, at 0x400090\n  | executable graph#1 0xa00\n  |   created: cuGraphInstantiateWithFlags, call 9, thread 0, at 0x4000b0\n  = help: Destroy the executable graph before the next instantiation, or build a second graph.\n      Allocate outside of the graph what several executables share.\n  = manual: CUDA Driver API, Graph Management, cuGraphAddMemAllocNode, cuGraphAddMemFreeNode,\n      cuGraphInstantiate, cuGraphClone and cuGraphAddChildGraphNode",
     },
     Rule {
@@ -520,6 +566,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free the memory with cuMemFreeAsync between the launches, add a free node, or instantiate with CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.",
         observed: "driver 580.159, H200, 2026-11-20: the second cuGraphLaunch returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-relaunch-unfreed-allocation]: graph launched again before its memory was freed\n --> call 11: cuGraphLaunch(hGraph: 0xa00, hStream: 0x300 (stream#1)) = CUDA_ERROR_INVALID_VALUE\n  |   thread 0 at 0x4000d0\n  | cuGraphLaunch launches executable graph#1 0xa00 again, and nothing has freed the memory at\n  | 0x80000 that cuGraphLaunch (call 10) allocated. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | executable graph#1 0xa00\n  |   created: cuGraphInstantiateWithFlags, call 9, thread 0, at 0x4000b0\n  = help: Free the memory with cuMemFreeAsync between the launches, add a free node, or\n      instantiate with CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH.\n  = manual: CUDA Driver API, Graph Management, cuGraphLaunch and cuGraphInstantiate",
     },
     Rule {
@@ -531,6 +578,7 @@ pub static RULES: &[Rule] = &[
         advice: "Give each dependency once, and take nodes only from the graph that the call names.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphAddEmptyNode with one dependency given twice returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-structure-invalid]: dependency given twice\n --> call 12: cuGraphAddEmptyNode(phGraphNode: 0x7ff000000000, hGraph: 0x800, dependencies:\n  |   0x7ff000000200 [0x900, 0x900], numDependencies: 2) = CUDA_ERROR_INVALID_VALUE thread 0 at\n  |   0x4000e0\n  | cuGraphAddEmptyNode gets the dependency 0x900 twice. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | graph#1 0x800\n  |   created: cuGraphCreate, call 9, thread 0, at 0x4000a0\n  = help: Give each dependency once, and take nodes only from the graph that the call names.\n  = manual: CUDA Driver API, Graph Management, cuGraphAddNode, cuGraphAddDependencies,\n      cuGraphRemoveDependencies, cuGraphAddMemsetNode and cuGraphConditionalHandleCreate",
     },
     Rule {
@@ -542,6 +590,7 @@ pub static RULES: &[Rule] = &[
         advice: "Check the result of the update. If it was refused, destroy the executable graph and instantiate the new graph.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphExecUpdate returned CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, the launch after it CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-update-incompatible]: executable graph launched after an update that was refused\n --> call 14: cuGraphLaunch(hGraph: 0xa00, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at\n  |   0x400100\n  | cuGraphLaunch launches executable graph#1 0xa00, whose last update, cuGraphExecUpdate_v2 (call\n  | 13), was refused with CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE. The nodes still have the parameters\n  | from before. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | executable graph#1 0xa00\n  |   created: cuGraphInstantiateWithFlags, call 11, thread 0, at 0x4000c0\n  = help: Check the result of the update. If it was refused, destroy the executable graph and\n      instantiate the new graph.\n  = manual: CUDA Driver API, Graph Management, cuGraphExecUpdate, cuGraphExecKernelNodeSetParams\n      and cuGraphExecMemcpyNodeSetParams",
     },
     Rule {
@@ -553,6 +602,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the graph for as long as its nodes are used to update the executable graph. Without updates it may be destroyed after the instantiation.",
         observed: "driver 580.159, H200, 2026-11-20: cuGraphExecKernelNodeSetParams with a node of a destroyed graph returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-use-after-destroy]: graph node used after the end of its graph\n --> call 13: cuGraphExecMemsetNodeSetParams(hGraphExec: 0xa00, hNode: 0x900, memsetParams: NULL,\n  |   ctx: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000f0\n  | cuGraphExecMemsetNodeSetParams gets graph node#1 0x900 as `hNode`. cuGraphAddMemsetNode (call\n  | 10) created it, cuGraphDestroy (call 12) ended graph#1 0x800 with all that belongs to it, and\n  | no call has returned that handle again. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | graph node#1 0x900\n  |   created: cuGraphAddMemsetNode, call 10, thread 0, at 0x4000b0\n  |   ended:   with graph#1 0x800: cuGraphDestroy, call 12, thread 0, at 0x4000e0\n  |   part of: graph#1 0x800\n  | graph#1 0x800\n  |   created: cuGraphCreate, call 9, thread 0, at 0x4000a0\n  |   ended:   cuGraphDestroy, call 12, thread 0, at 0x4000e0\n  = chain: graph#1 0x800 (created by cuGraphCreate (call 9)) -> graph node#1 0x900 (created by\n      cuGraphAddMemsetNode (call 10)) -> graph#1 0x800 ended by cuGraphDestroy (call 12) ->\n      used by cuGraphExecMemsetNodeSetParams (call 13)\n  = help: Keep the graph for as long as its nodes are used to update the executable graph.\n      Without updates it may be destroyed after the instantiation.\n  = manual: CUDA Driver API, Graph Management, cuGraphDestroy, cuGraphExecDestroy,\n      cuGraphDestroyNode and cuGraphExecKernelNodeSetParams",
     },
     Rule {
@@ -564,6 +614,7 @@ pub static RULES: &[Rule] = &[
         advice: "Release as many references as you created and retained, less those that were moved with CU_GRAPH_USER_OBJECT_MOVE.",
         observed: "driver 580.159, H200, 2026-11-20: cuUserObjectRelease of a reference that had been moved to a graph returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[graph-user-object-references]: user object released by code that holds no reference\n --> call 14: cuUserObjectRelease(object: 0xb00, count: 1) = CUDA_SUCCESS thread 0 at 0x400100\n  | cuUserObjectRelease takes 1 references to the user object from cuUserObjectCreate (call 12), of\n  | which the program holds 0; cuGraphRetainUserObject (call 13) moved references to a graph, which\n  | owns them since. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  = help: Release as many references as you created and retained, less those that were moved\n      with CU_GRAPH_USER_OBJECT_MOVE.\n  = manual: CUDA Driver API, Graph Management, cuUserObjectCreate, cuUserObjectRelease and\n      cuGraphRetainUserObject",
     },
     Rule {
@@ -575,6 +626,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuInit(0) first. It may be called several times.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[init-call-outside-driver-lifetime]: call before cuInit\n --> call 0: cuDevicePrimaryCtxRetain(pctx: NULL, dev: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0 at\n  |   0x400010\n  | cuDevicePrimaryCtxRetain is called before cuInit has succeeded. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Call cuInit(0) first. It may be called several times.\n  = manual: CUDA Driver API, Initialization, cuInit; Data types, CUDA_ERROR_NOT_INITIALIZED",
     },
     Rule {
@@ -586,6 +638,7 @@ pub static RULES: &[Rule] = &[
         advice: "Fork before the first cuInit, or start the child with exec. In Python, use the start method \"spawn\".",
         observed: "driver 580.159, H200, 2026-11-20: in the child, cuDeviceGet and cuDevicePrimaryCtxRetain returned CUDA_ERROR_NOT_INITIALIZED",
         undecidable: "",
+        cannot_see: "",
         example: "error[init-fork-child-use]: driver used in a forked child\n --> call 0: cuDeviceGet(device: 0x7ff000000000, ordinal: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0\n  |   at 0x400010\n  | cuDeviceGet is called in a child that was forked after its parent had initialized the driver.\n  | The child has inherited a driver that it cannot use. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Fork before the first cuInit, or start the child with exec. In Python, use the start\n      method \"spawn\".\n  = manual: CUDA Driver API, Initialization, cuInit (the current process)",
     },
     Rule {
@@ -597,6 +650,7 @@ pub static RULES: &[Rule] = &[
         advice: "Ask for the documented name with the CUDA version of your headers, and check the pointer or `symbolStatus`.",
         observed: "driver 580.159, H200, 2026-11-20: an unknown name returned CUDA_SUCCESS and a NULL pointer",
         undecidable: "",
+        cannot_see: "",
         example: "warning[init-proc-address-unusable]: lookup of a driver function that cannot succeed\n --> call 7: cuGetProcAddress_v2(symbol: 0x7ff000000000 \"cuMemAlloc_v2\", pfn: 0x7ff000000100 ->\n  |   NULL, cudaVersion: 13000, flags: CU_GET_PROC_ADDRESS_DEFAULT, symbolStatus: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x400090\n  | cuGetProcAddress_v2 asks for \"cuMemAlloc_v2\", the name of an exported symbol. It knows\n  | \"cuMemAlloc\", and chooses the variant by `cudaVersion` and `flags`. The driver returned\n  | CUDA_SUCCESS and a NULL pointer.\n  = help: Ask for the documented name with the CUDA version of your headers, and check the\n      pointer or `symbolStatus`.\n  = manual: CUDA Driver API, Driver Entry Point Access, cuGetProcAddress",
     },
     Rule {
@@ -608,6 +662,7 @@ pub static RULES: &[Rule] = &[
         advice: "Limit num_bytes to CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, and reset the window before the memory is freed.",
         observed: "driver 580.159, H200, 2026-11-20: persisting misses returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-access-policy-window]: access policy window out of its limits\n --> call 7: cuStreamSetAttribute(hStream: 0x300 (stream#1), attr:\n  |   CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, param: 0x7ff000000200 (28 bytes: 00 00 01 00 00 00\n  |   00 00 00 10 00 00 00 00 00 00 …)) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuStreamSetAttribute gets an access policy window with missProp =\n  | CU_ACCESS_PROPERTY_PERSISTING; misses are normal or streaming. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Limit num_bytes to CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, and reset the\n      window before the memory is freed.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW",
     },
     Rule {
@@ -619,6 +674,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set it where the manual says that it is valid.",
         observed: "driver 580.159, H200, 2026-11-20: CU_LAUNCH_ATTRIBUTE_COOPERATIVE on a stream returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-attribute-not-for-launch]: attribute set on something that does not have it\n --> call 7: cuStreamSetAttribute(hStream: 0x300 (stream#1), attr: CU_LAUNCH_ATTRIBUTE_COOPERATIVE,\n  |   param: 0x7ff000000200 (8 bytes: 01 00 00 00 00 00 00 00)) = CUDA_ERROR_INVALID_VALUE thread 0\n  |   at 0x400090\n  | cuStreamSetAttribute sets CU_LAUNCH_ATTRIBUTE_COOPERATIVE on a stream; it can be set on a\n  | launch or a kernel node. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Set it where the manual says that it is valid.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx; CUlaunchAttributeID",
     },
     Rule {
@@ -630,6 +686,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set numAttrs to the number of attributes in the array.",
         observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[launch-config-attributes-dangling]: launch attributes with a count of zero\n --> call 8: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 4, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000}, f: 0x202\n  |   (function#2 \"barrier\"), kernelParams: 0x9000, extra: NULL) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuLaunchKernelEx launches function#2 0x202 \"barrier\" with attrs = 0x8000 and numAttrs = 0, so\n  | the driver does not look at the attributes; but the kernel needs a cooperative launch: its PTX\n  | synchronises the grid. The number of attributes is probably missing. The driver returned\n  | CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#2 0x202 \"barrier\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Set numAttrs to the number of attributes in the array.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx",
     },
     Rule {
@@ -641,6 +698,7 @@ pub static RULES: &[Rule] = &[
         advice: "Initialise the whole CUlaunchConfig to zero, and set attrs and numAttrs together.",
         observed: "driver 580.159, H200, 2026-11-20: numAttrs = 1 with attrs = NULL returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-attributes-null]: a number of launch attributes without the attributes\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), numAttrs: 1}, f: 0x200\n  |   (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at\n  |   0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with numAttrs = 1 and attrs = NULL. attrs must\n  | point to that many attributes. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Initialise the whole CUlaunchConfig to zero, and set attrs and numAttrs together.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx",
     },
     Rule {
@@ -652,6 +710,7 @@ pub static RULES: &[Rule] = &[
         advice: "Ask cuOccupancyMaxPotentialBlockSize, or compile the kernel with __launch_bounds__ for this block.",
         observed: "not measured on a real driver. The manual names CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES for too few registers",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-block-over-function-limit]: block larger than the function allows\n --> call 8: cuLaunchKernel(f: 0x202 (function#2 \"bounded\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 256, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuLaunchKernel launches function#2 0x202 \"bounded\" with blocks of 256×1×1 = 256 threads, but\n  | this function can have at most 128 (the launch bounds in its image (.maxntid)). The driver\n  | returned CUDA_ERROR_INVALID_VALUE.\n  | function#2 0x202 \"bounded\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Ask cuOccupancyMaxPotentialBlockSize, or compile the kernel with __launch_bounds__\n      for this block.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetAttribute,\n      CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK",
     },
     Rule {
@@ -663,6 +722,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use at most 8 blocks, or permit more and ask cuOccupancyMaxActiveClusters first.",
         observed: "driver 580.159, H200, 2026-11-20: 16 blocks without the permission returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-cluster-nonportable]: cluster larger than the portable size\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 16, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {x: 16, y: 1, z: 1}}], f: 0x200\n  |   (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_CLUSTER_SIZE thread\n  |   0 at 0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" in clusters of 16×1×1 = 16 blocks (by attribute\n  | of the launch). 8 blocks are the portable limit; more need\n  | CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED on the function, which is not set. The\n  | driver returned CUDA_ERROR_INVALID_CLUSTER_SIZE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Use at most 8 blocks, or permit more and ask cuOccupancyMaxActiveClusters first.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetAttribute,\n      CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
     },
     Rule {
@@ -674,6 +734,7 @@ pub static RULES: &[Rule] = &[
         advice: "Round the grid up to a multiple of the cluster, and let surplus blocks return.",
         observed: "driver 580.159, H200, 2026-11-20: a grid of 3 in clusters of 2 returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-cluster-not-divisor]: cluster size that does not divide the grid\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 3, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {x: 2, y: 1, z: 1}}], f: 0x200\n  |   (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_CLUSTER_SIZE thread\n  |   0 at 0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with a grid of 3×1×1 in clusters of 2×1×1 (by\n  | attribute of the launch). Each side of the cluster must be at least 1 and divide that side of\n  | the grid. The driver returned CUDA_ERROR_INVALID_CLUSTER_SIZE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Round the grid up to a multiple of the cluster, and let surplus blocks return.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION",
     },
     Rule {
@@ -685,6 +746,7 @@ pub static RULES: &[Rule] = &[
         advice: "Give CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, equal to __cluster_dims__ where the kernel has them.",
         observed: "not measured. The manual names CUDA_ERROR_INVALID_CLUSTER_SIZE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-cluster-required]: kernel for clusters without a cluster size\n --> call 8: cuLaunchKernel(f: 0x202 (function#2 \"choosing\"), gridDimX: 4, gridDimY: 1, gridDimZ:\n  |   1, blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_CLUSTER_SIZE thread 0 at 0x4000a0\n  | cuLaunchKernel gives no cluster size for function#2 0x202 \"choosing\", which was compiled for\n  | clusters of a size that the launch chooses (.explicitcluster). It needs\n  | CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, or the function's required cluster attributes. The\n  | driver returned CUDA_ERROR_INVALID_CLUSTER_SIZE.\n  | function#2 0x202 \"choosing\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Give CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, equal to __cluster_dims__ where the\n      kernel has them.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetAttribute,\n      CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET; Occupancy, cuOccupancyMaxActiveClusters",
     },
     Rule {
@@ -696,6 +758,7 @@ pub static RULES: &[Rule] = &[
         advice: "Do not let the two kernels wait for each other; use streams of equal priority, or an event behind the whole kernel.",
         observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[launch-config-completion-event-inversion]: order after the beginning of a kernel that may not hold\n --> call 9: cuStreamWaitEvent(hStream: 0x301 (stream#2), hEvent: 0x400 (event#1), Flags:\n  |   CU_EVENT_WAIT_DEFAULT) = CUDA_SUCCESS thread 0 at 0x4000b0\n  | cuStreamWaitEvent lets a stream that has the priority -5, before 0 wait for event#1 0x400,\n  | which cuLaunchKernelEx (call 8) records when all its blocks have begun. That order is a best\n  | effort: a kernel of this stream may start before them. Assumed: something relies on it. The\n  | driver returned CUDA_SUCCESS.\n  | event#1 0x400\n  |   created: cuEventCreate, call 5, thread 0, at 0x400060\n  |   part of: context#1 0xc1\n  = help: Do not let the two kernels wait for each other; use streams of equal priority, or an\n      event behind the whole kernel.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT",
     },
     Rule {
@@ -707,6 +770,7 @@ pub static RULES: &[Rule] = &[
         advice: "Launch it with cuLaunchKernel, or move the device-side launches to another kernel.",
         observed: "not measured. Decided from PTX only: the kernel's own code names the device runtime's launch functions",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-cooperative-dynamic-parallelism]: cooperative launch of a kernel that launches grids\n --> call 8: cuLaunchCooperativeKernel(f: 0x202 (function#2 \"parent\"), gridDimX: 1, gridDimY: 1,\n  |   gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300\n  |   (stream#1), kernelParams: 0x9000) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuLaunchCooperativeKernel launches function#2 0x202 \"parent\" cooperatively, but its PTX\n  | launches grids from the device. Kernels that use dynamic parallelism cannot be launched\n  | cooperatively. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#2 0x202 \"parent\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Launch it with cuLaunchKernel, or move the device-side launches to another kernel.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernel",
     },
     Rule {
@@ -718,6 +782,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass the parameters through kernelParams.",
         observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernelEx with the attribute and extra returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[launch-config-cooperative-extra]: cooperative launch with extra\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_COOPERATIVE: {value: 1}}], f: 0x200 (function#1 \"k\"),\n  |   kernelParams: NULL, extra: 0x7ff400000000 extra [0x1, 0x5000, 0x2, 0x6000, 0x0] kernel\n  |   parameters (8 bytes: 00 00 00 00 00 00 00 00)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" cooperatively by attribute, with its parameters\n  | in extra. cuLaunchCooperativeKernel, whose rules the attribute takes over, has no extra, and\n  | kernel nodes refuse this combination. The driver returned CUDA_SUCCESS, but does not promise to\n  | detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Pass the parameters through kernelParams.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernel; Graph Management,\n      cuGraphAddKernelNode",
     },
     Rule {
@@ -729,6 +794,7 @@ pub static RULES: &[Rule] = &[
         advice: "Launch it with cuLaunchCooperativeKernel, or with CU_LAUNCH_ATTRIBUTE_COOPERATIVE.",
         observed: "not measured. Known from numba/numba#9432",
         undecidable: "",
+        cannot_see: "",
         example: "advice[launch-config-cooperative-missing]: kernel with a grid barrier launched without cooperation\n --> call 8: cuLaunchKernel(f: 0x202 (function#2 \"barrier\"), gridDimX: 4, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuLaunchKernel launches function#2 0x202 \"barrier\", whose PTX synchronises the grid (it reads\n  | the workspace of cooperative launches, and has atomics and barriers), as an ordinary kernel.\n  | Without a cooperative launch there is no workspace. Assumed: the kernel does not first ask\n  | whether the grid is valid. The driver returned CUDA_SUCCESS, but does not promise to detect\n  | this misuse.\n  | function#2 0x202 \"barrier\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Launch it with cuLaunchCooperativeKernel, or with CU_LAUNCH_ATTRIBUTE_COOPERATIVE.\n  = manual: CUDA Programming Guide, Cooperative Groups, Grid Synchronization",
     },
     Rule {
@@ -740,6 +806,7 @@ pub static RULES: &[Rule] = &[
         advice: "Compute the grid from cuOccupancyMaxActiveBlocksPerMultiprocessor for the same block and shared memory, and let each block do several items.",
         observed: "driver 580.159, H200, 2026-11-20: 1000 blocks a multiprocessor returned CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-cooperative-too-large]: cooperative grid larger than the device holds at once\n --> call 7: cuLaunchCooperativeKernel(f: 0x200 (function#1 \"k\"), gridDimX: 132000, gridDimY: 1,\n  |   gridDimZ: 1, blockDimX: 256, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300\n  |   (stream#1), kernelParams: 0x9000) = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE thread 0 at\n  |   0x400090\n  | cuLaunchCooperativeKernel launches function#1 0x200 \"k\" cooperatively with 132000×1×1 = 132000\n  | blocks of 256 threads and 0 bytes of dynamic shared memory, which are not all resident at once.\n  | There are 132 multiprocessors (CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT of device 0), so each\n  | would have to hold 1000 blocks at once. The largest grid is the answer of\n  | cuOccupancyMaxActiveBlocksPerMultiprocessor for this block and shared memory, times the number\n  | of multiprocessors that the context may use. The driver returned\n  | CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Compute the grid from cuOccupancyMaxActiveBlocksPerMultiprocessor for the same block\n      and shared memory, and let each block do several items.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernel",
     },
     Rule {
@@ -751,6 +818,7 @@ pub static RULES: &[Rule] = &[
         advice: "Query the attribute, and synchronise through several launches where it is 0.",
         observed: "not measured: all devices at hand have it",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-cooperative-unsupported]: cooperative launch on a device without it\n --> call 9: cuLaunchCooperativeKernel(f: 0x201 (function#1 \"k\"), gridDimX: 1, gridDimY: 1,\n  |   gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x301\n  |   (stream#1), kernelParams: 0x9000) = CUDA_ERROR_NOT_SUPPORTED thread 0 at 0x4000b0\n  | cuLaunchCooperativeKernel launches function#1 0x201 \"k\" cooperatively, but\n  | CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH of device 1 is 0: this device cannot keep all blocks of\n  | a grid resident. The driver returned CUDA_ERROR_NOT_SUPPORTED.\n  | function#1 0x201 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x101, part of context#1 0xc2\n  = help: Query the attribute, and synchronise through several launches where it is 0.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernel",
     },
     Rule {
@@ -762,6 +830,7 @@ pub static RULES: &[Rule] = &[
         advice: "Begin the capture before the launch, or set the attribute on the node.",
         observed: "driver 580.159, H200, 2026-11-20: outside a capture the launch returned CUDA_ERROR_NOT_SUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-device-updatable-not-capturing]: attribute for captured launches outside a capture\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: {deviceUpdatable: 1}}], f:\n  |   0x200 (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_NOT_SUPPORTED thread 0\n  |   at 0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with\n  | CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE in a stream that does not capture. Only a\n  | captured launch becomes a node, which the device can update. The driver returned\n  | CUDA_ERROR_NOT_SUPPORTED.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Begin the capture before the launch, or set the attribute on the node.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE",
     },
     Rule {
@@ -773,6 +842,7 @@ pub static RULES: &[Rule] = &[
         advice: "Decide once; add another node for a kernel that the device does not update.",
         observed: "driver 580.159, H200, 2026-11-20: taking it back returned CUDA_ERROR_NOT_SUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-device-updatable-value]: permission for updates from the device taken back\n --> call 10: cuGraphKernelNodeSetAttribute(hNode: 0x810, attr:\n  |   CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, value: 0x7ff000000200 (16 bytes: 00 00 00 00\n  |   00 00 00 00 00 00 00 00 00 00 00 00)) = CUDA_ERROR_NOT_SUPPORTED thread 0 at 0x4000c0\n  | cuGraphKernelNodeSetAttribute takes back that the device may update graph node#1 0x810, which\n  | cuGraphKernelNodeSetAttribute (call 9) permitted. That is final. The driver returned\n  | CUDA_ERROR_NOT_SUPPORTED.\n  | graph node#1 0x810\n  |   created: cuGraphAddKernelNode_v2, call 8, thread 0, at 0x4000a0\n  |   part of: graph#1 0x800\n  = help: Decide once; add another node for a kernel that the device does not update.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE",
     },
     Rule {
@@ -784,6 +854,7 @@ pub static RULES: &[Rule] = &[
         advice: "Do not launch if there are no items. For more blocks than fit into one dimension, use several or a loop in the kernel.",
         observed: "driver 580.159, H200, 2026-11-20: gridDimX = 0, gridDimY = 70000 and a block of 2048 threads returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-dimension-out-of-range]: launch with a dimension out of range\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" with gridDimX = 0; every dimension must be at\n  | least 1. A grid that is computed as items / block is empty if there are no items. Nothing was\n  | launched. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Do not launch if there are no items. For more blocks than fit into one dimension, use\n      several or a loop in the kernel.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel; Device Management,\n      cuDeviceGetAttribute",
     },
     Rule {
@@ -795,6 +866,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set the maximum with cuFuncSetAttribute before the launch, within the device's limit after opt-in.",
         observed: "driver 580.159, H200, 2026-11-20: 64 KiB without opt-in returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-dynamic-smem-limit]: more dynamic shared memory than the function may have\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 65536, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" with 65536 bytes of dynamic shared memory, and the\n  | limit of this function is 49152 bytes (CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK of\n  | device 0; cuFuncSetAttribute with CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES can raise it,\n  | up to 232448 bytes here). The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Set the maximum with cuFuncSetAttribute before the launch, within the device's limit\n      after opt-in.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetAttribute,\n      CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",
     },
     Rule {
@@ -806,6 +878,7 @@ pub static RULES: &[Rule] = &[
         advice: "Record an event with cuEventRecord behind the launch, and wait for that.",
         observed: "driver 580.159, H200, 2026-11-20: cuEventSynchronize returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[launch-config-event-host-wait]: host waits for a programmatic event\n --> call 8: cuEventSynchronize(hEvent: 0x400 (event#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuEventSynchronize waits on the host for event#1 0x400, which cuLaunchKernelEx (call 7) records\n  | by CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT. The host may see such an event only long after its\n  | trigger; it is meant for dependencies between kernels.\n  | event#1 0x400\n  |   created: cuEventCreate, call 5, thread 0, at 0x400060\n  |   part of: context#1 0xc1\n  = help: Record an event with cuEventRecord behind the launch, and wait for that.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT",
     },
     Rule {
@@ -817,6 +890,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use an ordinary event without timing, and record an interprocess event behind the launch with cuEventRecord.",
         observed: "driver 580.159, H200, 2026-11-20: an interprocess event returned CUDA_ERROR_NOT_SUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-event-kind]: interprocess event in a launch attribute\n --> call 8: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: {event: 0x401 (event#2)}}], f:\n  |   0x200 (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_NOT_SUPPORTED thread 0\n  |   at 0x4000a0\n  | cuLaunchKernelEx gets event#2 0x401 in CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, but\n  | cuEventCreate (call 7) made it an event of several processes, which these attributes do not\n  | take. The driver returned CUDA_ERROR_NOT_SUPPORTED.\n  | event#2 0x401\n  |   created: cuEventCreate, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Use an ordinary event without timing, and record an interprocess event behind the\n      launch with cuEventRecord.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx",
     },
     Rule {
@@ -828,6 +902,7 @@ pub static RULES: &[Rule] = &[
         advice: "Create the event with CU_EVENT_DISABLE_TIMING.",
         observed: "driver 580.159, H200, 2026-11-20: an event with timing returned CUDA_ERROR_NOT_SUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-event-timing-enabled]: event with timing in a launch attribute\n --> call 8: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: {event: 0x401 (event#2)}}], f: 0x200\n  |   (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_NOT_SUPPORTED thread 0 at\n  |   0x4000a0\n  | cuLaunchKernelEx gets event#2 0x401 in CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, but\n  | cuEventCreate (call 7) made it without CU_EVENT_DISABLE_TIMING, and these attributes take only\n  | events without timing. The driver returned CUDA_ERROR_NOT_SUPPORTED.\n  | event#2 0x401\n  |   created: cuEventCreate, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Create the event with CU_EVENT_DISABLE_TIMING.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx",
     },
     Rule {
@@ -839,6 +914,7 @@ pub static RULES: &[Rule] = &[
         advice: "Create a stream in the context of each device.",
         observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-multi-device-default-stream]: default stream in a launch on several devices\n --> call 9: cuLaunchCooperativeKernelMultiDevice(launchParamsList: 0x7ff000000000 [{function:\n  |   0x200 (function#2 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1,\n  |   blockDimZ: 1, kernelParams: 0x9000}, {function: 0x201 (function#1 \"k\"), gridDimX: 1, gridDimY:\n  |   1, gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x301 (stream#1),\n  |   kernelParams: 0x9000}], numDevices: 2, flags: 0) = CUDA_ERROR_INVALID_VALUE thread 0 at\n  |   0x4000b0\n  | cuLaunchCooperativeKernelMultiDevice gets a default stream in entry 0; each entry needs a\n  | stream that the program created. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Create a stream in the context of each device.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -850,6 +926,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass one entry a device.",
         observed: "driver 580.159, H200, 2026-11-20: two streams of one device returned CUDA_ERROR_INVALID_VALUE, as all calls do there",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-multi-device-duplicate]: one device twice in a launch on several devices\n --> call 10: cuLaunchCooperativeKernelMultiDevice(launchParamsList: 0x7ff000000000 [{function:\n  |   0x200 (function#2 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1,\n  |   blockDimZ: 1, hStream: 0x300 (stream#2), kernelParams: 0x9000}, {function: 0x200 (function#2\n  |   \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1,\n  |   hStream: 0x302 (stream#3), kernelParams: 0x9000}], numDevices: 2, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000c0\n  | cuLaunchCooperativeKernelMultiDevice gets streams of device 0 in the entries 0 and 1. Each\n  | entry needs a device of its own. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Pass one entry a device.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -861,6 +938,7 @@ pub static RULES: &[Rule] = &[
         advice: "Write the variable in the module of every device, or initialise it in the source.",
         observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
         undecidable: "",
+        cannot_see: "",
         example: "warning[launch-config-multi-device-globals]: variable written on one of several devices\n --> call 11: cuLaunchCooperativeKernelMultiDevice(launchParamsList: 0x7ff000000000 [{function:\n  |   0x200 (function#2 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1,\n  |   blockDimZ: 1, hStream: 0x300 (stream#2), kernelParams: 0x9000}, {function: 0x201 (function#1\n  |   \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1,\n  |   hStream: 0x301 (stream#1), kernelParams: 0x9000}], numDevices: 2, flags: 0) = CUDA_SUCCESS\n  |   thread 0 at 0x4000d0\n  | cuLaunchCooperativeKernelMultiDevice launches a kernel of several modules. cuMemcpyHtoD_v2\n  | (call 10) has written the variable \"g\" of module#2 0x100, but no call has written the one of\n  | module#1 0x101. Each device has its own. The driver returned CUDA_SUCCESS, but does not promise\n  | to detect this misuse.\n  | global variable#1 0x20000 \"g\"\n  |   created: looked up: cuModuleGetGlobal_v2, call 9, thread 0, at 0x4000b0\n  |   part of: module#2 0x100, part of context#2 0xc1\n  | module#1 0x101\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc2\n  = help: Write the variable in the module of every device, or initialise it in the source.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -872,6 +950,7 @@ pub static RULES: &[Rule] = &[
         advice: "Load one image in the context of each device, and get the same kernel from each.",
         observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-multi-device-kernel-differs]: different kernels in a launch on several devices\n --> call 10: cuLaunchCooperativeKernelMultiDevice(launchParamsList: 0x7ff000000000 [{function:\n  |   0x202 (function#3 \"shared\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY:\n  |   1, blockDimZ: 1, hStream: 0x300 (stream#2), kernelParams: 0x9000}, {function: 0x201\n  |   (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1,\n  |   blockDimZ: 1, hStream: 0x301 (stream#1), kernelParams: 0x9000}], numDevices: 2, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000c0\n  | cuLaunchCooperativeKernelMultiDevice gets different kernels, \"shared\" and \"k\". All entries must\n  | launch the same one. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x201 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x101, part of context#1 0xc2\n  = help: Load one image in the context of each device, and get the same kernel from each.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -883,6 +962,7 @@ pub static RULES: &[Rule] = &[
         advice: "Launch the smallest grid on all devices, or use separate launches.",
         observed: "driver 580.159, H200, 2026-11-20: returned CUDA_ERROR_INVALID_VALUE, as all calls do on one device",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-multi-device-shape-differs]: different shapes in a launch on several devices\n --> call 9: cuLaunchCooperativeKernelMultiDevice(launchParamsList: 0x7ff000000000 [{function:\n  |   0x200 (function#2 \"k\"), gridDimX: 4, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1,\n  |   blockDimZ: 1, hStream: 0x300 (stream#2), kernelParams: 0x9000}, {function: 0x201 (function#1\n  |   \"k\"), gridDimX: 8, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1,\n  |   hStream: 0x301 (stream#1), kernelParams: 0x9000}], numDevices: 2, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000b0\n  | cuLaunchCooperativeKernelMultiDevice gets different shapes: entry 0 has grid 4×1×1, block\n  | 32×1×1, 0 bytes of shared memory, entry 1 has grid 8×1×1, block 32×1×1, 0 bytes of shared\n  | memory. All must be equal. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Launch the smallest grid on all devices, or use separate launches.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -894,6 +974,7 @@ pub static RULES: &[Rule] = &[
         advice: "The function is deprecated since CUDA 11.3: launch cooperatively on each device, and synchronise the devices through events or memory.",
         observed: "driver 580.159, H200, 2026-11-20: on one device every call returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-multi-device-unsupported]: launch on several devices that do not take it\n --> call 13: cuLaunchCooperativeKernelMultiDevice(launchParamsList: 0x7ff000000000 [{function:\n  |   0x200 (function#2 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1,\n  |   blockDimZ: 1, hStream: 0x300 (stream#2), kernelParams: 0x9000}, {function: 0x203 (function#3\n  |   \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1, blockDimX: 32, blockDimY: 1, blockDimZ: 1,\n  |   hStream: 0x303 (stream#3), kernelParams: 0x9000}], numDevices: 2, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000f0\n  | cuLaunchCooperativeKernelMultiDevice needs devices with that capability, but\n  | CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH of device 2 is 0. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | function#3 0x203 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 11, thread 0, at 0x4000d0\n  |   part of: module#3 0x103, part of context#3 0xc3\n  = help: The function is deprecated since CUDA 11.3: launch cooperatively on each device, and\n      synchronise the devices through events or memory.\n  = manual: CUDA Driver API, Execution Control, cuLaunchCooperativeKernelMultiDevice",
     },
     Rule {
@@ -905,6 +986,7 @@ pub static RULES: &[Rule] = &[
         advice: "Add CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.",
         observed: "driver 580.159, H200, 2026-11-20: alone it returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
         undecidable: "",
+        cannot_see: "",
         example: "warning[launch-config-preferred-cluster-alone]: preferred cluster size without a regular one\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 8, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: {x: 4, y: 1, z: 1}}], f:\n  |   0x200 (function#1 \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_CLUSTER_SIZE\n  |   thread 0 at 0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with a preferred cluster of 4×1×1, but without a\n  | regular cluster size, which the driver falls back to. The driver returned\n  | CUDA_ERROR_INVALID_CLUSTER_SIZE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Add CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION",
     },
     Rule {
@@ -916,6 +998,7 @@ pub static RULES: &[Rule] = &[
         advice: "Choose both as powers of two that divide the grid.",
         observed: "driver 580.159, H200, 2026-11-20: 3 blocks preferred with 2 regular ones returned CUDA_ERROR_INVALID_CLUSTER_SIZE",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-preferred-cluster-shape]: preferred cluster size that does not fit\n --> call 7: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 12, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   2} attributes [{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {x: 2, y: 1, z: 1}},\n  |   {CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION: {x: 3, y: 1, z: 1}}], f: 0x200 (function#1\n  |   \"k\"), kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_CLUSTER_SIZE thread 0 at\n  |   0x400090\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with a preferred cluster of 3×1×1 and a regular\n  | one of 2×1×1 (by attribute of the launch): each side must be a multiple of the regular one. The\n  | driver returned CUDA_ERROR_INVALID_CLUSTER_SIZE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Choose both as powers of two that divide the grid.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION",
     },
     Rule {
@@ -927,6 +1010,7 @@ pub static RULES: &[Rule] = &[
         advice: "Take the block from the build that made the image: keep kernels and their launch parameters in one cache entry.",
         observed: "null driver only: CUDA_ERROR_INVALID_VALUE. Known from openxla/xla#33220",
         undecidable: "",
+        cannot_see: "",
         example: "error[launch-config-reqntid-mismatch]: block differs from the one that the image requires\n --> call 8: cuLaunchKernel(f: 0x202 (function#2 \"fixed\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 128, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: 0x9000, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuLaunchKernel launches function#2 0x202 \"fixed\" with blocks of 128×1×1, but its image requires\n  | blocks of 32×1×1 (.reqntid, from __block_size__ or a tuned build). The launch was computed for\n  | another build of the kernel. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#2 0x202 \"fixed\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Take the block from the build that made the image: keep kernels and their launch\n      parameters in one cache entry.\n  = manual: PTX ISA, Performance-Tuning Directives, .reqntid; CUDA Driver API, Execution Control,\n      cuLaunchKernel",
     },
     Rule {
@@ -938,6 +1022,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cudaGridDependencySynchronize (griddepcontrol.wait) before the first access to memory of the kernel before, or launch without the attribute.",
         observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "advice[launch-config-serialization-no-grid-sync]: kernel that may overlap its predecessor without a wait\n --> call 10: cuLaunchKernelEx(config: 0x7ff000000000 {gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, hStream: 0x300 (stream#1), attrs: 0x8000, numAttrs:\n  |   1} attributes [{CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: {value: 1}}], f: 0x200\n  |   (function#1 \"k\"), kernelParams: 0x7ff300000000 kernel parameters (8 bytes: 00 00 01 00 00 00\n  |   00 00), extra: NULL) = CUDA_SUCCESS thread 0 at 0x4000c0\n  | cuLaunchKernelEx launches function#1 0x200 \"k\" with programmatic stream serialization behind\n  | function#2 0x202 \"first\" (cuLaunchKernel (call 8)), which lets it start early\n  | (griddepcontrol.launch_dependents). Both get memory#1 0x10000, and no code in the image of the\n  | second kernel waits for the first (griddepcontrol.wait). Assumed: one of the two writes that\n  | memory. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  | function#2 0x202 \"first\"\n  |   created: looked up: cuModuleGetFunction, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   part of: context#1 0xc1\n  = help: Call cudaGridDependencySynchronize (griddepcontrol.wait) before the first access to\n      memory of the kernel before, or launch without the attribute.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernelEx,\n      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION",
     },
     Rule {
@@ -949,6 +1034,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set attributes in one place: on the kernel, for each device, before the first launch.",
         observed: "driver 580.159, H200, 2026-11-20: with 49152 bytes of dynamic shared memory set on the function and 98304 on the kernel, a launch with 98304 returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "warning[library-function-attribute-shadows-kernel]: attribute of a function hides that of its kernel\n --> call 6: cuLaunchKernel(f: 0x220 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   NULL, extra: NULL) = CUDA_SUCCESS thread 0 at 0x400080\n  | cuKernelSetAttribute (call 5) set CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES of kernel#1\n  | 0x710 \"k\" to 16384, and cuFuncSetAttribute (call 4) set it to 8192 on function#1 0x220 \"k\", the\n  | kernel's function in a context. Launches use the function's value, whatever the order of the\n  | two calls, while the kernel still reports its own.\n  | kernel#1 0x710 \"k\"\n  |   created: looked up: cuLibraryGetKernel, call 2, thread 0, at 0x400030\n  |   part of: library#1 0x700\n  | function#1 0x220 \"k\"\n  |   created: looked up: cuKernelGetFunction, call 3, thread 0, at 0x400040\n  |   part of: kernel#1 0x710 \"k\", part of library#1 0x700\n  = help: Set attributes in one place: on the kernel, for each device, before the first launch.\n  = manual: CUDA Driver API, Library Management, cuKernelSetAttribute and cuKernelSetCacheConfig",
     },
     Rule {
@@ -960,6 +1046,7 @@ pub static RULES: &[Rule] = &[
         advice: "Ask again in each context, launch the CUkernel itself, or use a managed variable (cuLibraryGetManaged).",
         observed: "driver 580.159, H200, 2026-11-20: a launch with another context current returned CUDA_ERROR_INVALID_HANDLE (one GPU; the other context was its primary one)",
         undecidable: "",
+        cannot_see: "",
         example: "error[library-global-wrong-context]: instance of a library used in another context\n --> call 5: cuLaunchKernel(f: 0x220 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   NULL, extra: NULL) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x400070\n  | function#1 0x220 \"k\" is launched in context#2 0xc2, but it is the instance of another context:\n  | cuKernelGetFunction (call 3) returned it while context#1 0xc1 was current. The driver returned\n  | CUDA_ERROR_INVALID_HANDLE.\n  | function#1 0x220 \"k\"\n  |   created: looked up: cuKernelGetFunction, call 3, thread 0, at 0x400040\n  |   part of: kernel#1 0x710 \"k\", part of library#1 0x700\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 0, thread 0, at 0x400010\n  | context#2 0xc2\n  |   created: cuCtxCreate_v2, call 4, thread 0, at 0x400060\n  = chain: library#1 0x700 (created by cuLibraryLoadData (call 1)) -> kernel#1 0x710 \"k\" (looked\n      up by cuLibraryGetKernel (call 2)) -> function#1 0x220 \"k\" (looked up by\n      cuKernelGetFunction (call 3)) -> used by cuLaunchKernel (call 5)\n  = help: Ask again in each context, launch the CUkernel itself, or use a managed variable\n      (cuLibraryGetManaged).\n  = manual: CUDA Driver API, Library Management, cuLibraryGetGlobal, cuLibraryGetModule and\n      cuKernelGetFunction",
     },
     Rule {
@@ -971,6 +1058,7 @@ pub static RULES: &[Rule] = &[
         advice: "Unload the image before dlclose, or never close a shared library with device code. Without the option, the driver keeps a copy.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[library-image-unmapped]: image of a live library unmapped\n --> call 5: cuLibraryLoadData(library: 0x7ff000000000 -> 0x702, code: 0x5200 (fatbin wrapper, 24\n  |   bytes) fatbin (4096 bytes of /b.so), jitOptions: NULL, jitOptionsValues: NULL, numJitOptions:\n  |   0, libraryOptions: NULL library options [CU_LIBRARY_BINARY_IS_PRESERVED], libraryOptionValues:\n  |   NULL library option values [0x1], numLibraryOptions: 1) = CUDA_SUCCESS thread 0 at 0x400070\n  | cuLibraryLoadData (call 4) loaded library#2 0x701 with CU_LIBRARY_BINARY_IS_PRESERVED from\n  | /a.so, mapped at 0x9000. cuLibraryLoadData loads an image from /b.so, which is now mapped at\n  | 0x9000: the first file was unmapped, probably with dlclose, while the library lives.\n  | library#2 0x701\n  |   created: cuLibraryLoadData, call 4, thread 0, at 0x400060\n  = help: Unload the image before dlclose, or never close a shared library with device code.\n      Without the option, the driver keeps a copy.\n  = manual: CUDA Driver API, Data types, CU_LIBRARY_BINARY_IS_PRESERVED; Library Management",
     },
     Rule {
@@ -982,6 +1070,7 @@ pub static RULES: &[Rule] = &[
         advice: "Get the function of the current context with cuKernelGetFunction, or call the cuKernel counterpart (cuKernelSetAttribute, cuKernelGetParamInfo).",
         observed: "driver 580.159, H200, 2026-11-20: cuFuncSetAttribute on a cast kernel returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "warning[library-kernel-as-function]: kernel handle used as a function\n --> call 4: cuFuncSetAttribute(hfunc: 0x710 (kernel#1 \"k\"), attrib:\n  |   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value: 4096) = CUDA_ERROR_INVALID_HANDLE\n  |   thread 0 at 0x400060\n  | cuFuncSetAttribute gets kernel#1 0x710 \"k\" as a CUfunction. A CUkernel stands for a function in\n  | launches and occupancy queries only. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | kernel#1 0x710 \"k\"\n  |   created: looked up: cuLibraryGetKernel, call 2, thread 0, at 0x400030\n  |   part of: library#1 0x700\n  = chain: library#1 0x700 (created by cuLibraryLoadData (call 1)) -> kernel#1 0x710 \"k\" (looked\n      up by cuLibraryGetKernel (call 2)) -> used by cuFuncSetAttribute (call 4)\n  = help: Get the function of the current context with cuKernelGetFunction, or call the\n      cuKernel counterpart (cuKernelSetAttribute, cuKernelGetParamInfo).\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel, cuLaunchKernelEx and\n      cuLaunchCooperativeKernel; Occupancy",
     },
     Rule {
@@ -993,6 +1082,7 @@ pub static RULES: &[Rule] = &[
         advice: "Load and look up everything before such a kernel is launched, or set CUDA_MODULE_LOADING=EAGER.",
         observed: "Reported as a deadlock for several programs (public threads of 2025 and 2026); not measured here",
         undecidable: "",
+        cannot_see: "",
         example: "error[library-load-behind-running-kernel]: load that waits behind a running kernel\n --> call 10: cuLibraryLoadData(library: NULL, code: 0x5000 (PTX, 175 bytes), jitOptions: NULL,\n  |   jitOptionsValues: NULL, numJitOptions: 0, libraryOptions: NULL, libraryOptionValues: NULL,\n  |   numLibraryOptions: 0) = did not return thread 1 at 0x4000c0\n  | cuLibraryLoadData (thread 1) never returned. It was called while function#1 0x200 \"k\", launched\n  | by cuLaunchKernel (call 8), may have been running: no call had waited for it. A load can wait\n  | for the kernels of its context, so a kernel that waits for the host or for another stream keeps\n  | it waiting for ever.\n  = chain: function#1 0x200 \"k\" launched by cuLaunchKernel (call 8) -> cuLibraryLoadData (call\n      10) in thread 1 waits for it\n  = help: Load and look up everything before such a kernel is launched, or set\n      CUDA_MODULE_LOADING=EAGER.\n  = manual: CUDA Driver API, Module Management, cuModuleGetLoadingMode; Lazy loading",
     },
     Rule {
@@ -1004,6 +1094,7 @@ pub static RULES: &[Rule] = &[
         advice: "Omit the option unless the code is static data, or keep the buffer until cuLibraryUnload.",
         observed: "driver 580.159, H200, 2026-11-20: cuLibraryLoadData and, after free(), cuLibraryGetKernel returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[library-preserved-image-freed]: promise to preserve an image that is a file\n --> call 4: cuLibraryLoadFromFile(library: 0x7ff000000000, fileName: 0x7ff000000100 \"a.cubin\",\n  |   jitOptions: NULL, jitOptionsValues: NULL, numJitOptions: 0, libraryOptions: NULL library\n  |   options [CU_LIBRARY_BINARY_IS_PRESERVED], libraryOptionValues: NULL library option values\n  |   [0x1], numLibraryOptions: 1) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400060\n  | cuLibraryLoadFromFile gets CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program\n  | keeps the image in its memory, but it loads from a file. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Omit the option unless the code is static data, or keep the buffer until\n      cuLibraryUnload.\n  = manual: CUDA Driver API, Data types, CUlibraryOption; Library Management,\n      cuLibraryLoadFromFile",
     },
     Rule {
@@ -1015,6 +1106,7 @@ pub static RULES: &[Rule] = &[
         advice: "Unload the library after its last use, once the streams that ran its kernels are synchronised.",
         observed: "driver 580.159, H200, 2026-11-20: launching a kernel after cuLibraryUnload returned CUDA_ERROR_INVALID_HANDLE in one program and crashed (signal 11) in another",
         undecidable: "",
+        cannot_see: "",
         example: "error[library-use-after-unload]: kernel used after the end of its library\n --> call 5: cuLaunchKernel(f: 0x710 (kernel#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   NULL, extra: NULL) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x400070\n  | cuLaunchKernel gets kernel#1 0x710 \"k\" as `f`. cuLibraryGetKernel (call 2) returned it,\n  | cuLibraryUnload (call 4) ended library#1 0x700 with all that belongs to it, and no call has\n  | returned that handle again. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | kernel#1 0x710 \"k\"\n  |   created: looked up: cuLibraryGetKernel, call 2, thread 0, at 0x400030\n  |   ended:   with library#1 0x700: cuLibraryUnload, call 4, thread 0, at 0x400060\n  |   part of: library#1 0x700\n  | library#1 0x700\n  |   created: cuLibraryLoadData, call 1, thread 0, at 0x400020\n  |   ended:   cuLibraryUnload, call 4, thread 0, at 0x400060\n  = chain: library#1 0x700 (created by cuLibraryLoadData (call 1)) -> kernel#1 0x710 \"k\" (looked\n      up by cuLibraryGetKernel (call 2)) -> library#1 0x700 ended by cuLibraryUnload (call\n      4) -> used by cuLaunchKernel (call 5)\n  = help: Unload the library after its last use, once the streams that ran its kernels are\n      synchronised.\n  = manual: CUDA Driver API, Library Management, cuLibraryUnload, cuLibraryEnumerateKernels and\n      cuKernelGetName",
     },
     Rule {
@@ -1026,6 +1118,7 @@ pub static RULES: &[Rule] = &[
         advice: "Add all inputs, complete once, destroy once. Start a second link with a second state.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkAddData after cuLinkComplete returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "warning[link-add-after-complete]: input added to a completed link state\n --> call 4: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_PTX, data: 0x5000\n  |   (PTX, 175 bytes), size: 175, name: NULL, numOptions: 0, options: NULL, optionValues: NULL) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400060\n  | cuLinkAddData_v2 works on link state#1 0x600, which cuLinkComplete (call 3) completed. Inputs\n  | must be added before the completion, and a link state is completed once. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   part of: context#1 0xc1\n  = chain: link state#1 0x600 -> completed by cuLinkComplete (call 3) -> used by\n      cuLinkAddData_v2 (call 4)\n  = help: Add all inputs, complete once, destroy once. Start a second link with a second state.\n  = manual: CUDA Driver API, Module Management, cuLinkAddData, cuLinkAddFile and cuLinkComplete\n      (parameter state)",
     },
     Rule {
@@ -1037,6 +1130,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass those options to cuLinkCreate.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkAddData with CU_JIT_WALL_TIME or CU_JIT_TARGET returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-add-rejected-option]: option of the whole link given to one input\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_PTX, data: 0x5000\n  |   (PTX, 179 bytes), size: 179, name: NULL, numOptions: 1, options: 0x7ff100000000 options\n  |   [CU_JIT_TARGET], optionValues: 0x7ff200000000 option values [0x5a]) = CUDA_ERROR_INVALID_VALUE\n  |   thread 0 at 0x400050\n  | cuLinkAddData_v2 gets CU_JIT_TARGET for one input. Only cuLinkCreate takes that option, for the\n  | whole link. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Pass those options to cuLinkCreate.\n  = manual: CUDA Driver API, Module Management, cuLinkAddData and cuLinkAddFile",
     },
     Rule {
@@ -1048,6 +1142,7 @@ pub static RULES: &[Rule] = &[
         advice: "Build with -m64; the PTX then has .address_size 64.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkAddData of PTX with .address_size 32 returned CUDA_ERROR_INVALID_PTX",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-address-size-mismatch]: input for 32-bit addresses\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_PTX, data: 0x5000\n  |   (PTX, 75 bytes), size: 75, name: NULL, numOptions: 0, options: NULL, optionValues: NULL) =\n  |   CUDA_ERROR_INVALID_PTX thread 0 at 0x400050\n  | cuLinkAddData_v2 gets code for 32-bit addresses, but the linked code has the pointer size of\n  | this process, 64 bits. The driver returned CUDA_ERROR_INVALID_PTX.\n  = help: Build with -m64; the PTX then has .address_size 64.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate",
     },
     Rule {
@@ -1059,6 +1154,7 @@ pub static RULES: &[Rule] = &[
         advice: "Load the cubin first and destroy the state right after, or copy its bytes and load the copy.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadData of the freed cubin returned CUDA_SUCCESS while its heap block had not been reused, CUDA_ERROR_INVALID_IMAGE once it had",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-cubin-after-destroy]: cubin of a destroyed link state loaded\n --> call 5: cuModuleLoadData(module: 0x7ff000000000 -> 0x100, image: 0x30000 (cubin, 944 bytes)) =\n  |   CUDA_SUCCESS thread 0 at 0x400070\n  | cuModuleLoadData gets 0x30000 as its image. That is the cubin of 4000 bytes that cuLinkComplete\n  | (call 3) returned. The cubin belongs to link state#1 0x600, which cuLinkDestroy (call 4)\n  | destroyed just before this call, so the load reads freed memory. The bytes there were still\n  | those of the cubin. The driver returned CUDA_SUCCESS because the freed block had not been\n  | reused yet.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuLinkDestroy, call 4, thread 0, at 0x400060\n  |   part of: context#1 0xc1\n  = chain: link state#1 0x600 (cuLinkCreate_v2 (call 1)) -> its cubin 0x30000+4000\n      (cuLinkComplete (call 3)), freed by cuLinkDestroy (call 4) -> loaded by\n      cuModuleLoadData (call 5)\n  = help: Load the cubin first and destroy the state right after, or copy its bytes and load\n      the copy.\n  = manual: CUDA Driver API, Module Management, cuLinkComplete",
     },
     Rule {
@@ -1070,6 +1166,7 @@ pub static RULES: &[Rule] = &[
         advice: "Choose the CU_JIT_INPUT_* value by the data's first bytes: 0x7f ELF for a cubin or a host object, .version for PTX, !<arch> for an archive.",
         observed: "driver 580.159, H200, 2026-11-20: PTX declared as CU_JIT_INPUT_CUBIN made cuLinkAddData and cuLinkComplete return CUDA_ERROR_INVALID_IMAGE",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-input-type-mismatch]: input of another kind than declared\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_CUBIN, data: 0x5000\n  |   (PTX, 175 bytes), size: 175, name: NULL, numOptions: 0, options: NULL, optionValues: NULL) =\n  |   CUDA_ERROR_INVALID_IMAGE thread 0 at 0x400050\n  | cuLinkAddData_v2 gets PTX text, declared as CU_JIT_INPUT_CUBIN. The driver returned\n  | CUDA_ERROR_INVALID_IMAGE.\n  = help: Choose the CU_JIT_INPUT_* value by the data's first bytes: 0x7f ELF for a cubin or a\n      host object, .version for PTX, !<arch> for an archive.\n  = manual: CUDA Driver API, Module Management, cuLinkAddData and cuLinkAddFile; CUjitInputType",
     },
     Rule {
@@ -1081,6 +1178,7 @@ pub static RULES: &[Rule] = &[
         advice: "Give each state its own array and buffers. Reuse them only after cuLinkDestroy, with the size entries set again.",
         observed: "driver 580.159, H200, 2026-11-20: two calls of cuLinkCreate with the same array and buffer both returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[link-log-buffer-shared]: two compilations share a log buffer or option values\n --> call 2: cuLinkCreate_v2(numOptions: 2, options: 0x7ff100000000 options\n  |   [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES], optionValues: 0x8100 option\n  |   values [0x9020, 0x40], stateOut: 0x7ff000000300 -> 0x601) = CUDA_SUCCESS thread 0 at 0x400020\n  | cuLinkCreate_v2 gets the error log buffer at 0x9020 (64 bytes), which overlaps the error log\n  | buffer at 0x9000 (64 bytes) of link state#1 0x600. The driver writes there for both until that\n  | link state is destroyed.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400010\n  |   part of: context#1 0xc1\n  = help: Give each state its own array and buffers. Reuse them only after cuLinkDestroy, with\n      the size entries set again.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate",
     },
     Rule {
@@ -1092,6 +1190,7 @@ pub static RULES: &[Rule] = &[
         advice: "Link LTO-IR with nvJitLink and load the cubin that it returns.",
         observed: "driver 580.159, H200, 2026-11-20: an input declared as CU_JIT_INPUT_NVVM (not real LTO-IR) was rejected with CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-lto-ir-too-new]: code for link-time optimization in the driver's linker\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_NVVM, data: 0x5000\n  |   (NVVM, 12 bytes), size: 12, name: NULL, numOptions: 0, options: NULL, optionValues: NULL) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400050\n  | cuLinkAddData_v2 gets code for link-time optimization. The driver's linker accepts it only from\n  | toolkits before CUDA 12.0, and that is deprecated. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Link LTO-IR with nvJitLink and load the cubin that it returns.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate, cuLinkAddData and cuLinkAddFile\n      (LTO-IR); CUjit_option, CUjitInputType",
     },
     Rule {
@@ -1103,6 +1202,7 @@ pub static RULES: &[Rule] = &[
         advice: "Build the inputs with -rdc=true. Define each symbol in one input and declare it .extern in the others.",
         observed: "driver 580.159, H200, 2026-11-20: after the same PTX was added twice, the second cuLinkAddData and cuLinkComplete returned CUDA_ERROR_INVALID_SOURCE",
         undecidable: "",
+        cannot_see: "",
         example: "warning[link-non-relocatable-input]: symbol defined by two inputs\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_PTX, data: 0x5000\n  |   (PTX, 175 bytes), size: 175, name: NULL, numOptions: 0, options: NULL, optionValues: NULL) =\n  |   CUDA_ERROR_INVALID_SOURCE thread 0 at 0x400050\n  | cuLinkAddData_v2 adds an input that defines \"k\", which the input of cuLinkAddData_v2 (call 2)\n  | already defines. The driver returned CUDA_ERROR_INVALID_SOURCE.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   part of: context#1 0xc1\n  = help: Build the inputs with -rdc=true. Define each symbol in one input and declare it\n      .extern in the others.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate",
     },
     Rule {
@@ -1114,6 +1214,7 @@ pub static RULES: &[Rule] = &[
         advice: "Drop one of the two. Use CU_JIT_FALLBACK_STRATEGY only with cuModuleLoadDataEx or a library load.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkCreate with CU_JIT_THREADS_PER_BLOCK and CU_JIT_TARGET returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "warning[link-option-conflict]: options that exclude each other\n --> call 1: cuLinkCreate_v2(numOptions: 2, options: 0x7ff100000000 options\n  |   [CU_JIT_THREADS_PER_BLOCK, CU_JIT_TARGET], optionValues: 0x7ff200000000 option values [0x100,\n  |   0x5a], stateOut: 0x7ff000000300) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400010\n  | In the options of cuLinkCreate_v2, CU_JIT_THREADS_PER_BLOCK and CU_JIT_TARGET exclude each\n  | other. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Drop one of the two. Use CU_JIT_FALLBACK_STRATEGY only with cuModuleLoadDataEx or a\n      library load.\n  = manual: CUDA Driver API, Data types, CUjit_option; Module Management, cuLinkCreate",
     },
     Rule {
@@ -1125,6 +1226,7 @@ pub static RULES: &[Rule] = &[
         advice: "Write (void *)(uintptr_t)32 rather than &value.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadDataEx with CU_JIT_MAX_REGISTERS given as an address returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[link-option-value-by-address]: address as the value of an option\n --> call 7: cuModuleLoadDataEx(module: 0x7ff000000000 -> 0x101, image: 0x5100 (PTX, 175 bytes),\n  |   numOptions: 1, options: 0x7ff100000000 options [CU_JIT_MAX_REGISTERS], optionValues:\n  |   0x7ff200000000 option values [0x7ffcd0401000]) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadDataEx gets 0x7ffcd0401000 as the value of CU_JIT_MAX_REGISTERS, which is a number\n  | of 32 bits, not an address. The driver uses its lower half, 3493859328.\n  = help: Write (void *)(uintptr_t)32 rather than &value.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate and cuLinkAddData (parameter\n      optionValues); CUjit_option (types)",
     },
     Rule {
@@ -1136,6 +1238,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the array and the buffers beside the link state, in memory that lives as long as it does, not on the stack of a function that returns earlier.",
         observed: "driver 580.159, H200, 2026-11-20: create, add and complete returned CUDA_SUCCESS with both in a stack frame that no longer existed",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-option-values-lifetime]: option values freed or reused before their link state is destroyed\n --> call 2: cuLinkAddData_v2(state: 0x600 (link state#1) -> option values [0x1234, 0x0], type:\n  |   CU_JIT_INPUT_PTX, data: 0x5000 (PTX, 175 bytes), size: 175, name: NULL, numOptions: 0,\n  |   options: NULL, optionValues: NULL) = CUDA_SUCCESS thread 0 at 0x400020\n  | cuLinkCreate_v2 (call 1) gave link state#1 0x600 the array of option values at 0x8000, into\n  | which the driver writes until cuLinkDestroy. At cuLinkAddData_v2 (call 2) slot 0,\n  | CU_JIT_INFO_LOG_BUFFER, is 0x1234 instead of 0x9000, although the driver only reads it: the\n  | program freed or reused the array while the link state lives.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400010\n  |   part of: context#1 0xc1\n  = chain: link state#1 0x600 keeps the array at 0x8000 (cuLinkCreate_v2 (call 1)) -> found\n      changed at cuLinkAddData_v2 (call 2)\n  = help: Keep the array and the buffers beside the link state, in memory that lives as long as\n      it does, not on the stack of a function that returns earlier.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate",
     },
     Rule {
@@ -1147,6 +1250,7 @@ pub static RULES: &[Rule] = &[
         advice: "Omit the options for cubin inputs, or link the PTX.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkAddData of a cubin with CU_JIT_MAX_REGISTERS returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "advice[link-option-without-effect]: compiler options for machine code\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_CUBIN, data: 0x5000\n  |   (cubin, 944 bytes), size: 944, name: NULL, numOptions: 1, options: 0x7ff100000000 options\n  |   [CU_JIT_MAX_REGISTERS], optionValues: 0x7ff200000000 option values [0x20]) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400050\n  | cuLinkAddData_v2 gets compiler options for machine code (CU_JIT_INPUT_CUBIN), which is not\n  | compiled: the options have no effect. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Omit the options for cubin inputs, or link the PTX.\n  = manual: CUDA Driver API, Module Management, cuLinkAddData; CUjitInputType",
     },
     Rule {
@@ -1158,6 +1262,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass strlen(ptx) + 1 as the size.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkAddData with a size that excludes the NUL returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-ptx-unterminated]: PTX text without a terminating NUL byte\n --> call 3: cuLinkAddData_v2(state: 0x600 (link state#1), type: CU_JIT_INPUT_PTX, data: 0x5000\n  |   (PTX, 174 bytes) byte behind 65, size: 174, name: NULL, numOptions: 0, options: NULL,\n  |   optionValues: NULL) = CUDA_SUCCESS thread 0 at 0x400050\n  | cuLinkAddData_v2 gets 174 bytes of PTX text without a NUL byte, and the byte behind them is\n  | 0x41. PTX must be terminated although its size is passed. The driver returned CUDA_SUCCESS, but\n  | does not promise to detect this misuse.\n  = help: Pass strlen(ptx) + 1 as the size.\n  = manual: CUDA Driver API, Module Management, cuLinkAddData (parameter data)",
     },
     Rule {
@@ -1169,6 +1274,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuLinkDestroy on every path, also after a failed cuLinkAddData, once the cubin is loaded or copied.",
         observed: "driver 580.159, H200, 2026-11-20: a program that never destroys the state gets CUDA_SUCCESS from every call",
         undecidable: "",
+        cannot_see: "",
         example: "warning[link-state-leak]: link state never destroyed\n --> end of the trace\n  | cuLinkCreate_v2 (call 1) created link state#1 0x600, and no cuLinkDestroy followed before the\n  | recording ended. cuLinkComplete (call 3) completed it, which does not destroy it.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   part of: context#1 0xc1\n  = chain: link state#1 0x600 (cuLinkCreate_v2 (call 1)) -> still alive when the recording ended\n  = help: Call cuLinkDestroy on every path, also after a failed cuLinkAddData, once the cubin\n      is loaded or copied.\n  = manual: CUDA Driver API, Module Management, cuLinkCreate and cuLinkComplete",
     },
     Rule {
@@ -1180,6 +1286,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy the state once, after its last use, and create a new one for the next link.",
         observed: "driver 580.159, H200, 2026-11-20: cuLinkComplete on a destroyed state crashed (signal 11); a second cuLinkDestroy corrupted the heap and aborted (signal 6) without a CUDA error",
         undecidable: "",
+        cannot_see: "",
         example: "error[link-use-after-destroy]: link state used after cuLinkDestroy\n --> call 4: cuLinkComplete(state: 0x600 (link state#1), cubinOut: NULL, sizeOut: NULL) = did not\n  |   return thread 0 at 0x400060\n  | cuLinkComplete gets link state#1 0x600 as `state`. cuLinkCreate_v2 (call 1) created it,\n  | cuLinkDestroy (call 3) ended it, and no call has returned that handle again. The call did not\n  | return: the program died inside it.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuLinkDestroy, call 3, thread 0, at 0x400050\n  |   part of: context#1 0xc1\n  = chain: link state#1 0x600 (created by cuLinkCreate_v2 (call 1)) -> link state#1 0x600 ended\n      by cuLinkDestroy (call 3) -> used by cuLinkComplete (call 4)\n  = help: Destroy the state once, after its last use, and create a new one for the next link.\n  = manual: CUDA Driver API, Module Management, cuLinkDestroy, cuLinkAddData and cuLinkComplete",
     },
     Rule {
@@ -1191,6 +1298,7 @@ pub static RULES: &[Rule] = &[
         advice: "Put copies that depend on each other into different batches of one stream.",
         observed: "driver 580.159, H200, 2026-11-20: a batch that exchanged two buffers returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-batch-copy-invalid]: batch of copies that depend on each other\n --> call 7: cuMemcpyBatchAsync_v2(dsts: 0x7ff000000000 [0x10000, 0x10400], srcs: 0x7ff000000100\n  |   [0x10400, 0x10000], sizes: 0x7ff000000200 [64, 64], count: 2, attrs: NULL, attrsIdxs:\n  |   0x7ff000000500 0, numAttrs: 1, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuMemcpyBatchAsync_v2 has copies that depend on each other: copy 0 writes 0x10000..0x10040, and\n  | copy 1 reads 0x10000..0x10040. The copies of a batch have no order among themselves, so the\n  | result is undefined. The driver returned CUDA_SUCCESS, but does not promise to detect this\n  | misuse.\n  = help: Put copies that depend on each other into different batches of one stream.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyBatchAsync",
     },
     Rule {
@@ -1202,6 +1310,7 @@ pub static RULES: &[Rule] = &[
         advice: "Initialize the whole struct, state pitches in bytes, and use CU_MEMORYTYPE_UNIFIED where either kind of pointer may come.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemcpy2D with a pitch below the row, and cuMemsetD32 at an address not divisible by 4, returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-copy-descriptor]: copy or memset with inconsistent arguments\n --> call 7: cuMemcpy2D_v2(pCopy: 0x7ff000000000 {srcMemoryType: CU_MEMORYTYPE_HOST, srcHost:\n  |   0x7000, srcPitch: 16, dstMemoryType: CU_MEMORYTYPE_DEVICE, dstDevice: 0x10000, dstPitch: 64,\n  |   WidthInBytes: 32, Height: 4}) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuMemcpy2D_v2 describes a copy in which `srcPitch` is 16, less than the 32 bytes that\n  | `srcXInBytes` 0 and `WidthInBytes` 32 need in a row. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Initialize the whole struct, state pitches in bytes, and use CU_MEMORYTYPE_UNIFIED\n      where either kind of pointer may come.\n  = manual: CUDA Driver API, Memory Management, cuMemcpy2D, cuMemcpy3D, cuMemsetD16 and\n      cuMemsetD32",
     },
     Rule {
@@ -1213,6 +1322,7 @@ pub static RULES: &[Rule] = &[
         advice: "Derive the size from that of the allocation. For a memset, divide it by the element size.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemsetD32 and cuMemcpyHtoD past the end returned CUDA_ERROR_INVALID_VALUE; an overrun into padding or a neighbouring allocation returned no error",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-copy-out-of-bounds]: access beyond the end of an allocation\n --> call 7: cuMemsetD32_v2(dstDevice: 0x10000, ui: 0, N: 4096) = CUDA_ERROR_INVALID_VALUE thread 0\n  |   at 0x400090\n  | cuMemsetD32_v2 accesses 16384 bytes from `dstDevice` 0x10000 on, but memory#1 0x10000, 4096\n  | bytes from cuMemAlloc_v2 (call 6), has only 4096 bytes left there: 12288 bytes too many. The\n  | driver returned CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   part of: context#1 0xc1\n  = help: Derive the size from that of the allocation. For a memset, divide it by the element\n      size.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyHtoD and cuMemsetD32",
     },
     Rule {
@@ -1224,6 +1334,7 @@ pub static RULES: &[Rule] = &[
         advice: "Give each allocation one owner that frees it, and clear the variable after the free.",
         observed: "driver 580.159, H200, 2026-11-20: the second cuMemFree returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-double-free]: memory freed twice\n --> call 8: cuMemFree_v2(dptr: 0x10000) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuMemFree_v2 gets memory#1 0x10000 as `dptr`. cuMemAlloc_v2 (call 6) created it, cuMemFree_v2\n  | (call 7) ended it, and no call has returned that handle again. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   ended:   cuMemFree_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x10000 (created by cuMemAlloc_v2 (call 6)) -> memory#1 0x10000 ended by\n      cuMemFree_v2 (call 7) -> used by cuMemFree_v2 (call 8)\n  = help: Give each allocation one owner that frees it, and clear the variable after the free.\n  = manual: CUDA Driver API, Memory Management, cuMemFree and cuMemFreeHost; Stream Ordered\n      Memory Allocator, cuMemFreeAsync",
     },
     Rule {
@@ -1235,6 +1346,7 @@ pub static RULES: &[Rule] = &[
         advice: "Wait for the work first, or use cuMemAllocAsync and cuMemFreeAsync. For a kernel, cutape assumes that it uses what its parameters point at. The finding is a warning for functions that were not seen to wait.",
         observed: "driver 580.159, H200, 2026-11-23, behind a kernel of one second on a non-blocking stream: cuMemFree of memory from cuMemAlloc and cuMemAllocManaged, and cuArrayDestroy, returned after the kernel had ended, whether it used the memory or not. cuMemFree of memory from cuMemAllocAsync did not wait",
         undecidable: "",
+        cannot_see: "",
         example: "advice[memory-free-pending-work]: memory freed while work may still use it\n --> call 15: cuMemFree_v2(dptr: 0x1000000) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemFree_v2 releases memory#1 0x1000000 while cuMemsetD8Async (call 14), which writes it, may\n  | not be complete: no call since then has waited for that work. The drivers that were measured\n  | wait for it, which the manual does not promise and which costs time.\n  | memory#1 0x1000000\n  |   created: cuMemAlloc_v2, call 10, thread 0, at 0x4000b0\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x1000000 -> written by cuMemsetD8Async (call 14) -> released by\n      cuMemFree_v2 (call 15)\n  = help: Wait for the work first, or use cuMemAllocAsync and cuMemFreeAsync. For a kernel,\n      cutape assumes that it uses what its parameters point at. The finding is a warning\n      for functions that were not seen to wait.\n  = manual: CUDA Driver API, Memory Management, cuMemFree; API synchronization behavior",
     },
     Rule {
@@ -1246,6 +1358,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free such memory with cuMemFreeAsync, or wait for its last use first.",
         observed: "driver 580.159, H200, 2026-11-20: a launch on memory of cuMemAllocAsync and cuMemFree directly behind it returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-free-pool-pointer-in-use]: memory of a pool freed by cuMemFree while work may still use it\n --> call 16: cuMemFree_v2(dptr: 0x2000000) = CUDA_SUCCESS thread 0 at 0x400120\n  | cuMemFree_v2 releases memory#2 0x2000000 while cuMemsetD8Async (call 15), which writes it, may\n  | not be complete: no call since then has waited for that work. cuMemFree does not wait for the\n  | work on memory of a pool.\n  | memory#2 0x2000000\n  |   created: cuMemAllocAsync, call 14, thread 0, at 0x400100\n  = chain: memory#2 0x2000000 -> written by cuMemsetD8Async (call 15) -> released by\n      cuMemFree_v2 (call 16)\n  = help: Free such memory with cuMemFreeAsync, or wait for its last use first.\n  = manual: CUDA Driver API, Memory Management, cuMemFree",
     },
     Rule {
@@ -1257,6 +1370,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep track of how each pointer was allocated.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemFree of memory from cuMemAllocHost returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-free-wrong-kind]: memory freed by the call for another kind\n --> call 8: cuMemFree_v2(dptr: 0x50000) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuMemFree_v2 frees memory, but gets host memory#1 0x50000, which is host memory from\n  | cuMemAllocHost_v2 (call 7). The driver returned CUDA_ERROR_INVALID_VALUE.\n  | host memory#1 0x50000\n  |   created: cuMemAllocHost_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = help: Keep track of how each pointer was allocated.\n  = manual: CUDA Driver API, Memory Management, cuMemFree and cuMemFreeHost",
     },
     Rule {
@@ -1268,6 +1382,7 @@ pub static RULES: &[Rule] = &[
         advice: "Wait for the copy (cuStreamSynchronize, or an event behind it) before you free its buffer.",
         observed: "driver 580.159, H200, 2026-11-23, behind a kernel of one second on a non-blocking stream: cuMemFreeHost and cuMemHostUnregister returned after the kernel had ended, whether it used the memory or not",
         undecidable: "",
+        cannot_see: "",
         example: "advice[memory-host-buffer-freed-while-pending]: host memory released while work may still use it\n --> call 15: cuMemFreeHost(p: 0x7000000) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemFreeHost releases host memory#1 0x7000000 while cuMemcpyDtoHAsync_v2 (call 14), which\n  | writes it, may not be complete: no call since then has waited for that work. The drivers that\n  | were measured wait for it, which the manual does not promise and which costs time.\n  | host memory#1 0x7000000\n  |   created: cuMemAllocHost_v2, call 11, thread 0, at 0x4000c0\n  |   part of: context#1 0xc1\n  = chain: host memory#1 0x7000000 -> written by cuMemcpyDtoHAsync_v2 (call 14) -> released by\n      cuMemFreeHost (call 15)\n  = help: Wait for the copy (cuStreamSynchronize, or an event behind it) before you free its\n      buffer.\n  = manual: CUDA Driver API, Memory Management, cuMemFreeHost and cuMemHostUnregister",
     },
     Rule {
@@ -1279,6 +1394,7 @@ pub static RULES: &[Rule] = &[
         advice: "Copy the data to device memory, or allocate it with cuMemHostAlloc.",
         observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS, the synchronization after it CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-host-pointer-as-kernel-argument]: host memory passed to a kernel\n --> call 9: cuStreamSynchronize(hStream: 0x300 (stream#1)) = CUDA_ERROR_ILLEGAL_ADDRESS thread 0\n  |   at 0x4000b0\n  | cuStreamSynchronize reports that a kernel used an illegal address. cuLaunchKernel (call 8)\n  | passed 0x7700000 as parameter 0 of its kernel: host memory, which cuMemcpyHtoD_v2 (call 7) used\n  | as such, and which is neither page-locked nor managed. The driver returned\n  | CUDA_ERROR_ILLEGAL_ADDRESS.\n  = chain: 0x7700000 used as host memory by cuMemcpyHtoD_v2 (call 7) -> passed to a kernel by\n      cuLaunchKernel (call 8) -> illegal address reported by cuStreamSynchronize (call 9)\n  = help: Copy the data to device memory, or allocate it with cuMemHostAlloc.\n  = manual: CUDA Driver API, Unified Addressing; Memory Management, cuMemHostGetDevicePointer",
     },
     Rule {
@@ -1290,6 +1406,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free each allocation where its last use ends, or allocate once and reuse it.",
         observed: "driver 580.159, H200, 2026-11-20: neither the allocations nor the end of the context returned an error",
         undecidable: "",
+        cannot_see: "",
         example: "warning[memory-leak]: memory never freed\n --> call 47: cuCtxDestroy_v2(ctx: 0xc1 (context#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | 20 objects of the kind memory of 1280 bytes together were still alive when cuCtxDestroy_v2\n  | (call 47) ended their context. cuMemAlloc_v2 created all of them at one place of the program,\n  | the first in call 7. None was ever ended, and none was used once the next one existed.\n  = chain: the first of 20 created by cuMemAlloc_v2 (call 7) -> still alive when cuCtxDestroy_v2\n      (call 47) ended their context\n  = help: Free each allocation where its last use ends, or allocate once and reuse it.\n  = manual: CUDA Driver API, Memory Management, cuMemFree; Context Management, cuCtxDestroy",
     },
     Rule {
@@ -1301,6 +1418,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass length 0 and a stream of the program. Which streams then use the memory matters only on devices without concurrent managed access.",
         observed: "driver 580.159, H200, 2026-11-20: an attachment to one stream returned CUDA_SUCCESS, and so did a launch in another; this device has concurrent managed access",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-managed-stream-attachment]: managed memory attached to a stream in a way that is not possible\n --> call 7: cuStreamAttachMemAsync(hStream: NULL, dptr: 0x30000, length: 0, flags:\n  |   CU_MEM_ATTACH_SINGLE) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuStreamAttachMemAsync attaches managed memory to the NULL stream alone. Only a stream of the\n  | program can have memory for itself. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x30000\n  |   created: cuMemAllocManaged, call 6, thread 0, at 0x400080\n  |   part of: context#1 0xc1\n  = help: Pass length 0 and a stream of the program. Which streams then use the memory matters\n      only on devices without concurrent managed access.\n  = manual: CUDA Driver API, Stream Management, cuStreamAttachMemAsync",
     },
     Rule {
@@ -1312,6 +1430,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuMulticastAddDevice once for each of the `numDevices` devices first.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-multicast-order]: memory bound to a multicast object that lacks devices\n --> call 4: cuMulticastBindAddr(mcHandle: 0x910, mcOffset: 0, memptr: 0x40000000, size: 2097152,\n  |   flags: 0) = did not return thread 0 at 0x400060\n  | cuMulticastBindAddr binds memory to allocation#1 0x910, to which 1 of its 2 devices were added.\n  | The call waits until all are, and no other process can add them. The call did not return: the\n  | program died inside it.\n  | allocation#1 0x910\n  |   created: cuMulticastCreate, call 2, thread 0, at 0x400030\n  = help: Call cuMulticastAddDevice once for each of the `numDevices` devices first.\n  = manual: CUDA Driver API, Multicast Object Management, cuMulticastAddDevice,\n      cuMulticastBindMem and cuMulticastUnbind",
     },
     Rule {
@@ -1323,6 +1442,7 @@ pub static RULES: &[Rule] = &[
         advice: "Copy with cuMemcpyHtoDAsync in the stream that uses the data, or call cuStreamSynchronize(NULL) before the first use in a non-blocking stream.",
         observed: "Reported for one program: stale data in 146 of 200 runs (public thread of 2026); not measured here",
         undecidable: "",
+        cannot_see: "",
         example: "warning[memory-pageable-h2d-unordered]: copy from pageable memory unordered with the work that uses it\n --> call 15: cuMemcpyDtoHAsync_v2(dstHost: 0x7000000, srcDevice: 0x1000000, ByteCount: 64,\n  |   hStream: 0x302 (stream#2)) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemcpyHtoD_v2 (call 14) copies to memory#1 0x1000000 from pageable memory, so it may return\n  | before its transfer is done. cuMemcpyDtoHAsync_v2 (call 15) reads it in another stream, which\n  | does not wait for the default stream. No event, wait of the host or default stream orders the\n  | two, so they may run in either order or at once.\n  | memory#1 0x1000000\n  |   created: cuMemAlloc_v2, call 10, thread 0, at 0x4000b0\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x1000000 -> written by cuMemcpyHtoD_v2 (call 14) -> read by\n      cuMemcpyDtoHAsync_v2 (call 15), without a wait between\n  = help: Copy with cuMemcpyHtoDAsync in the stream that uses the data, or call\n      cuStreamSynchronize(NULL) before the first use in a non-blocking stream.\n  = manual: CUDA Driver API, API synchronization behavior, Memcpy; Stream synchronization\n      behavior",
     },
     Rule {
@@ -1334,6 +1454,7 @@ pub static RULES: &[Rule] = &[
         advice: "Let other streams wait for an event behind the allocation, and let the stream of cuMemFreeAsync wait for an event behind their last use.",
         observed: "driver 580.159, H200, 2026-11-20: allocation in one stream, launch in another, free in the first: all returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-pool-access-unordered]: stream-ordered memory used in a stream that does not wait for its allocation\n --> call 15: cuMemsetD8Async(dstDevice: 0x2000000, uc: 0, N: 64, hStream: 0x302 (stream#2)) =\n  |   CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemAllocAsync (call 14) allocates memory#2 0x2000000 in the order of its stream.\n  | cuMemsetD8Async (call 15) writes it in another stream, which does not wait for the allocation.\n  | No event, wait of the host or default stream orders the two, so they may run in either order or\n  | at once.\n  | memory#2 0x2000000\n  |   created: cuMemAllocAsync, call 14, thread 0, at 0x400100\n  = chain: memory#2 0x2000000 -> allocated by cuMemAllocAsync (call 14) -> written by\n      cuMemsetD8Async (call 15), without a wait between\n  = help: Let other streams wait for an event behind the allocation, and let the stream of\n      cuMemFreeAsync wait for an event behind their last use.\n  = manual: CUDA Driver API, Stream Ordered Memory Allocator, cuMemAllocAsync and cuMemFreeAsync",
     },
     Rule {
@@ -1345,6 +1466,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy only pools from cuMemPoolCreate, after their last use.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemPoolDestroy of the default pool returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-pool-misuse]: operation that the memory pool does not allow\n --> call 8: cuMemPoolDestroy(pool: 0xa00) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuMemPoolDestroy destroys memory pool#1 0xa00, which cuDeviceGetDefaultMemPool (call 7)\n  | returned: a device's default pool, which belongs to the driver. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | memory pool#1 0xa00\n  |   created: looked up: cuDeviceGetDefaultMemPool, call 7, thread 0, at 0x400090\n  = help: Destroy only pools from cuMemPoolCreate, after their last use.\n  = manual: CUDA Driver API, Stream Ordered Memory Allocator, cuMemPoolDestroy,\n      cuMemPoolSetAttribute and cuMemPoolImportFromShareableHandle",
     },
     Rule {
@@ -1356,6 +1478,7 @@ pub static RULES: &[Rule] = &[
         advice: "Record an event behind the first operation and let the stream of the second wait for it with cuStreamWaitEvent. For a kernel, cutape knows only the addresses among its parameters: such a finding is advice, and `const` in the kernel's mangled name counts as read-only.",
         observed: "driver 580.159, H200, 2026-11-20: a memset and a copy of the same memory in two non-blocking streams both returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-race-cross-stream]: two streams use the same memory without an order between them\n --> call 15: cuMemcpyDtoHAsync_v2(dstHost: 0x7000000, srcDevice: 0x1000020, ByteCount: 64,\n  |   hStream: 0x302 (stream#2)) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemsetD8Async (call 14) writes 32 bytes at 0x1000020 of memory#1 0x1000000.\n  | cuMemcpyDtoHAsync_v2 (call 15) reads it in another stream. No event, wait of the host or\n  | default stream orders the two, so they may run in either order or at once.\n  | memory#1 0x1000000\n  |   created: cuMemAlloc_v2, call 10, thread 0, at 0x4000b0\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x1000000 -> written by cuMemsetD8Async (call 14) -> read by\n      cuMemcpyDtoHAsync_v2 (call 15), without a wait between\n  = help: Record an event behind the first operation and let the stream of the second wait for\n      it with cuStreamWaitEvent. For a kernel, cutape knows only the addresses among its\n      parameters: such a finding is advice, and `const` in the kernel's mangled name counts\n      as read-only.\n  = manual: CUDA Driver API, Stream Management, cuStreamCreate and cuStreamWaitEvent; Stream\n      synchronization behavior",
     },
     Rule {
@@ -1367,6 +1490,7 @@ pub static RULES: &[Rule] = &[
         advice: "Wait for an event behind the copy before you fill its source again, or use two buffers in turn. cutape sees it when the same buffer is copied again with other bytes, and with `record --check-sources` when a wait proves the copy complete.",
         observed: "driver 580.159, H200, 2026-11-20: a copy whose source was overwritten directly behind the call returned CUDA_SUCCESS; it may take either content",
         undecidable: "",
+        cannot_see: "",
         example: "warning[memory-race-host-access]: source of an asynchronous copy overwritten before the copy is known to be complete\n --> call 15: cuMemcpyHtoDAsync_v2(dstDevice: 0x1000100, srcHost: 0x7000000 (4 bytes: 74 77 6f 00),\n  |   ByteCount: 4, hStream: 0x301 (stream#1)) = CUDA_SUCCESS thread 0 at 0x400110\n  | cuMemcpyHtoDAsync_v2 (call 15) copies from host memory#1 0x7000000, whose bytes are not those\n  | that it had when cuMemcpyHtoDAsync_v2 (call 14) copied from it. No call since then has waited\n  | for that copy, so the CPU may have overwritten them before they were read.\n  | host memory#1 0x7000000\n  |   created: cuMemAllocHost_v2, call 11, thread 0, at 0x4000c0\n  |   part of: context#1 0xc1\n  = chain: host memory#1 0x7000000 -> read by cuMemcpyHtoDAsync_v2 (call 14) -> overwritten by\n      the CPU -> read again by cuMemcpyHtoDAsync_v2 (call 15)\n  = help: Wait for an event behind the copy before you fill its source again, or use two\n      buffers in turn. cutape sees it when the same buffer is copied again with other\n      bytes, and with `record --check-sources` when a wait proves the copy complete.\n  = manual: CUDA Driver API, API synchronization behavior, Memcpy; Event Management,\n      cuEventRecord",
     },
     Rule {
@@ -1378,6 +1502,7 @@ pub static RULES: &[Rule] = &[
         advice: "Before cuMemFreeAsync, let its stream wait for an event behind the last kernel that uses the memory. cutape assumes that a kernel uses what its parameters point at.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "advice[memory-reuse-cross-stream]: memory allocated again while a kernel in another stream may use it\n --> call 18: cuMemAllocAsync(dptr: 0x7ff000000000 -> 0x2000000, bytesize: 4096, hStream: 0x301\n  |   (stream#1)) = CUDA_SUCCESS thread 0 at 0x400140\n  | cuMemAllocAsync gets 0x2000000, 4096 bytes. cuMemFreeAsync (call 17) freed that memory in the\n  | order of its stream, which did not wait for cuLaunchKernel (call 16): a kernel in another\n  | stream that gets an address in it. Nothing has waited for that kernel since, so it may still\n  | use the memory. cutape assumes that the kernel uses the memory that its parameter points at.\n  = chain: passed to a kernel by cuLaunchKernel (call 16) -> freed by cuMemFreeAsync (call 17)\n      in another stream -> allocated again by cuMemAllocAsync (call 18)\n  = help: Before cuMemFreeAsync, let its stream wait for an event behind the last kernel that\n      uses the memory. cutape assumes that a kernel uses what its parameters point at.\n  = manual: CUDA Driver API, Stream Ordered Memory Allocator, cuMemFreeAsync",
     },
     Rule {
@@ -1389,6 +1514,7 @@ pub static RULES: &[Rule] = &[
         advice: "Clear the memory with a memset, or read it after the copy or kernel that writes it. cutape reports a read only if no kernel and no graph was launched since the allocation.",
         observed: "driver 580.159, H200, 2026-11-20: the copy returned CUDA_SUCCESS, with what the memory held",
         undecidable: "",
+        cannot_see: "",
         example: "warning[memory-uninitialised-read]: device memory read before it was written\n --> call 16: cuMemcpyDtoH_v2(dstHost: 0x99000000, srcDevice: 0x2000040, ByteCount: 64) =\n  |   CUDA_SUCCESS thread 0 at 0x400120\n  | cuMemcpyDtoH_v2 reads 64 bytes at 0x2000040 of memory#2 0x2000000, which cuMemAlloc_v2 (call\n  | 14) allocated. No copy or memset has written any of them, and no kernel or graph was launched\n  | since the allocation. Fresh device memory has no defined content. The driver returned\n  | CUDA_SUCCESS, but does not promise to detect this misuse.\n  | memory#2 0x2000000\n  |   created: cuMemAlloc_v2, call 14, thread 0, at 0x400100\n  |   part of: context#1 0xc1\n  = help: Clear the memory with a memset, or read it after the copy or kernel that writes it.\n      cutape reports a read only if no kernel and no graph was launched since the\n      allocation.\n  = manual: CUDA Driver API, Memory Management, cuMemAlloc",
     },
     Rule {
@@ -1400,6 +1526,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free the memory after the launch has completed, or pass NULL for what the kernel does not use.",
         observed: "driver 580.159, H200, 2026-11-20: the launch succeeded; the next synchronisation and every call after it returned CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[memory-use-after-free-kernel-argument]: freed memory passed to a kernel\n --> call 8: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x7ff300000000 kernel parameters (8 bytes: 00 00 01 00 00 00 00 00), extra: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuLaunchKernel passes 0x10000 as parameter 0 of the kernel. That is the start of memory#1\n  | 0x10000, 4096 bytes, which cuMemAlloc_v2 (call 6) returned and cuMemFree_v2 (call 7) ended. No\n  | call has allocated memory there since. The driver returned CUDA_SUCCESS, but does not promise\n  | to detect this misuse.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   ended:   cuMemFree_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x10000 (created by cuMemAlloc_v2 (call 6)) -> memory#1 0x10000 ended by\n      cuMemFree_v2 (call 7) -> used by cuLaunchKernel (call 8)\n  = help: Free the memory after the launch has completed, or pass NULL for what the kernel does\n      not use.\n  = manual: CUDA Driver API, Memory Management, cuMemFree; Execution Control, cuLaunchKernel",
     },
     Rule {
@@ -1411,6 +1538,7 @@ pub static RULES: &[Rule] = &[
         advice: "Free memory after its last use. If it has several owners, count references.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemsetD8 of freed memory returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-use-after-free-operand]: memory used after it was freed\n --> call 8: cuMemsetD32_v2(dstDevice: 0x10100, ui: 0, N: 4) = CUDA_ERROR_INVALID_VALUE thread 0 at\n  |   0x4000a0\n  | cuMemsetD32_v2 gets 0x10100 as `dstDevice`. That is byte 256 of 4096 of memory#1 0x10000, 4096\n  | bytes, which cuMemAlloc_v2 (call 6) returned and cuMemFree_v2 (call 7) ended. No call has\n  | allocated memory there since. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   ended:   cuMemFree_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x10000 (created by cuMemAlloc_v2 (call 6)) -> memory#1 0x10000 ended by\n      cuMemFree_v2 (call 7) -> used by cuMemsetD32_v2 (call 8)\n  = help: Free memory after its last use. If it has several owners, count references.\n  = manual: CUDA Driver API, Memory Management, cuMemFree",
     },
     Rule {
@@ -1422,6 +1550,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuMemSetAccess for each device after each cuMemMap.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-vmm-access-not-set]: mapped memory used without access to it\n --> call 7: cuMemsetD8_v2(dstDevice: 0x40000000, uc: 0, N: 64) = CUDA_ERROR_INVALID_VALUE thread 0\n  |   at 0x400090\n  | cuMemsetD8_v2 uses `dstDevice` 0x40000000, which cuMemMap (call 6) mapped. No cuMemSetAccess\n  | has given device 0 access to that mapping since. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Call cuMemSetAccess for each device after each cuMemMap.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemMap and cuMemSetAccess",
     },
     Rule {
@@ -1433,6 +1562,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep address and size of each reservation and mapping, and undo them in reverse order.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[memory-vmm-map-order]: mapping calls out of order\n --> call 6: cuMemMap(ptr: 0x50000000, size: 2097152, offset: 0, handle: 0x900, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400080\n  | cuMemMap maps 2097152 bytes at 0x50000000, which no live reservation holds. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Keep address and size of each reservation and mapping, and undo them in reverse\n      order.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemAddressReserve, cuMemMap,\n      cuMemUnmap, cuMemAddressFree and cuMemRelease",
     },
     Rule {
@@ -1444,6 +1574,7 @@ pub static RULES: &[Rule] = &[
         advice: "Key the cache by a hash of the image, or by a name that changes with it.",
         observed: "",
         undecidable: "the misuse is a load that does not happen: no call tells the driver, or a recorder, that the program has put another image at the address, and later launches of the old function are correct calls",
+        cannot_see: "",
         example: "",
     },
     Rule {
@@ -1455,6 +1586,7 @@ pub static RULES: &[Rule] = &[
         advice: "Give each module one owner that unloads it, and clear the variable after the unload.",
         observed: "driver 580.159, H200, 2026-11-20: the second cuModuleUnload returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-double-unload]: module unloaded twice\n --> call 8: cuModuleUnload(hmod: 0x100 (module#1)) = CUDA_ERROR_INVALID_HANDLE thread 0 at\n  |   0x4000a0\n  | cuModuleUnload gets module#1 0x100 as `hmod`. cuModuleLoadData (call 2) created it,\n  | cuModuleUnload (call 7) ended it, and no call has returned that handle again. The driver\n  | returned CUDA_ERROR_INVALID_HANDLE.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: module#1 0x100 (created by cuModuleLoadData (call 2)) -> module#1 0x100 ended by\n      cuModuleUnload (call 7) -> used by cuModuleUnload (call 8)\n  = help: Give each module one owner that unloads it, and clear the variable after the unload.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
     },
     Rule {
@@ -1466,6 +1598,7 @@ pub static RULES: &[Rule] = &[
         advice: "Size the array with cuModuleGetFunctionCount, and do not use entries beyond that count.",
         observed: "driver 580.159, H200, 2026-11-20: enumeration into a shorter array returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[module-enumerate-truncated]: incomplete enumeration of functions\n --> call 8: cuModuleEnumerateFunctions(functions: 0x7ff000000000 -> 0x210, numFunctions: 1, mod:\n  |   0x100 (module#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuModuleEnumerateFunctions has room for 1 handles, but module#1 0x100 has 2 functions\n  | (cuModuleGetFunctionCount (call 7) returned that number). The driver omits the other 1 without\n  | an error.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc1\n  = help: Size the array with cuModuleGetFunctionCount, and do not use entries beyond that\n      count.\n  = manual: CUDA Driver API, Module Management, cuModuleEnumerateFunctions and\n      cuModuleGetFunctionCount",
     },
     Rule {
@@ -1477,6 +1610,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuModuleLoadData, which accepts every kind of image.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadFatBinary of PTX text returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[module-fatbinary-wrong-kind]: image of another kind given to cuModuleLoadFatBinary\n --> call 7: cuModuleLoadFatBinary(module: 0x7ff000000000 -> 0x101, fatCubin: 0x5100 (PTX, 175\n  |   bytes)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadFatBinary gets PTX text, not a fat binary object. This driver accepts it, but the\n  | manual does not say so.\n  = help: Call cuModuleLoadData, which accepts every kind of image.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadFatBinary",
     },
     Rule {
@@ -1488,6 +1622,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use an absolute path, or read the file and load it from memory. Trying several paths until one exists is fine.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoad returned CUDA_ERROR_FILE_NOT_FOUND",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-file-not-found]: file to load does not exist\n --> call 7: cuModuleLoad(module: 0x7ff000000000, fname: 0x7ff000000100 \"a.cubin\" in \"/home\") =\n  |   CUDA_ERROR_FILE_NOT_FOUND thread 0 at 0x400090\n  | cuModuleLoad did not find the file \"a.cubin\", and no later call of it succeeded. The path is\n  | relative to the working directory, /home.\n  = help: Use an absolute path, or read the file and load it from memory. Trying several paths\n      until one exists is fine.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad and cuLinkAddFile\n      (CUDA_ERROR_FILE_NOT_FOUND)",
     },
     Rule {
@@ -1499,6 +1634,7 @@ pub static RULES: &[Rule] = &[
         advice: "Launch and synchronise before the unload, or get the function again from the newly loaded module.",
         observed: "driver 580.159, H200, 2026-11-20: cuLaunchKernel of such a function returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-function-after-unload]: function used after the end of its module\n --> call 8: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: NULL) = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000a0\n  | cuLaunchKernel gets function#1 0x200 \"k\" as `f`. cuModuleGetFunction (call 3) returned it,\n  | cuModuleUnload (call 7) ended module#1 0x100 with all that belongs to it, and no call has\n  | returned that handle again. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   ended:   with module#1 0x100: cuModuleUnload, call 7, thread 0, at 0x400090\n  |   part of: module#1 0x100, part of context#1 0xc1\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: module#1 0x100 (created by cuModuleLoadData (call 2)) -> function#1 0x200 \"k\" (looked\n      up by cuModuleGetFunction (call 3)) -> module#1 0x100 ended by cuModuleUnload (call\n      7) -> used by cuLaunchKernel (call 8)\n  = help: Launch and synchronise before the unload, or get the function again from the newly\n      loaded module.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload and cuModuleEnumerateFunctions",
     },
     Rule {
@@ -1510,6 +1646,7 @@ pub static RULES: &[Rule] = &[
         advice: "Copy the name (strdup) while its owner is loaded, or ask for it again.",
         observed: "driver 580.159, H200, 2026-11-20: the name was still readable after the unload: cuModuleGetFunction with it succeeded on the module loaded next",
         undecidable: "",
+        cannot_see: "",
         example: "advice[module-function-name-after-unload]: name of a function used after the end of its module\n --> call 10: cuModuleGetFunction(hfunc: 0x7ff000000000 -> 0x201, hmod: 0x101 (module#2), name:\n  |   0x9000 \"k\") = CUDA_SUCCESS thread 0 at 0x4000c0\n  | cuModuleGetFunction gets the string at 0x9000. cuFuncGetName (call 7) returned that pointer: it\n  | is the name \"k\" of function#1 0x200 \"k\", in memory of the driver that lives as long as that\n  | object. cuModuleUnload (call 8) ended module#1 0x100, so the pointer dangles. The text was\n  | still there, unless the program has copied it to that address since. The driver returned\n  | CUDA_SUCCESS, but does not promise to detect this misuse.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   ended:   with module#1 0x100: cuModuleUnload, call 8, thread 0, at 0x4000a0\n  |   part of: module#1 0x100, part of context#1 0xc1\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 8, thread 0, at 0x4000a0\n  |   part of: context#1 0xc1\n  = chain: function#1 0x200 \"k\" -> its name at 0x9000 (cuFuncGetName (call 7)) -> module#1 0x100\n      ended by cuModuleUnload (call 8) -> the name passed to cuModuleGetFunction (call 10)\n  = help: Copy the name (strdup) while its owner is loaded, or ask for it again.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetName; Library Management,\n      cuKernelGetName",
     },
     Rule {
@@ -1521,6 +1658,7 @@ pub static RULES: &[Rule] = &[
         advice: "Copy before the unload, or get the address again from the newly loaded module.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemcpyHtoD to the address returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-global-after-unload]: variable of a module used after the unload\n --> call 9: cuMemcpyHtoD_v2(dstDevice: 0x20002, srcHost: NULL, ByteCount: 2) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000b0\n  | cuMemcpyHtoD_v2 gets 0x20002 as `dstDevice`. That is byte 2 of 4 of global variable#1 0x20000\n  | \"g\", 4 bytes, which cuModuleGetGlobal_v2 (call 7) returned and cuModuleUnload (call 8) ended\n  | together with module#1 0x100. No call has allocated memory there since. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | global variable#1 0x20000 \"g\"\n  |   created: looked up: cuModuleGetGlobal_v2, call 7, thread 0, at 0x400090\n  |   ended:   with module#1 0x100: cuModuleUnload, call 8, thread 0, at 0x4000a0\n  |   part of: module#1 0x100, part of context#1 0xc1\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 8, thread 0, at 0x4000a0\n  |   part of: context#1 0xc1\n  = chain: module#1 0x100 (created by cuModuleLoadData (call 2)) -> global variable#1 0x20000\n      \"g\" (looked up by cuModuleGetGlobal_v2 (call 7)) -> module#1 0x100 ended by\n      cuModuleUnload (call 8) -> used by cuMemcpyHtoD_v2 (call 9)\n  = help: Copy before the unload, or get the address again from the newly loaded module.\n  = manual: CUDA Driver API, Module Management, cuModuleGetGlobal and cuModuleUnload",
     },
     Rule {
@@ -1532,6 +1670,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass at least one of the two pointers.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleGetGlobal with both NULL returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-global-outputs-both-null]: lookup of a variable without an output\n --> call 7: cuModuleGetGlobal_v2(dptr: NULL, bytes: NULL, hmod: 0x100 (module#1), name:\n  |   0x7ff000000300 \"g\") = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuModuleGetGlobal_v2 gets NULL for `dptr` and for `bytes`, so it has nothing to return. One of\n  | them may be NULL, not both. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Pass at least one of the two pointers.\n  = manual: CUDA Driver API, Module Management, cuModuleGetGlobal; Library Management,\n      cuLibraryGetGlobal and cuLibraryGetManaged",
     },
     Rule {
@@ -1543,6 +1682,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass the image from its first byte on. Check that the file was read completely and is not a host object or archive.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadData of 64 bytes of 0xAB returned CUDA_ERROR_INVALID_IMAGE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-image-unrecognised]: load of something that is no module image\n --> call 7: cuModuleLoadData(module: 0x7ff000000000, image: 0x5100 (no known image, 64 bytes)) =\n  |   CUDA_ERROR_INVALID_IMAGE thread 0 at 0x400090\n  | cuModuleLoadData gets data that begin with ab ab ab ab ab ab ab ab, which is neither a cubin,\n  | nor a fatbin, nor PTX text. The driver returned CUDA_ERROR_INVALID_IMAGE.\n  = help: Pass the image from its first byte on. Check that the file was read completely and is\n      not a host object or archive.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad, cuModuleLoadData and\n      cuModuleLoadDataEx",
     },
     Rule {
@@ -1554,6 +1694,7 @@ pub static RULES: &[Rule] = &[
         advice: "Give CU_JIT_*_LOG_BUFFER_SIZE_BYTES with each log buffer, all three CU_JIT_GLOBAL_SYMBOL_* options or none, and NULL arrays only with numOptions 0.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadDataEx with a log buffer but no size returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-jit-options-malformed]: malformed array of options\n --> call 7: cuModuleLoadDataEx(module: 0x7ff000000000, image: 0x5100 (PTX, 175 bytes), numOptions:\n  |   1, options: 0x7ff100000000 options [CU_JIT_ERROR_LOG_BUFFER], optionValues: 0x7ff200000000\n  |   option values [0x9000]) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | In the options of cuModuleLoadDataEx, CU_JIT_ERROR_LOG_BUFFER (0x9000) has no\n  | CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES beside it. The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Give CU_JIT_*_LOG_BUFFER_SIZE_BYTES with each log buffer, all three\n      CU_JIT_GLOBAL_SYMBOL_* options or none, and NULL arrays only with numOptions 0.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadDataEx and cuLinkCreate; CUjit_option",
     },
     Rule {
@@ -1565,6 +1706,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set the size entries to the capacity of the buffers before each call.",
         observed: "driver 580.159, H200, 2026-11-20: the second cuModuleLoadDataEx with the same array returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[module-jit-output-reused]: option values reused as the driver left them\n --> call 8: cuModuleLoadDataEx(module: 0x7ff000000000 -> 0x102, image: 0x5100 (PTX, 175 bytes),\n  |   numOptions: 2, options: 0x7ff100000000 options [CU_JIT_INFO_LOG_BUFFER,\n  |   CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES], optionValues: 0x8000 option values [0x9000, 0x0]) =\n  |   CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuModuleLoadDataEx gets the array of option values at 0x8000 that cuModuleLoadDataEx (call 7)\n  | used before. Slot 1, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, was 4096 then; the driver replaced it\n  | by 0, the bytes that it filled. The log of this call has room for 0 bytes only.\n  = chain: cuModuleLoadDataEx (call 7) wrote 0 to slot 1 -> used as a capacity by\n      cuModuleLoadDataEx (call 8)\n  = help: Set the size entries to the capacity of the buffers before each call.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadDataEx; CUjit_option (output values)",
     },
     Rule {
@@ -1576,6 +1718,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep one module for each image and context, or unload the old one before the next load.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "advice[module-live-growth]: one image loaded again and again, and never unloaded\n --> call 38: cuModuleLoadData(module: 0x7ff000000000 -> 0x200000000, image: 0x6000 (PTX, 179\n  |   bytes)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadData loads an image of which 31 modules or libraries live already in this context.\n  | The code of each takes device memory until it is unloaded.\n  = help: Keep one module for each image and context, or unload the old one before the next\n      load.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
     },
     Rule {
@@ -1587,6 +1730,7 @@ pub static RULES: &[Rule] = &[
         advice: "Check the result of the load before you use the handle. On CUDA_ERROR_OUT_OF_MEMORY free memory and load again. With lazy loading the shortage may appear only at the first launch.",
         observed: "driver 580.159, H200, 2026-11-20: the load returned CUDA_ERROR_OUT_OF_MEMORY, and cuModuleGetFunction on its output CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-load-allocation-failure]: output of a failed load used\n --> call 8: cuModuleGetFunction(hfunc: 0x7ff000000000, hmod: NULL, name: 0x7ff000000200 \"k\") =\n  |   CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000a0\n  | cuModuleGetFunction gets 0x0 as a module, a value that no call has returned. cuModuleLoadData\n  | (call 7) failed with CUDA_ERROR_OUT_OF_MEMORY, which leaves its output (at 0x8000) undefined,\n  | and the program used that output. The driver returned CUDA_ERROR_INVALID_HANDLE.\n  = chain: cuModuleLoadData (call 7) failed with CUDA_ERROR_OUT_OF_MEMORY -> its output, 0x0,\n      used by cuModuleGetFunction (call 8)\n  = help: Check the result of the load before you use the handle. On CUDA_ERROR_OUT_OF_MEMORY\n      free memory and load again. With lazy loading the shortage may appear only at the\n      first launch.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad",
     },
     Rule {
@@ -1598,6 +1742,7 @@ pub static RULES: &[Rule] = &[
         advice: "Set the variable before cuInit, or before the process starts, and ask cuModuleGetLoadingMode for the mode in force.",
         observed: "driver 580.159, H200, 2026-11-20: with the variable set after cuInit, cuModuleGetLoadingMode and cuModuleLoadData returned CUDA_SUCCESS; no result shows that it was set too late",
         undecidable: "A trace holds the environment at the start of the process. A later change is not recorded, and a loading mode that differs from the recorded value may come from a change before cuInit, which is allowed.",
+        cannot_see: "",
         example: "",
     },
     Rule {
@@ -1609,6 +1754,7 @@ pub static RULES: &[Rule] = &[
         advice: "Build for the device's architecture, or add PTX of a lower virtual architecture to the fat binary.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadData of an sm_75 cubin on sm_90 returned CUDA_ERROR_NO_BINARY_FOR_GPU",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-no-binary-for-device]: no code for this device\n --> call 7: cuModuleLoadData(module: 0x7ff000000000, image: 0x5100 (cubin, 944 bytes)) =\n  |   CUDA_ERROR_NO_BINARY_FOR_GPU thread 0 at 0x400090\n  | cuModuleLoadData gets an image without code for a device of compute capability 9.0. The image\n  | holds machine code for sm_75, which does not fit. Machine code runs on devices of the same\n  | major and the same or a higher minor capability; PTX is compiled for its own or any newer\n  | capability. The driver returned CUDA_ERROR_NO_BINARY_FOR_GPU.\n  = help: Build for the device's architecture, or add PTX of a lower virtual architecture to\n      the fat binary.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad and cuLinkAddData\n      (CUDA_ERROR_NO_BINARY_FOR_GPU)",
     },
     Rule {
@@ -1620,6 +1766,7 @@ pub static RULES: &[Rule] = &[
         advice: "Request a log with CU_JIT_ERROR_LOG_BUFFER, build PTX with a toolkit no newer than the oldest driver that you support, or ship a cubin as well.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadData of PTX that is too new returned CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-ptx-jit-failure]: PTX could not be compiled\n --> call 7: cuModuleLoadData(module: 0x7ff000000000, image: 0x5100 (PTX, 176 bytes)) =\n  |   CUDA_ERROR_UNSUPPORTED_PTX_VERSION thread 0 at 0x400090\n  | cuModuleLoadData failed with CUDA_ERROR_UNSUPPORTED_PTX_VERSION. The PTX version (99.0) is\n  | newer than the driver, CUDA 13.0, compiles.\n  = help: Request a log with CU_JIT_ERROR_LOG_BUFFER, build PTX with a toolkit no newer than\n      the oldest driver that you support, or ship a cubin as well.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad and cuLinkAddData\n      (CUDA_ERROR_INVALID_PTX, UNSUPPORTED_PTX_VERSION, JIT_COMPILER_NOT_FOUND,\n      JIT_COMPILATION_DISABLED)",
     },
     Rule {
@@ -1631,6 +1778,7 @@ pub static RULES: &[Rule] = &[
         advice: "Read the file into a buffer of its length + 1 and set the last byte to 0. Do not pass a file mapping of PTX text.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadData of PTX copied without its NUL succeeded, because a zero byte happened to follow it",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-ptx-unterminated]: PTX text without a terminating NUL byte\n --> call 7: cuModuleLoadData(module: 0x7ff000000000, image: 0x5100 (PTX, 174 bytes)) = did not\n  |   return thread 0 at 0x400090\n  | cuModuleLoadData gets PTX text, which must end in a NUL byte because no size is passed, but the\n  | memory ends after 174 bytes without one. The call did not return: the program died inside it.\n  = help: Read the file into a buffer of its length + 1 and set the last byte to 0. Do not pass\n      a file mapping of PTX text.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadData and cuModuleLoadDataEx",
     },
     Rule {
@@ -1642,6 +1790,7 @@ pub static RULES: &[Rule] = &[
         advice: "Declare the kernel extern \"C\" or ask for the mangled name. Do not launch after CUDA_ERROR_NOT_FOUND. Looking for an optional kernel is fine.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleGetFunction returned CUDA_ERROR_NOT_FOUND, and the launch of its output CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-symbol-not-found]: function used that was not found\n --> call 8: cuLaunchKernel(f: NULL, gridDimX: 0, gridDimY: 0, gridDimZ: 0, blockDimX: 0,\n  |   blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: NULL, extra: NULL)\n  |   = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000a0\n  | cuLaunchKernel gets 0x0 as a function, a value that no call has returned. cuModuleGetFunction\n  | (call 7) for \"scale\" failed with CUDA_ERROR_NOT_FOUND, which leaves its output (at\n  | 0x7ff000000000) undefined, and the program used that output. The driver returned\n  | CUDA_ERROR_INVALID_HANDLE. The image has: \"_Z5scalePf\" (a function, mangled C++ name).\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc1\n  = chain: cuModuleGetFunction (call 7) for \"scale\" failed with CUDA_ERROR_NOT_FOUND -> its\n      output, 0x0, used by cuLaunchKernel (call 8)\n  = help: Declare the kernel extern \"C\" or ask for the mangled name. Do not launch after\n      CUDA_ERROR_NOT_FOUND. Looking for an optional kernel is fine.\n  = manual: CUDA Driver API, Module Management, cuModuleGetFunction and cuModuleGetGlobal\n      (CUDA_ERROR_NOT_FOUND)",
     },
     Rule {
@@ -1653,6 +1802,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuLibraryUnload on the library. Unload only modules that a cuModuleLoad function returned.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleUnload returned CUDA_ERROR_NOT_PERMITTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-unload-library-owned]: module of a library unloaded\n --> call 9: cuModuleUnload(hmod: 0x102 (module#2)) = CUDA_ERROR_NOT_PERMITTED thread 0 at 0x4000b0\n  | cuModuleUnload gets module#2 0x102, which cuLibraryGetModule (call 8) returned. It is the\n  | instance of library#1 0x700 in a context and belongs to that library: only cuLibraryUnload may\n  | end it. The driver returned CUDA_ERROR_NOT_PERMITTED.\n  | module#2 0x102\n  |   created: looked up: cuLibraryGetModule, call 8, thread 0, at 0x4000a0\n  |   part of: library#1 0x700\n  | library#1 0x700\n  |   created: cuLibraryLoadData, call 7, thread 0, at 0x400090\n  = chain: library#1 0x700 (created by cuLibraryLoadData (call 7)) -> module#2 0x102 (looked up\n      by cuLibraryGetModule (call 8)) -> used by cuModuleUnload (call 9)\n  = help: Call cuLibraryUnload on the library. Unload only modules that a cuModuleLoad function\n      returned.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload; Library Management,\n      cuLibraryGetModule",
     },
     Rule {
@@ -1664,6 +1814,7 @@ pub static RULES: &[Rule] = &[
         advice: "Unload only modules that the program loaded with a cuModuleLoad function.",
         observed: "driver 580.159, H200, 2026-11-20: cuFuncGetModule, and cuModuleUnload of its result, both returned CUDA_SUCCESS, so no error shows the mistake",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-unload-runtime-owned]: module unloaded by code that does not own it\n --> call 3: cuModuleUnload(hmod: 0x150 (module#1)) = CUDA_SUCCESS thread 0 at 0x400030\n  | cuModuleUnload gets module#1 0x150, which no load in this trace returned: the program has it\n  | from cuFuncGetModule (call 2), in a device's primary context, where the CUDA runtime keeps its\n  | modules. Its owner still uses it. The driver returned CUDA_SUCCESS, but does not promise to\n  | detect this misuse.\n  | module#1 0x150\n  |   created: first seen: cuFuncGetModule, call 2, thread 0, at 0x400020\n  = chain: module#1 0x150 (first seen in cuFuncGetModule (call 2)) -> used by cuModuleUnload\n      (call 3)\n  = help: Unload only modules that the program loaded with a cuModuleLoad function.\n  = manual: CUDA Driver API, Execution Control, cuFuncGetModule",
     },
     Rule {
@@ -1675,6 +1826,7 @@ pub static RULES: &[Rule] = &[
         advice: "Before the unload, synchronise a stream, event or context that proves the work complete.",
         observed: "driver 580.159, H200, 2026-11-23, behind a kernel of one second on a non-blocking stream: cuModuleUnload returned after the kernel had ended, whether it was of that module or not",
         undecidable: "",
+        cannot_see: "",
         example: "advice[module-unload-work-pending]: module unloaded while its work may still run\n --> call 8: cuModuleUnload(hmod: 0x100 (module#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuModuleUnload gets module#1 0x100 while work that needs it, cuLaunchKernel (call 7), may still\n  | run: no call since then waited for that work or found it complete (a synchronize or query of\n  | its stream, of a later event, or of the context). The drivers that were measured wait for it in\n  | the unload, which the manual does not promise and which costs time.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc1\n  = chain: module#1 0x100 -> work enqueued by cuLaunchKernel (call 7) -> unloaded by\n      cuModuleUnload (call 8) without a wait\n  = help: Before the unload, synchronise a stream, event or context that proves the work\n      complete.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
     },
     Rule {
@@ -1686,6 +1838,7 @@ pub static RULES: &[Rule] = &[
         advice: "Push the module's context before the unload and pop it afterwards.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleUnload with another context current (the device's primary one) returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[module-unload-wrong-context]: module unloaded while another context is current\n --> call 8: cuModuleUnload(hmod: 0x100 (module#1)) = CUDA_SUCCESS thread 0 at 0x4000a0\n  | cuModuleUnload gets module#1 0x100, which was loaded into context#1 0xc1, while context#2 0xc2\n  | is current in thread 0. A module can be unloaded only from its own context. The driver returned\n  | CUDA_SUCCESS, but does not promise to detect this misuse.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc1\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  | context#2 0xc2\n  |   created: cuCtxCreate_v2, call 7, thread 0, at 0x400090\n  = help: Push the module's context before the unload and pop it afterwards.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad and cuModuleUnload",
     },
     Rule {
@@ -1697,6 +1850,7 @@ pub static RULES: &[Rule] = &[
         advice: "Link it with the input that defines the symbol (cuLinkAddData), or build without -rdc=true.",
         observed: "driver 580.159, H200, 2026-11-20: PTX with an .extern global that nothing defines was loaded with CUDA_SUCCESS, so the result alone does not show it",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-unresolved-symbol]: external symbol without a definition\n --> call 4: cuLinkComplete(state: 0x600 (link state#1), cubinOut: NULL, sizeOut: NULL) =\n  |   CUDA_ERROR_UNKNOWN thread 0 at 0x400060\n  | cuLinkComplete failed: \"missing\" is declared as external, and no input of the link defines it.\n  | The driver returned CUDA_ERROR_UNKNOWN.\n  | link state#1 0x600\n  |   created: cuLinkCreate_v2, call 1, thread 0, at 0x400020\n  |   part of: context#1 0xc1\n  = help: Link it with the input that defines the symbol (cuLinkAddData), or build without\n      -rdc=true.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad\n      (CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND) and cuLinkCreate; CUjit_option,\n      CU_JIT_GLOBAL_SYMBOL_NAMES",
     },
     Rule {
@@ -1708,6 +1862,7 @@ pub static RULES: &[Rule] = &[
         advice: "Unload after the last use, or load the image again and use the handle that this load returns, even if its value is the same.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleGetFunction on an unloaded module returned CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
+        cannot_see: "",
         example: "error[module-use-after-unload]: module used after cuModuleUnload\n --> call 8: cuModuleGetFunction(hfunc: 0x7ff000000000, hmod: 0x100 (module#1), name:\n  |   0x7ff000000200 \"k\") = CUDA_ERROR_INVALID_HANDLE thread 0 at 0x4000a0\n  | cuModuleGetFunction gets module#1 0x100 as `hmod`. cuModuleLoadData (call 2) created it,\n  | cuModuleUnload (call 7) ended it, and no call has returned that handle again. The driver\n  | returned CUDA_ERROR_INVALID_HANDLE.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   ended:   cuModuleUnload, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: module#1 0x100 (created by cuModuleLoadData (call 2)) -> module#1 0x100 ended by\n      cuModuleUnload (call 7) -> used by cuModuleGetFunction (call 8)\n  = help: Unload after the last use, or load the image again and use the handle that this load\n      returns, even if its value is the same.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
     },
     Rule {
@@ -1719,6 +1874,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuCtxEnablePeerAccess while the context of the kernel is current, with the context of the memory; or copy the memory with cuMemcpyPeer, which needs no access.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "warning[peer-access-missing]: memory of another device without access to it\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x7ff300000000 kernel parameters (8 bytes: 00 00 02 00 00 00 00 00), extra: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernel passes 0x20000 as parameter 0 of a kernel on device 0. That is memory#1 0x20000,\n  | which cuMemAlloc_v2 (call 2) allocated on device 1, and no call has enabled access from\n  | context#2 0xc1 to context#1 0xc2. The driver returned CUDA_SUCCESS, but does not promise to\n  | detect this misuse.\n  | memory#1 0x20000\n  |   created: cuMemAlloc_v2, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc2\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  | context#2 0xc1\n  |   created: cuCtxCreate_v2, call 3, thread 0, at 0x400040\n  = help: Call cuCtxEnablePeerAccess while the context of the kernel is current, with the\n      context of the memory; or copy the memory with cuMemcpyPeer, which needs no access.\n  = manual: CUDA Driver API, Peer Context Memory Access, cuCtxEnablePeerAccess; Unified\n      Addressing",
     },
     Rule {
@@ -1730,6 +1886,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the context with each allocation, and pass that one.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemcpyPeer with the two contexts of one device exchanged returned CUDA_SUCCESS",
         undecidable: "",
+        cannot_see: "",
         example: "warning[peer-copy-context-mismatch]: peer copy with the context of other memory\n --> call 7: cuMemcpyPeer(dstDevice: 0x10000, dstContext: 0xc2 (context#1), srcDevice: 0x20000,\n  |   srcContext: 0xc2 (context#1), ByteCount: 64) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuMemcpyPeer gets context#1 0xc2 as `dstContext`, but the memory at `dstDevice`, memory#2\n  | 0x10000, belongs to context#2 0xc1: cuMemAlloc_v2 (call 4) allocated it there. The driver\n  | returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | memory#2 0x10000\n  |   created: cuMemAlloc_v2, call 4, thread 0, at 0x400050\n  |   part of: context#2 0xc1\n  | context#2 0xc1\n  |   created: cuCtxCreate_v2, call 3, thread 0, at 0x400040\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  = help: Keep the context with each allocation, and pass that one.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyPeer",
     },
     Rule {
@@ -1741,6 +1898,7 @@ pub static RULES: &[Rule] = &[
         advice: "Ask cuDeviceCanAccessPeer once for each pair of devices, and keep track of which pairs are enabled. Code that treats CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as success is correct.",
         observed: "driver 580.159, H200, 2026-11-20: disabling what is not enabled returned CUDA_ERROR_PEER_ACCESS_NOT_ENABLED; enabling within one device returned CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "warning[peer-enable-state]: peer access enabled or disabled out of order\n --> call 7: cuCtxDisablePeerAccess(peerContext: 0xc2 (context#1)) =\n  |   CUDA_ERROR_PEER_ACCESS_NOT_ENABLED thread 0 at 0x400090\n  | cuCtxDisablePeerAccess disables access to context#1 0xc2, which is not enabled. The driver\n  | returned CUDA_ERROR_PEER_ACCESS_NOT_ENABLED.\n  | context#1 0xc2\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  = help: Ask cuDeviceCanAccessPeer once for each pair of devices, and keep track of which\n      pairs are enabled. Code that treats CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as success\n      is correct.\n  = manual: CUDA Driver API, Peer Context Memory Access, cuCtxEnablePeerAccess,\n      cuCtxDisablePeerAccess and cuDeviceCanAccessPeer",
     },
     Rule {
@@ -1752,6 +1910,7 @@ pub static RULES: &[Rule] = &[
         advice: "Reuse the object, allocate from a pool with cuMemAllocAsync, or update the executable graph.",
         observed: "driver 580.159, H200, 2026-11-20: the calls succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-allocation-churn]: objects created and ended with every iteration\n --> call 7: cuMemAlloc_v2(...) = CUDA_SUCCESS thread 0 at 0x4012d0\n  | cuMemAlloc_v2 (call 7) created memory of 4096 bytes that was ended again after other work, 70\n  | times. Places that do so 64 times or more: 1.\n  = help: Reuse the object, allocate from a pool with cuMemAllocAsync, or update the executable\n      graph.\n  = manual: CUDA Driver API, Memory Management, cuMemFree; Stream Ordered Memory Allocator; Graph\n      Management, cuGraphExecUpdate",
     },
     Rule {
@@ -1763,6 +1922,7 @@ pub static RULES: &[Rule] = &[
         advice: "Leave the preferences unset, or set the same for all functions of the loop.",
         observed: "driver 580.159, H200, 2026-11-20: the launches succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-cache-config-switch]: launches with alternating cache preferences\n --> call 11: cuLaunchKernel(...) = CUDA_SUCCESS thread 0 at 0x400720\n  | The launch before cuLaunchKernel (call 11) and 78 others had another cache configuration or\n  | shared-memory carveout than the launch itself.\n  = help: Leave the preferences unset, or set the same for all functions of the loop.\n  = manual: CUDA Driver API, Execution Control, cuFuncSetCacheConfig and cuFuncSetAttribute",
     },
     Rule {
@@ -1774,6 +1934,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use created streams with CU_STREAM_NON_BLOCKING, or the per-thread default stream, and order them with events.",
         observed: "driver 580.159, H200, 2026-11-20: the launches succeeded and ran one after the other",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-default-stream-serialization]: work in the legacy default stream holds up other streams\n --> call 39: cuLaunchKernel(...) = CUDA_SUCCESS thread 0 at 0x400720\n  | cuLaunchKernel (call 39) and 50 operations after it were submitted to the legacy default stream\n  | between those of two blocking streams and share no memory with them, but the three run one\n  | after the other.\n  = help: Use created streams with CU_STREAM_NON_BLOCKING, or the per-thread default stream,\n      and order them with events.\n  = manual: CUDA Driver API, Stream synchronization behavior; Stream Management, cuStreamCreate\n      (CU_STREAM_NON_BLOCKING)",
     },
     Rule {
@@ -1785,6 +1946,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass CU_EVENT_DISABLE_TIMING to cuEventCreate.",
         observed: "driver 580.159, H200, 2026-11-20: the records and waits succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-event-timing-unneeded]: events with times that are never asked for\n --> call 5: cuEventCreate(...) = CUDA_SUCCESS thread 0 at 0x400060\n  | cuEventCreate (call 5) creates events with times. They were waited for 70 times (64 or more\n  | count), and no call asked for the time of any of them.\n  = help: Pass CU_EVENT_DISABLE_TIMING to cuEventCreate.\n  = manual: CUDA Driver API, Event Management, cuEventCreate",
     },
     Rule {
@@ -1796,6 +1958,7 @@ pub static RULES: &[Rule] = &[
         advice: "Allocate, free and load before the work or after a wait, or use cuMemAllocAsync and cuMemFreeAsync.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-implicit-sync]: a call that is no wait waits for pending work\n --> call 10: cuMemFree_v2(...) = CUDA_SUCCESS thread 0 at 0x401320\n  | cuMemFree_v2 lasted 1000 us or more in 8 calls with pending work, 160 ms in all. Without\n  | pending work its 8 calls took 50 us at most, so it waits for the work.\n  = help: Allocate, free and load before the work or after a wait, or use cuMemAllocAsync and\n      cuMemFreeAsync.\n  = manual: CUDA Driver API, API synchronization behavior; Memory Management, cuMemFree",
     },
     Rule {
@@ -1807,6 +1970,7 @@ pub static RULES: &[Rule] = &[
         advice: "Ship a cubin, or a fat binary with one for each device; keep PTX for later devices only.",
         observed: "driver 580.159, H200, 2026-11-20: the loads succeeded; the driver caches what it compiled on disk",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-jit-at-run-time]: code compiled at load\n --> call 7: cuModuleLoadData(...) = CUDA_SUCCESS thread 0 at 0x401bd0\n  | cuModuleLoadData (call 7) loads PTX, which the driver compiles: the call took 80 ms. Calls of\n  | less than 50 ms are not counted. Assumed: the program does not generate the code itself.\n  = help: Ship a cubin, or a fat binary with one for each device; keep PTX for later devices\n      only.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadData and cuModuleLoadFatBinary",
     },
     Rule {
@@ -1818,6 +1982,7 @@ pub static RULES: &[Rule] = &[
         advice: "Call cuFuncLoad, or launch the function once, before the first event.",
         observed: "driver 580.159, H200, 2026-11-20: the launch and the measurement succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-lazy-load-in-hot-path]: first launch of a function inside of a measurement\n --> call 9: cuLaunchKernel(...) = CUDA_SUCCESS thread 0 at 0x400720\n  | A function was launched for the first time between two events whose time was asked for, first\n  | in cuLaunchKernel (call 9). With lazy loading the measured time includes their loading.\n  = help: Call cuFuncLoad, or launch the function once, before the first event.\n  = manual: CUDA Driver API, Execution Control, cuFuncLoad; Module Management,\n      cuModuleGetFunction",
     },
     Rule {
@@ -1829,6 +1994,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the module, or load the image once as a library for all contexts.",
         observed: "driver 580.159, H200, 2026-11-20: each of the repeated loads succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-module-reloaded]: the same image loaded again and again\n --> call 2: cuModuleLoadData(...) = CUDA_SUCCESS thread 0 at 0x400030\n  | The image from cuModuleLoadData (call 2) was loaded 10 times into one context. Images that were\n  | loaded 8 times or more: 1.\n  = help: Keep the module, or load the image once as a library for all contexts.\n  = manual: CUDA Driver API, Module Management, cuModuleLoad and cuModuleLoadData",
     },
     Rule {
@@ -1840,6 +2006,7 @@ pub static RULES: &[Rule] = &[
         advice: "Allocate the buffer with cuMemAllocHost, or register it with cuMemHostRegister, and reuse it.",
         observed: "driver 580.159, H200, 2026-11-20: the copies succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-pageable-copy]: large copies of pageable memory\n --> call 8: cuMemcpyHtoD_v2(...) = CUDA_SUCCESS thread 0 at 0x401820\n  | cuMemcpyHtoD_v2 (call 8) copied 65536 bytes or more from or to memory that is neither pinned\n  | nor registered, 40 times, 5242880 bytes. Places that do so 32 times or more: 1.\n  = help: Allocate the buffer with cuMemAllocHost, or register it with cuMemHostRegister, and\n      reuse it.\n  = manual: CUDA Driver API, Memory Management, cuMemAllocHost, cuMemHostRegister and\n      cuMemcpyHtoDAsync; API synchronization behavior",
     },
     Rule {
@@ -1851,6 +2018,7 @@ pub static RULES: &[Rule] = &[
         advice: "Use a few pinned buffers as staging areas, and reuse them.",
         observed: "driver 580.159, H200, 2026-11-20: pinning 1 GiB after the other took so long that the program was stopped",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-pinned-excess]: most of the machine's memory is pinned\n --> call 8: cuMemHostRegister_v2(...) = CUDA_SUCCESS thread 0 at 0x4013d0\n  | After cuMemHostRegister_v2 (call 8) 8192 bytes were pinned or registered at once, more than\n  | half of the machine's 12288 bytes.\n  = help: Use a few pinned buffers as staging areas, and reuse them.\n  = manual: CUDA Driver API, Memory Management, cuMemAllocHost and cuMemHostRegister",
     },
     Rule {
@@ -1862,6 +2030,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the answer in the program.",
         observed: "driver 580.159, H200, 2026-11-20: five training steps of PyTorch called cuCtxGetDevice 1,230 times",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-query-storm]: the same query thousands of times a second\n --> call 7: cuCtxGetDevice(...) = CUDA_SUCCESS thread 0 at 0x400110\n  | The program asks the same question with the same arguments 2000 times a second or more:\n  | cuCtxGetDevice 2500 times (up to 2500 in a second, 25 ms in all).\n  = help: Keep the answer in the program.\n  = manual: CUDA Driver API, Device Management, Context Management and Occupancy",
     },
     Rule {
@@ -1873,6 +2042,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the handle beside the module.",
         observed: "driver 580.159, H200, 2026-11-20: each of the repeated look-ups succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-symbol-lookup-per-launch]: the same name looked up again and again\n --> call 3: cuModuleGetFunction(...) = CUDA_SUCCESS thread 0 at 0x400040\n  | The name of cuModuleGetFunction (call 3) was looked up 40 times in the same module, with other\n  | work in between. Names that were looked up 32 times or more: 1.\n  = help: Keep the handle beside the module.\n  = manual: CUDA Driver API, Module Management, cuModuleGetFunction and cuModuleGetGlobal",
     },
     Rule {
@@ -1884,6 +2054,7 @@ pub static RULES: &[Rule] = &[
         advice: "Wait once after the loop, on the stream or event whose result is needed.",
         observed: "driver 580.159, H200, 2026-11-20: the waits succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-sync-in-hot-loop]: a wait after every launch\n --> call 134: cuStreamSynchronize(...) = CUDA_SUCCESS thread 0 at 0x4021c0\n  | cuStreamSynchronize (call 134) follows 99 launches, with at most 2 launches before each wait\n  | and no other call between the wait and the next launch. Runs of less than 64 are not counted.\n  | Assumed: the CPU reads no result in between that the launches write without being given its\n  | address.\n  = help: Wait once after the loop, on the stream or event whose result is needed.\n  = manual: CUDA Driver API, Context Management, cuCtxSynchronize; Stream Management,\n      cuStreamSynchronize",
     },
     Rule {
@@ -1895,6 +2066,7 @@ pub static RULES: &[Rule] = &[
         advice: "Capture the sequence once and launch the executable graph, or merge the kernels.",
         observed: "driver 580.159, H200, 2026-11-20: the launches succeeded",
         undecidable: "",
+        cannot_see: "",
         example: "advice[performance-tiny-launches]: long sequences of short operations\n --> call 17: cuStreamSynchronize(...) = CUDA_SUCCESS thread 0 at 0x4021c0\n  | The same sequence of 10 operations, up to cuStreamSynchronize (call 17), came 30 times. From\n  | its first operation to the end of the wait it took 10 us for each operation, less than 20, so\n  | submitting them dominates.\n  = help: Capture the sequence once and launch the executable graph, or merge the kernels.\n  = manual: CUDA Driver API, Graph Management, cuGraphInstantiate and cuGraphLaunch",
     },
     Rule {
@@ -1906,6 +2078,7 @@ pub static RULES: &[Rule] = &[
         advice: "Find out why that rank ended: its last call, its exit status or signal, and its log. The others wait for it in their next synchronization.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-collective-missing]: rank 1 never launches the 2nd collective\n --> rank 1 call 12: cuCtxGetCurrent(pctx: NULL) = CUDA_SUCCESS thread 0 at 0x4001d0\n  | Rank 0 launched ncclDevKernel_AllReduce_Sum_f32_RING_LL as the 2nd collective of a communicator\n  | with rank 1: their launches reach the same memory. Rank 1 launched 1 of them and exited with\n  | status 1. Nothing shows that the others got past it.\n ::: launched by another rank: rank 0 call 14: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001c0\n ::: its last collective: rank 1 call 11: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001a0\n  = help: Find out why that rank ended: its last call, its exit status or signal, and its log.\n      The others wait for it in their next synchronization.\n  = manual: NCCL, Using NCCL, Collective Operations",
     },
     Rule {
@@ -1917,6 +2090,7 @@ pub static RULES: &[Rule] = &[
         advice: "Look at the branch that the two ranks take differently before the launch: a condition on the rank, on data, or on a set without an order.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-collective-order]: rank 1 and rank 0 launch different collectives as their 2nd\n --> rank 1 call 12: cuLaunchKernel(f: 0x210 (function#2 \"ncclDevKernel_AllGather_RING_LL\"),\n  |   gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX: 32, blockDimY: 0, blockDimZ: 0,\n  |   sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000 kernel parameters (8 bytes: 00\n  |   00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at 0x4001e0\n  | Rank 0 and rank 1 form a communicator: their launches reach the same memory. Rank 1 launches\n  | ncclDevKernel_AllGather_RING_LL as its 2nd collective there, rank 0\n  | ncclDevKernel_AllReduce_Sum_f32_RING_LL. Rank 1 launches\n  | ncclDevKernel_AllReduce_Sum_f32_RING_LL as its 3rd. Each waits for the others to run the same,\n  | so they hang or compute wrong values.\n ::: launched by the other rank: rank 0 call 14: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001c0\n  = help: Look at the branch that the two ranks take differently before the launch: a condition\n      on the rank, on data, or on a set without an order.\n  = manual: NCCL, Using NCCL, Collective Operations; Using multiple NCCL communicators\n      concurrently",
     },
     Rule {
@@ -1928,6 +2102,7 @@ pub static RULES: &[Rule] = &[
         advice: "Compare the counts and types that the ranks pass: often the last batch of one rank is smaller. Environment variables such as NCCL_MAX_NCHANNELS must be the same in all ranks, too.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "warning[ranks-collective-shape]: rank 1 and rank 0 launch the 2nd collective with different shapes\n --> rank 1 call 12: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 2, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001d0\n  | Rank 0 and rank 1 form a communicator: their launches reach the same memory. Rank 1 launches\n  | the 2nd collective, ncclDevKernel_AllReduce_Sum_f32_RING_LL, with a grid of 2×0×0 blocks of\n  | 32×0×0, rank 0 with a grid of 4×0×0 blocks of 32×0×0. The shape of a collective follows from\n  | its count and type, which must be the same in all ranks.\n ::: launched by the other rank: rank 0 call 14: cuLaunchKernel(f: 0x200 (function#1\n  |   \"ncclDevKernel_AllReduce_Sum_f32_RING_LL\"), gridDimX: 4, gridDimY: 0, gridDimZ: 0, blockDimX:\n  |   32, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams: 0x7ff300000000\n  |   kernel parameters (8 bytes: 00 00 07 00 00 00 00 00), extra: NULL) = CUDA_SUCCESS thread 0 at\n  |   0x4001c0\n  = help: Compare the counts and types that the ranks pass: often the last batch of one rank is\n      smaller. Environment variables such as NCCL_MAX_NCHANNELS must be the same in all\n      ranks, too.\n  = manual: NCCL, Using NCCL, Collective Operations",
     },
     Rule {
@@ -1939,6 +2114,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep the event in the process that created it until all others have made their last call with it: let them meet before cuEventDestroy.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-event-use-after-destroy]: event of rank 0 used by rank 1 after it was destroyed\n --> rank 1 call 3: cuStreamWaitEvent(hStream: 0x300 (stream#1), hEvent: 0x410 (event#1), Flags:\n  |   CU_EVENT_WAIT_DEFAULT) = CUDA_SUCCESS thread 0 at 0x400160\n  | cuStreamWaitEvent uses event#1 0x410, which rank 1 opened from a handle of rank 0, but rank 0\n  | had destroyed the event before, in call 16. What the driver does then is undefined. The driver\n  | returned CUDA_SUCCESS.\n ::: exported here: rank 0 call 5: cuIpcGetEventHandle(pHandle: 0x7ff000000000 -> {reserved: (64\n  |   bytes: 09 00 00 00 00 00 00 00 09 00 00 00 00 00 00 00 …)}, event: 0x400 (event#1)) =\n  |   CUDA_SUCCESS thread 0 at 0x400080\n ::: opened here: rank 1 call 2: cuIpcOpenEventHandle(phEvent: 0x7ff000000000 -> 0x410, handle:\n  |   {reserved: (64 bytes: 09 00 00 00 00 00 00 00 09 00 00 00 00 00 00 00 …)}) = CUDA_SUCCESS\n  |   thread 0 at 0x400140\n ::: destroyed here: rank 0 call 16: cuEventDestroy_v2(hEvent: 0x400 (event#1)) = CUDA_SUCCESS\n  |   thread 0 at 0x400150\n  | rank 1 event#1 0x410\n  |   created: cuIpcOpenEventHandle, call 2, thread 0, at 0x400140\n  |   part of: context#1 0xc1\n  | rank 0 event#1 0x400\n  |   created: cuEventCreate, call 4, thread 0, at 0x400070\n  |   ended:   cuEventDestroy_v2, call 16, thread 0, at 0x400150\n  |   part of: context#1 0xc1\n  = help: Keep the event in the process that created it until all others have made their last\n      call with it: let them meet before cuEventDestroy.\n  = manual: CUDA Driver API, Memory Management, cuIpcGetEventHandle and cuIpcOpenEventHandle",
     },
     Rule {
@@ -1950,6 +2126,7 @@ pub static RULES: &[Rule] = &[
         advice: "Let the exporting process wait until the others have opened the handle before it frees the memory or destroys the event.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-import-after-end]: rank 1 opens memory of rank 0 that was freed before\n --> rank 1 call 2: cuIpcOpenMemHandle_v2(pdptr: NULL, handle: {reserved: (64 bytes: 07 00 00 00 00\n  |   00 00 00 07 00 00 00 00 00 00 00 …)}, Flags: CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400150\n  | cuIpcOpenMemHandle_v2 opens memory#1 0x10000 that rank 0 exported, but rank 0 had freed it\n  | before, in call 16. The driver returned CUDA_ERROR_INVALID_VALUE.\n ::: exported here: rank 0 call 3: cuIpcGetMemHandle(pHandle: 0x7ff000000000 -> {reserved: (64\n  |   bytes: 07 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 …)}, dptr: 0x10000) = CUDA_SUCCESS\n  |   thread 0 at 0x400060\n ::: freed here: rank 0 call 16: cuMemFree_v2(dptr: 0x10000) = CUDA_SUCCESS thread 0 at 0x400140\n  | rank 0 memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 2, thread 0, at 0x400050\n  |   ended:   cuMemFree_v2, call 16, thread 0, at 0x400140\n  |   part of: context#1 0xc1\n  = help: Let the exporting process wait until the others have opened the handle before it\n      frees the memory or destroys the event.\n  = manual: CUDA Driver API, Memory Management, cuIpcGetMemHandle and cuIpcGetEventHandle; Stream\n      Ordered Memory Allocator, cuMemPoolImportPointer",
     },
     Rule {
@@ -1961,6 +2138,7 @@ pub static RULES: &[Rule] = &[
         advice: "Import handles in the order in which the other process sends them, or send with each what it is: file descriptors do not say it.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-import-wrong-handle]: rank 1 imports a pool of rank 0 as an allocation\n --> rank 1 call 2: cuMemImportFromShareableHandle(handle: NULL, osHandle: 0x9, shHandleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400140\n  | cuMemImportFromShareableHandle imports an allocation from a handle that rank 0 exported from a\n  | pool, in call 11. The driver returned CUDA_ERROR_INVALID_VALUE.\n ::: exported here: rank 0 call 11: cuMemPoolExportToShareableHandle(handle_out: 0x7ff000000000 ->\n  |   (8 bytes: 09 00 00 00 00 00 00 00), pool: 0x600, handleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags: 0) = CUDA_SUCCESS thread 0 at 0x4000e0\n  | rank 0 memory pool#1 0x600\n  |   created: cuMemPoolCreate, call 10, thread 0, at 0x4000d0\n  = help: Import handles in the order in which the other process sends them, or send with each\n      what it is: file descriptors do not say it.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemImportFromShareableHandle; Stream\n      Ordered Memory Allocator, cuMemPoolImportFromShareableHandle and\n      cuMemPoolImportPointer",
     },
     Rule {
@@ -1972,6 +2150,7 @@ pub static RULES: &[Rule] = &[
         advice: "Send the size with each handle. If the process sends several, import them in the same order: file descriptors of allocations do not tell which is which.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-map-beyond-export]: rank 1 maps more than rank 0 exported\n --> rank 1 call 4: cuMemMap(ptr: 0x40000, size: 131072, offset: 0, handle: 0x700, flags: 0) =\n  |   CUDA_ERROR_INVALID_VALUE thread 0 at 0x400160\n  | cuMemMap maps 131,072 bytes of an allocation that rank 1 imported from rank 0, which created it\n  | with 65,536 bytes. The driver returned CUDA_ERROR_INVALID_VALUE. Rank 0 has also exported\n  | 131,072 bytes, in call 9: rank 1 may have imported the two in the wrong order.\n ::: exported here: rank 0 call 7: cuMemExportToShareableHandle(shareableHandle: 0x7ff000000000 ->\n  |   (8 bytes: 09 00 00 00 00 00 00 00), handle: 0x500, handleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags: 0) = CUDA_SUCCESS thread 0 at 0x4000a0\n ::: imported here: rank 1 call 2: cuMemImportFromShareableHandle(handle: 0x7ff000000000 -> 0x700,\n  |   osHandle: 0x9, shHandleType: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) = CUDA_SUCCESS thread 0\n  |   at 0x400140\n ::: exported with that size: rank 0 call 9: cuMemExportToShareableHandle(shareableHandle:\n  |   0x7ff000000000 -> (8 bytes: 09 00 00 00 00 00 00 00), handle: 0x510, handleType:\n  |   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, flags: 0) = CUDA_SUCCESS thread 0 at 0x4000c0\n ::: imported here: rank 1 call 3: cuMemImportFromShareableHandle(handle: 0x7ff000000000 -> 0x710,\n  |   osHandle: 0x9, shHandleType: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) = CUDA_SUCCESS thread 0\n  |   at 0x400150\n  | rank 0 allocation#1 0x500\n  |   created: cuMemCreate, call 6, thread 0, at 0x400090\n  | rank 1 allocation#1 0x700\n  |   created: cuMemImportFromShareableHandle, call 2, thread 0, at 0x400140\n  = help: Send the size with each handle. If the process sends several, import them in the same\n      order: file descriptors of allocations do not tell which is which.\n  = manual: CUDA Driver API, Virtual Memory Management, cuMemMap",
     },
     Rule {
@@ -1983,6 +2162,7 @@ pub static RULES: &[Rule] = &[
         advice: "Let the processes meet between the last cuIpcCloseMemHandle and the cuMemFree: a barrier, or a message of each importer. cutape reports it as a warning if no other process used the memory after it was freed.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[ranks-memory-freed-while-open]: memory of rank 0 used by rank 1 after it was freed\n --> rank 0 call 16: cuMemFree_v2(dptr: 0x10000) = CUDA_SUCCESS thread 0 at 0x400150\n  | Rank 0 freed memory#1 0x10000 (4,096 bytes), which it had exported, while rank 1 had it open:\n  | rank 1 used it after that, in call 3. What the driver does then is undefined.\n ::: exported here: rank 0 call 3: cuIpcGetMemHandle(pHandle: 0x7ff000000000 -> {reserved: (64\n  |   bytes: 07 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 …)}, dptr: 0x10000) = CUDA_SUCCESS\n  |   thread 0 at 0x400060\n ::: opened here: rank 1 call 2: cuIpcOpenMemHandle_v2(pdptr: 0x7ff000000000 -> 0x30000, handle:\n  |   {reserved: (64 bytes: 07 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 …)}, Flags:\n  |   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) = CUDA_SUCCESS thread 0 at 0x400140\n ::: used here: rank 1 call 3: cuMemcpyDtoH_v2(dstHost: 0x99000000, srcDevice: 0x30010, ByteCount:\n  |   16) = CUDA_SUCCESS thread 0 at 0x400160\n  | rank 0 memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 2, thread 0, at 0x400050\n  |   ended:   cuMemFree_v2, call 16, thread 0, at 0x400150\n  |   part of: context#1 0xc1\n  | rank 1 memory#1 0x30000\n  |   created: cuIpcOpenMemHandle_v2, call 2, thread 0, at 0x400140\n  |   part of: context#1 0xc1\n  = help: Let the processes meet between the last cuIpcCloseMemHandle and the cuMemFree: a\n      barrier, or a message of each importer. cutape reports it as a warning if no other\n      process used the memory after it was freed.\n  = manual: CUDA Driver API, Memory Management, cuIpcOpenMemHandle; Stream Ordered Memory\n      Allocator, cuMemPoolImportPointer",
     },
     Rule {
@@ -1994,6 +2174,7 @@ pub static RULES: &[Rule] = &[
         advice: "Begin and end a capture in one function, and end it on the error path too.",
         observed: "driver 580.159, H200, 2026-11-20: cuStreamEndCapture of a stream that did not begin the capture returned CUDA_ERROR_ILLEGAL_STATE, and a later cuCtxSynchronize CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-capture-bracket]: stream capture begun or ended in the wrong place\n --> call 7: cuStreamEndCapture(hStream: 0x302 (stream#2), phGraph: NULL) =\n  |   CUDA_ERROR_ILLEGAL_STATE thread 0 at 0x400090\n  | cuStreamEndCapture ends a capture in a stream that does not capture. Still open: the capture\n  | that cuStreamBeginCapture_v2 (call 6) began in thread 0 (global mode). The driver returned\n  | CUDA_ERROR_ILLEGAL_STATE.\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 6) -> cuStreamEndCapture (call 7)\n      returned CUDA_ERROR_ILLEGAL_STATE\n  = help: Begin and end a capture in one function, and end it on the error path too.\n  = manual: CUDA Driver API, Stream Management, cuStreamBeginCapture and cuStreamEndCapture",
     },
     Rule {
@@ -2005,6 +2186,7 @@ pub static RULES: &[Rule] = &[
         advice: "Order the graph's launch behind the outside work instead, or pass CU_EVENT_WAIT_EXTERNAL.",
         observed: "driver 580.159, H200, 2026-11-20: cuStreamWaitEvent returned CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-capture-cross-dependency]: dependency between a stream capture and work outside it\n --> call 8: cuStreamWaitEvent(hStream: 0x301 (stream#1), hEvent: 0x401 (event#1), Flags:\n  |   CU_EVENT_WAIT_DEFAULT) = CUDA_ERROR_STREAM_CAPTURE_ISOLATION thread 0 at 0x4000a0\n  | cuStreamWaitEvent makes a capture depend on work outside it: event#1 0x401, recorded last by\n  | cuEventRecord (call 6) and the stream are not in the same capture. The capture is now invalid.\n  | The driver returned CUDA_ERROR_STREAM_CAPTURE_ISOLATION.\n  | event#1 0x401\n  |   created: cuEventCreate, call 4, thread 0, at 0x400050\n  |   part of: context#1 0xc1\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 7) -> cuStreamWaitEvent (call 8)\n      returned CUDA_ERROR_STREAM_CAPTURE_ISOLATION\n  = help: Order the graph's launch behind the outside work instead, or pass\n      CU_EVENT_WAIT_EXTERNAL.\n  = manual: CUDA Driver API, Stream Management, cuStreamWaitEvent; Event Management,\n      cuEventRecord",
     },
     Rule {
@@ -2016,6 +2198,7 @@ pub static RULES: &[Rule] = &[
         advice: "Allocate and load before the capture begins, or use cuMemAllocAsync in the capturing stream. A thread that does not take part can use CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or RELAXED.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and cuStreamEndCapture then CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-capture-forbidden-call]: call that an open stream capture forbids\n --> call 7: cuMemAlloc_v2(dptr: NULL, bytesize: 64) = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED thread\n  |   0 at 0x400090\n  | cuMemAlloc_v2 cannot be captured, and is called while the capture that cuStreamBeginCapture_v2\n  | (call 6) began in thread 0 (global mode) is open. That capture is now invalid.. The driver\n  | returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 6) -> cuMemAlloc_v2 (call 7) returned\n      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n  = help: Allocate and load before the capture begins, or use cuMemAllocAsync in the capturing\n      stream. A thread that does not take part can use CU_STREAM_CAPTURE_MODE_THREAD_LOCAL\n      or RELAXED.\n  = manual: CUDA Driver API, Stream Management, cuThreadExchangeStreamCaptureMode and\n      cuStreamBeginCapture",
     },
     Rule {
@@ -2027,6 +2210,7 @@ pub static RULES: &[Rule] = &[
         advice: "Capture in a stream that was created with CU_STREAM_NON_BLOCKING.",
         observed: "driver 580.159, H200, 2026-11-20: a launch into the NULL stream returned CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and cuStreamEndCapture then CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-capture-legacy-stream]: legacy default stream used during the capture of a blocking stream\n --> call 7: cuMemsetD8Async(dstDevice: 0x99, uc: 0, N: 1, hStream: NULL) =\n  |   CUDA_ERROR_STREAM_CAPTURE_IMPLICIT thread 0 at 0x400090\n  | cuMemsetD8Async uses the legacy default stream while the capture that cuStreamBeginCapture_v2\n  | (call 6) began in thread 0 (relaxed mode) is open in a blocking stream. The default stream\n  | would wait for the captured work, so the capture is now invalid. The driver returned\n  | CUDA_ERROR_STREAM_CAPTURE_IMPLICIT.\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 6) -> cuMemsetD8Async (call 7)\n      returned CUDA_ERROR_STREAM_CAPTURE_IMPLICIT\n  = help: Capture in a stream that was created with CU_STREAM_NON_BLOCKING.\n  = manual: CUDA Driver API, Stream Management, cuStreamIsCapturing",
     },
     Rule {
@@ -2038,6 +2222,7 @@ pub static RULES: &[Rule] = &[
         advice: "Record an event in the other stream behind its last work, and let the stream that began the capture wait for it.",
         observed: "driver 580.159, H200, 2026-11-20: cuStreamEndCapture returned CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-capture-unjoined]: stream capture ended before its other streams were joined\n --> call 10: cuStreamEndCapture(hStream: 0x301 (stream#1), phGraph: NULL) =\n  |   CUDA_ERROR_STREAM_CAPTURE_UNJOINED thread 0 at 0x4000c0\n  | cuStreamEndCapture ends the capture that cuStreamBeginCapture_v2 (call 6) began in thread 0\n  | (global mode), but its stream does not wait for all work of the capture. Missing: the stream\n  | that cuStreamWaitEvent (call 8) brought in, whose last captured work is cuMemsetD8Async (call\n  | 9). The graph is lost. The driver returned CUDA_ERROR_STREAM_CAPTURE_UNJOINED.\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 6) -> cuStreamEndCapture (call 10)\n      returned CUDA_ERROR_STREAM_CAPTURE_UNJOINED\n  = help: Record an event in the other stream behind its last work, and let the stream that\n      began the capture wait for it.\n  = manual: CUDA Driver API, Stream Management, cuStreamEndCapture and cuStreamWaitEvent",
     },
     Rule {
@@ -2049,6 +2234,7 @@ pub static RULES: &[Rule] = &[
         advice: "End the capture and launch its graph before you wait.",
         observed: "driver 580.159, H200, 2026-11-20: cuStreamSynchronize returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and cuStreamEndCapture then CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-capture-wait-on-captured]: wait for work that is captured and does not run\n --> call 7: cuStreamSynchronize(hStream: 0x301 (stream#1)) = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n  |   thread 0 at 0x400090\n  | cuStreamSynchronize waits for work while the capture that cuStreamBeginCapture_v2 (call 6)\n  | began in thread 0 (relaxed mode) is open. Captured work does not run, so there is nothing to\n  | wait for. The driver returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.\n  = chain: capture begun by cuStreamBeginCapture_v2 (call 6) -> cuStreamSynchronize (call 7)\n      returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n  = help: End the capture and launch its graph before you wait.\n  = manual: CUDA Driver API, Stream Management, cuStreamBeginCapture; Event Management,\n      cuEventQuery",
     },
     Rule {
@@ -2060,6 +2246,7 @@ pub static RULES: &[Rule] = &[
         advice: "Enqueue the write first, record an event behind it, and let the other stream wait for the event beside the value.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "advice[stream-memop-hidden-order]: order between streams that only a value in memory makes\n --> call 9: cuStreamWriteValue32_v2(stream: 0x301 (stream#1), addr: 0x1000000, value: 1, flags:\n  |   CU_STREAM_WRITE_VALUE_DEFAULT) = CUDA_SUCCESS thread 0 at 0x4000b0\n  | cuStreamWaitValue32_v2 (call 8) waits for a value at 0x1000000 that cuStreamWriteValue32_v2\n  | (call 9) writes in another stream. The driver does not know that order; if it puts both streams\n  | into one hardware queue, the wait may block the write for ever.\n  = chain: wait by cuStreamWaitValue32_v2 (call 8) -> write by cuStreamWriteValue32_v2 (call 9)\n  = help: Enqueue the write first, record an event behind it, and let the other stream wait for\n      the event beside the value.\n  = manual: CUDA Driver API, Stream Memory Operations",
     },
     Rule {
@@ -2071,6 +2258,7 @@ pub static RULES: &[Rule] = &[
         advice: "Put flags into memory of cuMemAlloc or cuMemAllocHost.",
         observed: "driver 580.159, H200, 2026-11-20: cuStreamWriteValue32 to managed memory returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-memop-operand]: operand that stream memory operations do not take\n --> call 9: cuStreamWriteValue32_v2(stream: 0x301 (stream#1), addr: 0x3000000, value: 1, flags:\n  |   CU_STREAM_WRITE_VALUE_DEFAULT) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000b0\n  | cuStreamWriteValue32_v2 gets 0x3000000, which lies in managed memory, memory#2 0x3000000.\n  | Stream memory operations take device memory and page-locked host memory. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  = help: Put flags into memory of cuMemAlloc or cuMemAllocHost.\n  = manual: CUDA Driver API, Stream Memory Operations, cuStreamWaitValue32 and cuStreamBatchMemOp",
     },
     Rule {
@@ -2082,6 +2270,7 @@ pub static RULES: &[Rule] = &[
         advice: "Write the value in another stream, or by the CPU in page-locked memory.",
         observed: "driver 580.159, H200, 2026-11-20: cuStreamSynchronize did not return (stopped after 8 s)",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-memop-self-deadlock]: stream waits for a value that only work behind the wait writes\n --> call 10: cuStreamSynchronize(hStream: 0x301 (stream#1)) = did not return thread 0 at 0x4000c0\n  | cuStreamSynchronize never returned. cuStreamWaitValue32_v2 (call 8) lets the stream wait for a\n  | value at 0x1000000, in device memory. cuStreamWriteValue32_v2 (call 9) writes it behind the\n  | wait in the same stream, so the wait never ends.\n  = chain: wait for a value by cuStreamWaitValue32_v2 (call 8) -> host waits in\n      cuStreamSynchronize (call 10)\n  = help: Write the value in another stream, or by the CPU in page-locked memory.\n  = manual: CUDA Driver API, Stream Memory Operations, cuStreamWaitValue32",
     },
     Rule {
@@ -2093,6 +2282,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy the stream after the last call that names it, and clear the variable. Waiting for its work is not necessary.",
         observed: "driver 580.159, H200, 2026-11-20: a launch into a destroyed stream crashed inside the driver (SIGSEGV)",
         undecidable: "",
+        cannot_see: "",
         example: "error[stream-use-after-destroy]: stream used after cuStreamDestroy_v2\n --> call 8: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: NULL) = did not return thread 0 at 0x4000a0\n  | cuLaunchKernel gets stream#1 0x300 as `hStream`. cuStreamCreate (call 4) created it,\n  | cuStreamDestroy_v2 (call 7) ended it, and no call has returned that handle again. The call did\n  | not return: the program died inside it.\n  | stream#1 0x300\n  |   created: cuStreamCreate, call 4, thread 0, at 0x400050\n  |   ended:   cuStreamDestroy_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = chain: stream#1 0x300 (created by cuStreamCreate (call 4)) -> stream#1 0x300 ended by\n      cuStreamDestroy_v2 (call 7) -> used by cuLaunchKernel (call 8)\n  = help: Destroy the stream after the last call that names it, and clear the variable. Waiting\n      for its work is not necessary.\n  = manual: CUDA Driver API, Stream Management, cuStreamDestroy",
     },
     Rule {
@@ -2104,6 +2294,7 @@ pub static RULES: &[Rule] = &[
         advice: "Query CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, and set every member of the descriptor.",
         observed: "driver 580.159, H200, 2026-11-20: cuTexObjectCreate of misaligned linear memory with 3 channels returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
+        cannot_see: "",
         example: "error[texture-descriptor-constraints]: descriptor outside of its limits\n --> call 6: cuTexObjectCreate(pTexObject: 0x7ff000000000, pResDesc: 0x7ff000000100 {resType:\n  |   CU_RESOURCE_TYPE_LINEAR, res.array.hArray: 0x10004, res.linear.format: CU_AD_FORMAT_FLOAT,\n  |   res.linear.numChannels: 1, res.linear.sizeInBytes: 1024}, pTexDesc: 0x7ff000000200 {},\n  |   pResViewDesc: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400080\n  | cuTexObjectCreate gets linear memory at 0x10004, which is not a multiple of 512\n  | (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, assumed). The driver returned CUDA_ERROR_INVALID_VALUE.\n  = help: Query CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, and set every member of the descriptor.\n  = manual: CUDA Driver API, Texture Object Management, cuTexObjectCreate; Surface Object\n      Management, cuSurfObjectCreate; Memory Management, cuArrayCreate and cuArray3DCreate",
     },
     Rule {
@@ -2115,6 +2306,7 @@ pub static RULES: &[Rule] = &[
         advice: "Destroy the object after the last kernel that uses it has completed, and the array or memory after the object.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[texture-object-stale]: texture object passed to a kernel after its memory ended\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x7ff300000000 kernel parameters (8 bytes: 00 00 70 00 00 00 00 00), extra: NULL) =\n  |   CUDA_SUCCESS thread 0 at 0x400090\n  | cuLaunchKernel passes texture object#1 0x700000 as parameter 0 of the kernel. It was created\n  | for array#1 0x600, which cuArrayDestroy (call 6) ended. The driver returned CUDA_SUCCESS, but\n  | does not promise to detect this misuse.\n  | texture object#1 0x700000\n  |   created: cuTexObjectCreate, call 5, thread 0, at 0x400060\n  |   part of: context#1 0xc1\n  | array#1 0x600\n  |   created: cuArray3DCreate_v2, call 4, thread 0, at 0x400050\n  |   ended:   cuArrayDestroy, call 6, thread 0, at 0x400080\n  |   part of: context#1 0xc1\n  = chain: array#1 0x600 (created by cuArray3DCreate_v2 (call 4)) -> array#1 0x600 ended by\n      cuArrayDestroy (call 6) -> used by cuLaunchKernel (call 7)\n  = help: Destroy the object after the last kernel that uses it has completed, and the array or\n      memory after the object.\n  = manual: CUDA Driver API, Texture Object Management, cuTexObjectCreate and cuTexObjectDestroy;\n      Surface Object Management, cuSurfObjectCreate",
     },
     Rule {
@@ -2126,6 +2318,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pad the rows of the tensor to a multiple of 16 bytes, align the descriptor to 64 bytes, and derive the dimensions from the allocation.",
         observed: "driver 580.159, H200, 2026-11-20: cuTensorMapEncodeTiled with a stride of 136 bytes returned CUDA_ERROR_INVALID_VALUE; it does not compare the extent with the allocation",
         undecidable: "",
+        cannot_see: "",
         example: "error[texture-tensor-map-constraints]: tensor map outside of its limits\n --> call 5: cuTensorMapEncodeTiled(tensorMap: 0x7fff0000, tensorDataType:\n  |   CU_TENSOR_MAP_DATA_TYPE_FLOAT16, tensorRank: 2, globalAddress: 0x10000, globalDim:\n  |   0x7ff000000400 [64, 60], globalStrides: 0x7ff000000500 136, boxDim: 0x7ff000000600 [64, 8],\n  |   elementStrides: 0x7ff000000700 [1, 1], interleave: CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle:\n  |   CU_TENSOR_MAP_SWIZZLE_NONE, l2Promotion: CU_TENSOR_MAP_L2_PROMOTION_NONE, oobFill:\n  |   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400070\n  | cuTensorMapEncodeTiled gets a stride of 136 bytes, which is not a multiple of 16. The driver\n  | returned CUDA_ERROR_INVALID_VALUE.\n  = help: Pad the rows of the tensor to a multiple of 16 bytes, align the descriptor to 64\n      bytes, and derive the dimensions from the allocation.\n  = manual: CUDA Driver API, Tensor Map Object Management, cuTensorMapEncodeTiled and\n      cuTensorMapEncodeIm2col",
     },
     Rule {
@@ -2137,6 +2330,7 @@ pub static RULES: &[Rule] = &[
         advice: "Encode the map again, or replace its address, when the memory is allocated anew. Do not key a cache of maps by address.",
         observed: "driver 580.159, H200, 2026-11-20: the launch returned CUDA_SUCCESS, the next synchronisation CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
+        cannot_see: "",
         example: "error[texture-tensor-map-stale]: tensor map of freed memory passed to a kernel\n --> call 6: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 0, gridDimY: 0, gridDimZ: 0,\n  |   blockDimX: 0, blockDimY: 0, blockDimZ: 0, sharedMemBytes: 0, hStream: NULL, kernelParams:\n  |   0x7ff300000000 kernel parameters (128 bytes: 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00\n  |   …), extra: NULL) = CUDA_SUCCESS thread 0 at 0x400080\n  | cuLaunchKernel passes the tensor map that cuTensorMapEncodeTiled (call 4) encoded as parameter\n  | 0 of the kernel. It holds the address 0x10000, in memory#1 0x10000, which cuMemFree_v2 (call 5)\n  | freed, and no call has allocated memory there since. The driver returned CUDA_SUCCESS, but does\n  | not promise to detect this misuse.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 3, thread 0, at 0x400040\n  |   ended:   cuMemFree_v2, call 5, thread 0, at 0x400070\n  |   part of: context#1 0xc1\n  = chain: memory#1 0x10000 (created by cuMemAlloc_v2 (call 3)) -> memory#1 0x10000 ended by\n      cuMemFree_v2 (call 5) -> used by cuLaunchKernel (call 6)\n  = help: Encode the map again, or replace its address, when the memory is allocated anew. Do\n      not key a cache of maps by address.\n  = manual: CUDA Driver API, Tensor Map Object Management, cuTensorMapEncodeTiled and\n      cuTensorMapReplaceAddress; Memory Management, cuMemFree",
     },
     Rule {
@@ -2148,6 +2342,7 @@ pub static RULES: &[Rule] = &[
         advice: "Join the threads that use the object, or make them give it up, before it is destroyed.",
         observed: "driver 580.159, H200, 2026-11-20: cuCtxDestroy beside cuCtxSynchronize of another thread returned CUDA_SUCCESS; a launch beside the unload of its library crashed in a public report of 2026",
         undecidable: "",
+        cannot_see: "",
         example: "error[threading-destroy-while-in-use]: context destroyed while another thread is inside a call with it\n --> call 10: cuCtxDestroy_v2(ctx: 0xc1 (context#1)) = CUDA_SUCCESS thread 0 at 0x4000c0\n  | cuCtxDestroy_v2 ends context#1 0xc1 while thread 1 is inside cuCtxSynchronize (call 9), which\n  | uses it. Neither call had returned when the other began, so nothing in the program orders them.\n  | The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 0, thread 0, at 0x400010\n  = chain: context#1 0xc1 -> used by cuCtxSynchronize (call 9) in thread 1 -> ended by\n      cuCtxDestroy_v2 (call 10) in thread 0\n  = help: Join the threads that use the object, or make them give it up, before it is\n      destroyed.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy",
     },
     Rule {
@@ -2159,6 +2354,7 @@ pub static RULES: &[Rule] = &[
         advice: "Guard each graph with a lock, or give every thread its own executable graph.",
         observed: "",
         undecidable: "",
+        cannot_see: "",
         example: "error[threading-graph-concurrent-use]: graph used by two threads at once\n --> call 12: cuGraphLaunch(hGraph: 0x910, hStream: 0x302 (stream#2)) = CUDA_SUCCESS thread 0 at\n  |   0x4000e0\n  | cuGraphLaunch (call 12) (thread 0) and cuGraphLaunch (call 11) (thread 1) use executable\n  | graph#1 0x910 at the same time, and one of them changes it. The driver does not lock graphs:\n  | the program must. The driver returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | executable graph#1 0x910\n  |   created: cuGraphInstantiateWithFlags, call 9, thread 0, at 0x4000b0\n  = chain: executable graph#1 0x910 -> cuGraphLaunch (call 11) in thread 1 -> cuGraphLaunch\n      (call 12) in thread 0\n  = help: Guard each graph with a lock, or give every thread its own executable graph.\n  = manual: CUDA Driver API, Graph Management, Graph object thread safety",
     },
     Rule {
@@ -2170,6 +2366,7 @@ pub static RULES: &[Rule] = &[
         advice: "Let the function set a flag or signal a condition variable, and let a thread of the program make the call.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_NOT_PERMITTED",
         undecidable: "",
+        cannot_see: "",
         example: "error[threading-host-function-calls-cuda]: driver called by a host function\n --> call 9: cuMemAlloc_v2(dptr: NULL, bytesize: 4) = CUDA_ERROR_NOT_PERMITTED thread 5 at 0x4000b0\n  | cuMemAlloc_v2 was called in thread 5, in which no call has ever succeeded: a thread of the\n  | driver that runs the host functions and callbacks of streams. They must not call the driver.\n  | The driver returned CUDA_ERROR_NOT_PERMITTED.\n  = help: Let the function set a flag or signal a condition variable, and let a thread of the\n      program make the call.\n  = manual: CUDA Driver API, Execution Control, cuLaunchHostFunc; Stream Management,\n      cuStreamAddCallback",
     },
     Rule {
@@ -2181,6 +2378,7 @@ pub static RULES: &[Rule] = &[
         advice: "Order the streams with an event, or make the functions independent of their order.",
         observed: "",
         undecidable: "Whether two functions depend on their order is in their code and in the locks that they take. That they get the same pointer is no sign of it: a queue with a lock is correct.",
+        cannot_see: "",
         example: "",
     },
     Rule {
@@ -2192,6 +2390,7 @@ pub static RULES: &[Rule] = &[
         advice: "Let host functions only signal, and wait in a thread of the program.",
         observed: "driver 580.159, H200, 2026-11-20: a function that waited for a flag which a function in another stream sets never returned",
         undecidable: "A trace has the calls of the driver, not what functions of the program do: the recorder passes their addresses on unchanged, so it does not see when they begin and end.",
+        cannot_see: "",
         example: "",
     },
 ];

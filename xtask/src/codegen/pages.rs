@@ -184,6 +184,7 @@ fn page(rule: &Rule, programs: &[String]) -> String {
         ("In the manual", &rule.manual),
         ("Observed", &rule.observed),
         ("Why a trace cannot decide it", &rule.undecidable),
+        ("What this rule cannot see", &rule.cannot_see),
     ] {
         if !body.trim().is_empty() {
             let _ = write!(text, "\n## {title}\n\n{}", wrapped(&escaped(body), ""));
@@ -265,6 +266,7 @@ mod tests {
             observed: String::new(),
             example: String::new(),
             undecidable: undecidable.to_owned(),
+            cannot_see: String::new(),
         }
     }
 

@@ -319,6 +319,7 @@ pub(super) fn rules(input: &Input<'_>) -> String {
             ("advice", &rule.advice),
             ("observed", &rule.observed),
             ("undecidable", &rule.undecidable),
+            ("cannot_see", &rule.cannot_see),
             ("example", &rule.example),
         ] {
             let _ = writeln!(text, "        {key}: {:?},", value.trim());
