@@ -80,6 +80,13 @@ pub struct EventData {
     pub waited: bool,
 }
 
+impl EventData {
+    /// The call that recorded it last, if that was in a capture.
+    pub fn captured_by(&self) -> Option<Site> {
+        self.captured.as_ref().and(self.record)
+    }
+}
+
 /// A stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamData {
@@ -266,6 +273,14 @@ impl<X> State<X> {
         object.size = size;
         let (kind, handle) = (object.kind, object.handle);
         self.occupy(kind, handle, size, id);
+    }
+
+    /// What is known of an event.
+    pub fn event(&self, id: ObjectId) -> Option<&EventData> {
+        match &self.objects.get(id)?.data {
+            Data::Event(event) => Some(event),
+            _ => None,
+        }
     }
 
     /// The live object that an address lies in.

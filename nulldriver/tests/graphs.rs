@@ -261,7 +261,12 @@ fn captures_answer_as_documented() {
         ),
         (
             "asking for an event of a capture that is over",
-            &[(Begin(0), 0), (Record(Main), 0), (End(Main), 0), (Query, 0)],
+            &[
+                (Begin(0), 0),
+                (Record(Main), 0),
+                (End(Main), 0),
+                (Query, code::INVALID_VALUE),
+            ],
         ),
         (
             "work on the legacy stream",

@@ -117,10 +117,7 @@ impl Launches {
         let record = |name| {
             let handle = call.argument(plan.at(name)?);
             let id = state.objects.live(Kind::Event, handle)?;
-            match &state.objects.get(id)?.data {
-                Data::Event(event) => event.record,
-                _ => None,
-            }
+            state.event(id)?.record
         };
         let (Some(start), Some(end)) = (record("hStart"), record("hEnd")) else {
             return;

@@ -1,19 +1,23 @@
 //! Stream captures: calls that a capture forbids, forks that are not joined, captures that are not
 //! ended. The driver detects these; the rules say which capture, stream and event are concerned.
 
-use cutape_model::Capture;
+use cutape_model::{Capture, ObjectId, Site};
 use cutape_registry::{EventOp, Family, Kind, StreamOp, Waits, rules};
 
 use super::{Check, Draft, at, code};
 use crate::state::State;
+
+/// CU_STREAM_CAPTURE_MODE_GLOBAL.
+const GLOBAL: u32 = 0;
 
 /// A call that the driver refused because of a capture.
 pub(super) fn refused(check: &Check<'_, '_>) -> Option<Draft> {
     let result = check.call.result()?;
     let family = check.family();
     match result {
-        code::CAPTURE_UNSUPPORTED if waits(check) => waited(check),
-        code::CAPTURED_EVENT => waited(check),
+        code::CAPTURE_UNSUPPORTED if asks_captured_work(check) => waited(check),
+        // The rule about times says which event has none.
+        code::CAPTURED_EVENT if family != Family::Event(EventOp::ElapsedTime) => waited(check),
         code::CAPTURE_UNSUPPORTED => forbidden(check),
         code::CAPTURE_UNJOINED => unjoined(check),
         code::CAPTURE_MERGE | code::CAPTURE_ISOLATION => crossing(check),
@@ -47,16 +51,41 @@ fn asks(check: &Check<'_, '_>) -> bool {
         || check.plan.at("captureStatus").is_some()
 }
 
-/// True for a call that waits or asks for the completion of work.
-fn waits(check: &Check<'_, '_>) -> bool {
-    check.plan.function.waits != Waits::No
-        || matches!(
-            check.family(),
-            Family::Event(EventOp::Query | EventOp::Synchronize | EventOp::ElapsedTime)
-        )
+/// The event that a call names, if it was recorded last in a capture.
+fn captured_event(check: &Check<'_, '_>) -> Option<(ObjectId, Site)> {
+    let id = check.live(Kind::Event)?;
+    Some((id, check.state.event(id)?.captured_by()?))
 }
 
-/// The capture that a call is most likely refused for: its stream's, its thread's, the oldest.
+/// True for a call that waits for captured work, or asks whether it is complete. Waits for other
+/// work are calls that a capture may forbid.
+fn asks_captured_work(check: &Check<'_, '_>) -> bool {
+    let captures = &check.state.captures;
+    match check.plan.function.waits {
+        Waits::No => false,
+        Waits::Event(_) => captured_event(check).is_some(),
+        Waits::Stream(_) => {
+            let stream = check.state.ordering.stream;
+            stream.is_some_and(|stream| captures.of(stream).is_some())
+        }
+        Waits::Context => {
+            let named = check.plan.handle_of(check.call, Kind::Context);
+            let current = check.state.contexts.current(check.call.thread).handle;
+            let context = named.filter(|&named| named != 0).unwrap_or(current);
+            captures.iter().any(|capture| capture.context == context)
+        }
+    }
+}
+
+/// A question about an event that was recorded in a capture which has ended. The driver refuses it
+/// with INVALID_VALUE (NVIDIA/warp#556 and #983).
+pub(super) fn asked_after(check: &Check<'_, '_>) -> Option<Draft> {
+    (check.call.result() == Some(code::INVALID_VALUE)).then_some(())?;
+    captured_event(check).and_then(|_| waited(check))
+}
+
+/// The capture that a call is most likely refused for: its stream's, its thread's, one that forbids
+/// calls in all threads, the oldest.
 fn concerned<'s>(check: &Check<'s, '_>) -> Option<&'s Capture> {
     let captures = &check.state.captures;
     let of_stream = check
@@ -71,13 +100,14 @@ fn concerned<'s>(check: &Check<'s, '_>) -> Option<&'s Capture> {
     };
     of_stream
         .or_else(of_thread)
+        .or_else(|| captures.iter().find(|capture| capture.mode == GLOBAL))
         .or_else(|| captures.iter().next())
 }
 
 /// The capture in words.
 fn described(capture: &Capture) -> String {
     let mode = match capture.mode {
-        0 => "global",
+        GLOBAL => "global",
         1 => "thread-local",
         _ => "relaxed",
     };
@@ -126,20 +156,15 @@ fn forbidden(check: &Check<'_, '_>) -> Option<Draft> {
 }
 
 fn waited(check: &Check<'_, '_>) -> Option<Draft> {
-    let event = check.plan.handle_of(check.call, Kind::Event);
-    let event = event.and_then(|handle| check.state.objects.live(Kind::Event, handle));
-    let captured = event.and_then(|id| match &check.object(id)?.data {
-        cutape_model::Data::Event(event) => event.captured.as_ref().and(event.record),
-        _ => None,
-    });
-    let what = match (event, captured, concerned(check)) {
-        (Some(id), Some(record), _) => format!(
+    let event = captured_event(check);
+    let what = match (event, concerned(check)) {
+        (Some((id, record)), _) => format!(
             "waits for {}, which {} recorded last while its stream was capturing. Captured work \
              does not run, so the event never completes",
             check.label(id),
             at(record),
         ),
-        (_, _, Some(capture)) => format!(
+        (_, Some(capture)) => format!(
             "waits for work while {} is open. Captured work does not run, so there is nothing to \
              wait for",
             described(capture),
@@ -148,7 +173,11 @@ fn waited(check: &Check<'_, '_>) -> Option<Draft> {
     };
     let title = "wait for work that is captured and does not run";
     let found = draft(check, rules::STREAM_CAPTURE_WAIT_ON_CAPTURED, title, what);
-    Some(event.into_iter().fold(found, Draft::object))
+    Some(
+        event
+            .into_iter()
+            .fold(found, |found, (id, _)| found.object(id)),
+    )
 }
 
 fn unjoined(check: &Check<'_, '_>) -> Option<Draft> {
@@ -178,10 +207,7 @@ fn unjoined(check: &Check<'_, '_>) -> Option<Draft> {
 
 fn crossing(check: &Check<'_, '_>) -> Option<Draft> {
     let event = check.live(Kind::Event);
-    let record = event.and_then(|id| match &check.object(id)?.data {
-        cutape_model::Data::Event(event) => event.record,
-        _ => None,
-    });
+    let record = event.and_then(|id| check.state.event(id)?.record);
     let record = record.map_or_else(String::new, |site| {
         format!(", recorded last by {}", at(site))
     });

@@ -1,6 +1,6 @@
 //! Events: times that are not there yet, waits that come before the record, flags.
 
-use cutape_model::{Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS, ObjectId};
+use cutape_model::{EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS, ObjectId};
 use cutape_registry::{Kind, rules};
 
 use super::{Check, Draft, at, code};
@@ -80,10 +80,7 @@ pub(super) fn flags(check: &Check<'_, '_>) -> Option<Draft> {
     } else if exports {
         let event = check.live(Kind::Event)?;
         let created = check.object(event)?.created;
-        let flags = match &check.object(event)?.data {
-            Data::Event(event) => event.flags?,
-            _ => return None,
-        };
+        let flags = check.state.event(event)?.flags?;
         if flags & EVENT_INTERPROCESS != 0 {
             return None;
         }
@@ -108,51 +105,55 @@ pub(super) fn flags(check: &Check<'_, '_>) -> Option<Draft> {
     Some(event.into_iter().fold(draft, Draft::object))
 }
 
-/// An event whose only waits came before its record, when it is destroyed.
+/// An event whose only waits came before its record, or that had none, when it is destroyed.
 pub(super) fn waited_early(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if !check.went_wrong()
         && let Some(id) = check.live(Kind::Event)
     {
-        drafts.extend(early_wait(check.state, id));
+        drafts.extend(early_wait(check.state, id, true));
     }
 }
 
-/// The same for events that live when the trace ends.
-pub(super) fn waited_early_at_end(state: &State) -> Vec<Draft> {
+/// The same for events that live when the trace ends; of one that `was_cut`, a record may be missing.
+pub(super) fn waited_early_at_end(state: &State, was_cut: bool) -> Vec<Draft> {
     let events = state.objects.all_live(Kind::Event).into_iter();
-    events.filter_map(|id| early_wait(state, id)).collect()
+    events
+        .filter_map(|id| early_wait(state, id, !was_cut))
+        .collect()
 }
 
-fn early_wait(state: &State, id: ObjectId) -> Option<Draft> {
+fn early_wait(state: &State, id: ObjectId, has_ended: bool) -> Option<Draft> {
     if state.records_elsewhere {
         return None;
     }
-    let Data::Event(event) = &state.objects.get(id)?.data else {
-        return None;
-    };
-    let (wait, record) = (event.early_wait?, event.record?);
-    if event.waited || event.unobserved || event.captured.is_some() {
+    let event = state.event(id)?;
+    let wait = event.early_wait?;
+    if event.waited || event.unobserved || event.interprocess || event.captured.is_some() {
         return None;
     }
     let label = state.label(id);
-    let message = format!(
-        "{} lets a stream wait for {label} before any call had recorded it, so it waits for \
-         nothing. {} recorded the event afterwards, and nothing has waited for it since. A ring \
-         of events that is not full yet looks the same and is correct.",
-        at(wait),
-        at(record),
-    );
-    let title = "stream waits for an event that is recorded only afterwards";
-    Some(
-        Draft::new(rules::EVENT_WAIT_UNRECORDED, title, message)
-            .about(id)
-            .culprit(wait.caller)
-            .chain(vec![
-                label,
-                format!("waited for by {}", at(wait)),
-                format!("recorded first by {}", at(record)),
-            ]),
-    )
+    let begin = format!("{} lets a stream wait for {label}", at(wait));
+    let (title, message, record) = match event.record {
+        Some(record) => (
+            "stream waits for an event that is recorded only afterwards",
+            format!(
+                "{begin} before any call had recorded it, so it waits for nothing. {} recorded the \
+                 event afterwards, and nothing has waited for it since. A ring of events that is \
+                 not full yet looks the same and is correct.",
+                at(record),
+            ),
+            format!("recorded first by {}", at(record)),
+        ),
+        None if has_ended => (
+            "stream waits for an event that is never recorded",
+            format!("{begin}, which no call has ever recorded, so it waits for nothing."),
+            "never recorded".to_owned(),
+        ),
+        None => return None,
+    };
+    let chain = vec![label, format!("waited for by {}", at(wait)), record];
+    let draft = Draft::new(rules::EVENT_WAIT_UNRECORDED, title, message);
+    Some(draft.about(id).culprit(wait.caller).chain(chain))
 }
 
 /// An attachment of managed memory that no driver accepts.

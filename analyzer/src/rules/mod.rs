@@ -473,6 +473,9 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     };
     let event = match family {
         Family::Event(EventOp::ElapsedTime) => Some(Consequence(events::elapsed_early)),
+        Family::Event(EventOp::Query | EventOp::Synchronize) => {
+            Some(Consequence(capture::asked_after))
+        }
         Family::Event(EventOp::Record) => Some(Consequence(events::record_elsewhere)),
         Family::Stream(StreamOp::AttachMemory) => Some(Consequence(events::attachment)),
         _ => None,
@@ -660,11 +663,12 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
 pub(crate) fn at_end(state: &State, context: &dyn TraceContext) -> Vec<Draft> {
     let mut drafts = link::leaked_at_end(state);
     drafts.extend(capture::open_at_end(state));
-    drafts.extend(events::waited_early_at_end(state));
     drafts.extend(growth::at_end(state));
     drafts.extend(errors::continued_at_end(state));
     // Of a trace that was cut, more calls are missing than a wait.
-    if context.meta("exit.status") == Some("0") {
+    let was_cut = context.meta("exit.status") != Some("0");
+    drafts.extend(events::waited_early_at_end(state, was_cut));
+    if !was_cut {
         drafts.extend(errors::unobserved_at_end(state));
     }
     drafts

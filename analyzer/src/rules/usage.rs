@@ -1,48 +1,86 @@
 //! Contexts and events: calls without a current context, unbalanced contexts, times of events.
 
-use cutape_model::Origin;
+use cutape_model::{ObjectId, Origin};
 use cutape_registry::{Kind, rules};
 
 use super::{Check, Draft, at, code};
 use crate::plan::Step;
-use crate::state::data::Data;
 
-/// The time between events of which one has none. The driver, which refused it, knows of records
-/// that a trace does not show, such as those of graphs.
+/// The time between events of which one has none, or of two contexts. The driver, which refused it,
+/// knows of records that a trace does not show, such as those of graphs.
 pub(super) fn elapsed(check: &Check<'_, '_>) -> Option<Draft> {
-    check.plan.steps.iter().find_map(|&(position, step)| {
-        let Step::Use(Kind::Event) = step else {
-            return None;
-        };
+    if !matches!(
+        check.call.result(),
+        Some(code::INVALID_VALUE | code::INVALID_HANDLE | code::CAPTURED_EVENT)
+    ) {
+        return None;
+    }
+    let events =
+        check.plan.steps.iter().filter_map(|&(position, step)| {
+            matches!(step, Step::Use(Kind::Event)).then_some(position)
+        });
+    let events: Vec<usize> = events.collect();
+    let without_time = events.iter().find_map(|&at| without_time(check, at));
+    let (what, objects) = without_time.or_else(|| of_two_contexts(check, &events))?;
+    let title = "elapsed time of an event that has no time";
+    let draft = check.draft(rules::EVENT_ELAPSED_INVALID, title, what);
+    Some(objects.into_iter().fold(draft, Draft::object))
+}
+
+/// Why the event in a parameter has no time.
+fn without_time(check: &Check<'_, '_>, position: usize) -> Option<(String, Vec<ObjectId>)> {
+    let (handle, parameter) = (check.call.argument(position), check.parameter(position));
+    if handle == 0 {
+        let what = format!("gets NULL as `{parameter}`, where an event belongs");
+        return Some((what, Vec::new()));
+    }
+    let id = check.state.objects.live(Kind::Event, handle)?;
+    let object = check.object(id)?;
+    let event = check.state.event(id)?;
+    if object.origin != Origin::Created {
+        return None;
+    }
+    let why = match (event.captured_by(), event.record) {
+        (Some(site), _) => format!(
+            "was recorded last by {}, in a stream that captured. A captured record orders work and \
+             measures nothing; cuEventRecordWithFlags with CU_EVENT_RECORD_EXTERNAL makes a node \
+             that records the event when the graph runs",
+            at(site)
+        ),
+        (_, None) => "was never recorded".to_owned(),
+        (_, Some(site)) if !event.timing => format!(
+            "was created with CU_EVENT_DISABLE_TIMING (and recorded by {})",
+            at(site)
+        ),
+        _ => return None,
+    };
+    let what = format!(
+        "gets {} as `{parameter}`. {} created that event, and it {why}",
+        check.label(id),
+        at(object.created),
+    );
+    Some((what, vec![id]))
+}
+
+/// Events of two contexts; those of two devices always are.
+fn of_two_contexts(check: &Check<'_, '_>, events: &[usize]) -> Option<(String, Vec<ObjectId>)> {
+    let owned = events.iter().filter_map(|&position| {
         let handle = check.call.argument(position);
         let id = check.state.objects.live(Kind::Event, handle)?;
-        let object = check.object(id)?;
-        let Data::Event(event) = &object.data else {
-            return None;
-        };
-        if object.origin != Origin::Created || (event.timing && event.record.is_some()) {
-            return None;
-        }
-        let why = match event.record {
-            None => "was never recorded".to_owned(),
-            Some(site) => format!(
-                "was created with CU_EVENT_DISABLE_TIMING (and recorded by {})",
-                at(site)
-            ),
-        };
-        let what = format!(
-            "gets {} as `{}`. {} created that event, and it {why}",
-            check.label(id),
-            check.parameter(position),
-            at(object.created),
-        );
-        let title = "elapsed time of an event that has no time";
-        Some(
-            check
-                .draft(rules::EVENT_ELAPSED_INVALID, title, what)
-                .object(id),
-        )
-    })
+        Some((id, check.object(id)?.context?))
+    });
+    let owned: Vec<(ObjectId, ObjectId)> = owned.collect();
+    let &[(start, first), (end, second)] = owned.as_slice() else {
+        return None;
+    };
+    let what = format!(
+        "gets {} of {} and {} of {}. Times are measured between events of one context",
+        check.label(start),
+        check.label(first),
+        check.label(end),
+        check.label(second),
+    );
+    (first != second).then(|| (what, vec![start, end]))
 }
 
 /// True if the driver missed a context that the thread does not have.

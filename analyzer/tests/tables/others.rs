@@ -314,6 +314,36 @@ pub(crate) const OTHERS: &[Row] = &[
          cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
         &[],
     ),
+    // Captured records have no time (NVIDIA/warp#556).
+    (
+        "event-elapsed-invalid",
+        START,
+        "cuEventCreate phEvent:=0x401\n cuStreamBeginCapture_v2 hStream=0x300 mode=0\n\
+         cuEventRecord hEvent=0x400 hStream=0x300\n cuEventRecord hEvent=0x401 hStream=0x300\n\
+         cuStreamEndCapture hStream=0x300 phGraph:=0x900\n\
+         cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 1",
+        &[
+            "cuEventCreate phEvent:=0x401\n cuStreamBeginCapture_v2 hStream=0x300 mode=0\n\
+             cuEventRecordWithFlags hEvent=0x400 hStream=0x300 flags=1\n\
+             cuEventRecordWithFlags hEvent=0x401 hStream=0x300 flags=1\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x900\n\
+             cuEventElapsedTime pMilliseconds:=0 hStart=0x400 hEnd=0x401",
+        ],
+    ),
+    (
+        "event-elapsed-invalid",
+        START,
+        "cuEventRecord hEvent=0x400 hStream=0x300\n cuCtxCreate_v2 pctx:=0xc2 dev=1\n\
+         cuEventCreate phEvent:=0x401\n cuEventRecord hEvent=0x401 hStream=0\n\
+         cuEventElapsedTime hStart=0x400 hEnd=0x401 -> 400",
+        &[],
+    ),
+    (
+        "event-elapsed-invalid",
+        START,
+        "cuEventRecord hEvent=0x400 hStream=0x300\n cuEventElapsedTime hStart=0x400 hEnd=0 -> 400",
+        &[],
+    ),
     (
         "memory-free-wrong-kind",
         START,

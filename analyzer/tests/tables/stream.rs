@@ -106,6 +106,31 @@ pub(crate) const STREAM: &[Row] = &[
            cuStreamEndCapture hStream=0x301 phGraph:=0x900\n cuStreamSynchronize hStream=0x301",
         ],
     ),
+    // A watchdog asks for an event of its own.
+    (
+        "stream-capture-forbidden-call",
+        STREAMS,
+        "cuEventRecord hEvent=0x401 hStream=0x302\n cuStreamBeginCapture_v2 hStream=0x301 mode=0\n\
+         t1 cuCtxSetCurrent ctx=0xc1\n t1 cuEventQuery hEvent=0x401 -> 900\n\
+         cuStreamEndCapture hStream=0x301 -> 901",
+        &["cuEventRecord hEvent=0x401 hStream=0x302\n\
+           cuStreamBeginCapture_v2 hStream=0x301 mode=1\n t1 cuCtxSetCurrent ctx=0xc1\n\
+           t1 cuEventQuery hEvent=0x401\n cuStreamEndCapture hStream=0x301 phGraph:=0x900"],
+    ),
+    (
+        "stream-capture-wait-on-captured",
+        STREAMS,
+        "cuStreamBeginCapture_v2 hStream=0x301 mode=2\n cuEventRecord hEvent=0x401 hStream=0x301\n\
+         cuStreamEndCapture hStream=0x301 phGraph:=0x900\n cuEventQuery hEvent=0x401 -> 1",
+        &[],
+    ),
+    (
+        "stream-capture-wait-on-captured",
+        STREAMS,
+        "cuStreamBeginCapture_v2 hStream=0x301 mode=2\n cuCtxSynchronize -> 900\n\
+         cuStreamEndCapture hStream=0x301 -> 901",
+        &[],
+    ),
     (
         "stream-capture-wait-on-captured",
         STREAMS,
@@ -195,6 +220,24 @@ pub(crate) const STREAM: &[Row] = &[
         "event-wait-unrecorded",
         STREAMS,
         "cuStreamWaitEvent hStream=0x302 hEvent=0x401\n cuEventRecord hEvent=0x401 hStream=0x301",
+        &[],
+    ),
+    (
+        "event-wait-unrecorded",
+        STREAMS,
+        "cuStreamWaitEvent hStream=0x302 hEvent=0x401\n cuEventDestroy_v2 hEvent=0x401",
+        &[
+            // The trace ends before the record.
+            "cuStreamWaitEvent hStream=0x302 hEvent=0x401",
+            // Another process records it.
+            "cuIpcOpenEventHandle phEvent:=0x403\n cuStreamWaitEvent hStream=0x302 hEvent=0x403\n\
+             cuEventDestroy_v2 hEvent=0x403",
+        ],
+    ),
+    (
+        "event-wait-unrecorded",
+        STREAMS,
+        "cuStreamWaitEvent hStream=0x302 hEvent=0x401\n meta exit.status 0",
         &[],
     ),
     (

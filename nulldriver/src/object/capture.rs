@@ -78,10 +78,9 @@ impl Captures {
         OPEN.store(self.open.len(), Ordering::Release);
     }
 
-    /// Ends a capture; its streams and events are ordinary again.
+    /// Ends a capture; its streams are ordinary again.
     pub(crate) fn close(&mut self, id: u64) -> Option<Capture> {
         self.streams.retain(|_, of| of.0 != id);
-        self.events.retain(|_, of| of.0 != id);
         let capture = self.open.remove(&id);
         OPEN.store(self.open.len(), Ordering::Release);
         capture

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use cutape_registry::Function;
 
 use crate::call::answer::{
-    Answer, CAPTURED_EVENT, CUresult, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
-    STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNSUPPORTED,
+    Answer, CAPTURED_EVENT, CUresult, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT,
+    STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE,
+    STREAM_CAPTURE_UNSUPPORTED, reject_if,
 };
 use crate::call::argument::{LEGACY, PER_THREAD, Stream};
 use crate::object::capture::{Capture, GLOBAL, RELAXED, THREAD_LOCAL};
@@ -120,7 +121,10 @@ impl State {
     /// Captures that a stream waits for an event, if either takes part in a capture.
     pub(crate) fn capture_wait(&mut self, stream: Stream, event: u64) -> Answer {
         let site = self.capture_of(stream)?;
-        let of = self.captures.get_mut().events.get(&event).cloned();
+        let captures = self.captures.get_mut();
+        // After the end of its capture the event stands for nothing (assumed).
+        let of = captures.events.get(&event).cloned();
+        let of = of.filter(|of| captures.open.contains_key(&of.0));
         match (site, of) {
             (None, None) => Ok(()),
             // A dependency on work outside of the capture (measured).
@@ -159,12 +163,13 @@ impl State {
     }
 
     /// Refuses to query or wait for an event that was recorded in a capture, and invalidates the
-    /// capture.
+    /// capture. After the end of the capture the answer is INVALID_VALUE (NVIDIA/warp#556 and #983).
     pub(crate) fn refuse_captured_event(&self, event: u64) -> Answer {
         let mut captures = self.captures.borrow_mut();
         let Some(&(id, _)) = captures.events.get(&event) else {
             return Ok(());
         };
+        reject_if(!captures.open.contains_key(&id), INVALID_VALUE)?;
         captures.invalidate(id);
         Err(CAPTURED_EVENT)
     }

@@ -7,7 +7,6 @@ use super::{Check, Refused, window};
 use crate::finding::Severity;
 use crate::launch::{Launch, LaunchAttributes, pointee, u32_at, u64_at};
 use crate::rules::{Draft, at, code};
-use crate::state::data::Data;
 use crate::state::launches::EventTrigger;
 
 /// Flag of an event in an attribute (cuda.h: CU_EVENT_RECORD_EXTERNAL).
@@ -79,12 +78,9 @@ fn event(check: &Check<'_, '_>, id: u32, value: &[u8]) -> Option<Draft> {
         return Some(check.draft(rules::LAUNCH_CONFIG_EVENT_KIND, title, what));
     }
     let event = check.state.objects.live(Kind::Event, u64_at(value, 0)?)?;
-    let object = check.object(event)?;
-    let Data::Event(data) = &object.data else {
-        return None;
-    };
+    let data = check.state.event(event)?;
     let label = check.label(event);
-    let created = at(object.created);
+    let created = at(check.object(event)?.created);
     if data.interprocess {
         let what = format!(
             "gets {label} in {attribute}, but {created} made it an event of several processes, \
