@@ -3,7 +3,7 @@
 use cutape_format::Call;
 use cutape_registry::{ContextOp, Kind, PrimaryOp};
 
-use crate::contexts::Current;
+use crate::contexts::{Current, Entry};
 use crate::effects::{Action, Effects};
 use crate::objects::{Lookup, NewObject, Origin};
 use crate::state::{ContextData, Data, State};
@@ -17,14 +17,17 @@ impl<X> State<X> {
             Action::Context(ContextOp::Create) => {
                 if let Some(handle) = returned() {
                     let current = self.named_context(effects, call, handle);
-                    self.contexts.push(thread, current);
+                    self.contexts.push(thread, current, Entry::Created);
                 }
             }
             Action::Context(ContextOp::Push) => {
                 let current = self.named_context(effects, call, call.argument(0));
-                self.contexts.push(thread, current);
+                let entry = Entry::Pushed(effects.site(call));
+                self.contexts.push(thread, current, entry);
             }
-            Action::Context(ContextOp::Pop) => self.contexts.pop(thread),
+            Action::Context(ContextOp::Pop) => {
+                self.contexts.pop(thread, Some(effects.site(call)));
+            }
             Action::Context(ContextOp::Set) => {
                 let current = self.named_context(effects, call, call.argument(0));
                 self.contexts.replace(thread, current);
@@ -59,14 +62,14 @@ impl<X> State<X> {
             Action::Context(ContextOp::Destroy)
                 if self.contexts.current(thread).handle == call.argument(0) =>
             {
-                self.contexts.pop(thread);
+                self.contexts.pop(thread, None);
             }
             Action::Primary(PrimaryOp::Retain) => {
                 let context =
                     returned().and_then(|handle| self.objects.live(Kind::Context, handle));
                 if let Some(context) = context {
                     let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;
-                    self.contexts.retain(device, context);
+                    self.contexts.retain(device, context, effects.site(call));
                 }
             }
             Action::Primary(PrimaryOp::Release) => {

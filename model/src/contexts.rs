@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::objects::ObjectId;
+use crate::site::Site;
 
 /// A context that is current in a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,19 +14,57 @@ pub struct Current {
     pub object: Option<ObjectId>,
 }
 
+/// How a context got onto a thread's stack.
 #[derive(Clone, Copy, Debug)]
+pub(crate) enum Entry {
+    /// The thread had none current.
+    Set,
+    /// It was created.
+    Created,
+    /// A call pushed it.
+    Pushed(Site),
+}
+
+/// A context on the stack of a thread.
+#[derive(Clone, Copy, Debug)]
+struct Stacked {
+    current: Current,
+    entry: Entry,
+    /// The place that pushed it has pushed again since.
+    is_passed: bool,
+}
+
+/// A place of the program whose pushes were not all popped.
+#[derive(Clone, Copy, Debug)]
+pub struct LeftPushes {
+    /// The first push that is left.
+    pub first: Site,
+    /// How many are left.
+    pub count: u64,
+}
+
+#[derive(Clone, Debug)]
 struct Primary {
     context: ObjectId,
     retained: u32,
+    /// The first retain of each place of the program, and how many it made.
+    places: Vec<(Site, u32)>,
 }
 
 /// Stacks of current contexts by thread, primary contexts by device (Context Management, Primary
 /// Context Management).
 #[derive(Clone, Debug, Default)]
 pub struct Contexts {
-    stacks: Vec<Vec<Current>>,
+    stacks: Vec<Vec<Stacked>>,
+    /// By thread: the pop that took its last context, which no call had pushed or created.
+    surplus_pops: FxHashMap<u32, Site>,
     primaries: FxHashMap<i32, Primary>,
 }
+
+/// How many entries of a stack are compared with a new one.
+const COMPARED: usize = 16;
+/// How many places that retain a context are told apart.
+const PLACES: usize = 64;
 
 impl Contexts {
     /// The context that is current in a thread.
@@ -33,10 +72,38 @@ impl Contexts {
     pub fn current(&self, thread: u32) -> Current {
         let stack = self.stacks.get(thread as usize);
         let top = stack.and_then(|stack| stack.last());
-        top.copied().unwrap_or_default()
+        top.map(|top| top.current).unwrap_or_default()
     }
 
-    fn stack(&mut self, thread: u32) -> Option<&mut Vec<Current>> {
+    /// The pop that took the last context of a thread, if no call had pushed or created it.
+    pub fn surplus_pop(&self, thread: u32) -> Option<Site> {
+        self.surplus_pops.get(&thread).copied()
+    }
+
+    /// The places of the program that pushed contexts which were not popped, and went on to push
+    /// again in the same thread.
+    pub fn left_pushes(&self) -> Vec<LeftPushes> {
+        let mut left: Vec<LeftPushes> = Vec::new();
+        for stacked in self.stacks.iter().flatten() {
+            let Entry::Pushed(site) = stacked.entry else {
+                continue;
+            };
+            match left
+                .iter_mut()
+                .find(|known| known.first.caller == site.caller)
+            {
+                Some(known) => known.count += 1,
+                None if stacked.is_passed => left.push(LeftPushes {
+                    first: site,
+                    count: 1,
+                }),
+                None => {}
+            }
+        }
+        left
+    }
+
+    fn stack(&mut self, thread: u32) -> Option<&mut Vec<Stacked>> {
         let thread = thread as usize;
         if self.stacks.len() <= thread {
             self.stacks.resize_with(thread + 1, Vec::new);
@@ -44,21 +111,44 @@ impl Contexts {
         self.stacks.get_mut(thread)
     }
 
-    pub(crate) fn push(&mut self, thread: u32, current: Current) {
-        self.stack(thread)
-            .into_iter()
-            .for_each(|stack| stack.push(current));
+    pub(crate) fn push(&mut self, thread: u32, current: Current, entry: Entry) {
+        self.surplus_pops.remove(&thread);
+        let Some(stack) = self.stack(thread) else {
+            return;
+        };
+        if let Entry::Pushed(site) = entry {
+            let mut recent = stack.iter_mut().rev().take(COMPARED);
+            let same = recent
+                .find(|old| matches!(old.entry, Entry::Pushed(old) if old.caller == site.caller));
+            if let Some(same) = same {
+                same.is_passed = true;
+            }
+        }
+        stack.push(Stacked {
+            current,
+            entry,
+            is_passed: false,
+        });
     }
 
-    pub(crate) fn pop(&mut self, thread: u32) {
-        self.stack(thread).and_then(Vec::pop);
+    /// The context on top goes; by a call that pops, or else by its end.
+    pub(crate) fn pop(&mut self, thread: u32, by: Option<Site>) {
+        let popped = self.stack(thread).and_then(Vec::pop);
+        let is_surplus = popped.is_some_and(|popped| matches!(popped.entry, Entry::Set));
+        if let Some(by) = by.filter(|_| is_surplus && self.current(thread).handle == 0) {
+            self.surplus_pops.insert(thread, by);
+        }
     }
 
     /// A call has shown which context is current in a thread.
     pub(crate) fn replace(&mut self, thread: u32, current: Current) {
-        self.pop(thread);
-        if current.handle != 0 {
-            self.push(thread, current);
+        if current.handle == 0 {
+            self.pop(thread, None);
+            return;
+        }
+        match self.stack(thread).and_then(|stack| stack.last_mut()) {
+            Some(top) => top.current = current,
+            None => self.push(thread, current, Entry::Set),
         }
     }
 
@@ -71,6 +161,7 @@ impl Contexts {
         is_stale: impl Fn(ObjectId) -> bool,
     ) {
         let entries = self.stacks.iter_mut().flatten();
+        let entries = entries.map(|stacked| &mut stacked.current);
         for entry in entries.filter(|entry| entry.handle == handle) {
             if entry.object.is_none_or(&is_stale) {
                 entry.object = Some(context);
@@ -101,16 +192,35 @@ impl Contexts {
         (primary.retained <= 1).then_some(primary.context)
     }
 
-    pub(crate) fn retain(&mut self, device: i32, context: ObjectId) {
-        let first = Primary {
+    /// For each device, the place that has retained its primary context most often: its first call
+    /// and how often it did, at most as often as the context is still retained.
+    pub fn retains(&self) -> impl Iterator<Item = (ObjectId, Site, u32)> + '_ {
+        self.primaries.values().filter_map(|primary| {
+            let most = primary.places.iter().max_by_key(|(_, count)| *count)?;
+            Some((primary.context, most.0, most.1.min(primary.retained)))
+        })
+    }
+
+    pub(crate) fn retain(&mut self, device: i32, context: ObjectId, site: Site) {
+        let first = || Primary {
             context,
             retained: 0,
+            places: Vec::new(),
         };
-        let primary = self.primaries.entry(device).or_insert(first);
+        let primary = self.primaries.entry(device).or_insert_with(first);
         if primary.context != context {
-            *primary = first;
+            *primary = first();
         }
         primary.retained += 1;
+        let places = &mut primary.places;
+        let known = places
+            .iter()
+            .position(|(first, _)| first.caller == site.caller);
+        if let Some((_, count)) = known.and_then(|at| places.get_mut(at)) {
+            *count += 1;
+        } else if places.len() < PLACES {
+            places.push((site, 1));
+        }
     }
 
     /// Returns the context if that was the last reference.

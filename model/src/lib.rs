@@ -36,7 +36,7 @@ mod work;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
-pub use contexts::{Contexts, Current};
+pub use contexts::{Contexts, Current, LeftPushes};
 pub use copied::{Copied, Side, described_side, described_sources, each_copy, filled_bytes};
 pub use effects::{CallArguments, Effect, Effects};
 pub use graphs::{

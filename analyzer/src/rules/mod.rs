@@ -669,6 +669,7 @@ pub(crate) fn at_end(state: &State, context: &dyn TraceContext) -> Vec<Draft> {
     let was_cut = context.meta("exit.status") != Some("0");
     drafts.extend(events::waited_early_at_end(state, was_cut));
     if !was_cut {
+        drafts.extend(usage::unbalanced_at_end(state));
         drafts.extend(errors::unobserved_at_end(state));
     }
     drafts

@@ -4,7 +4,9 @@ use cutape_model::{ObjectId, Origin};
 use cutape_registry::{Kind, rules};
 
 use super::{Check, Draft, at, code};
+use crate::finding::Severity;
 use crate::plan::Step;
+use crate::state::State;
 
 /// The time between events of which one has none, or of two contexts. The driver, which refused it,
 /// knows of records that a trace does not show, such as those of graphs.
@@ -93,6 +95,17 @@ pub(super) fn none_current(check: &Check<'_, '_>) -> Option<Draft> {
     if !lacks_context(check) {
         return None;
     }
+    if let Some(pop) = check.state.contexts.surplus_pop(check.call.thread) {
+        let what = format!(
+            "works on the current context, but thread {} has none. {} popped the last one, which \
+             no call had pushed there: it was made current by cuCtxSetCurrent or by the runtime",
+            check.call.thread,
+            at(pop),
+        );
+        let title = "context popped that was not pushed";
+        let draft = check.draft(rules::CONTEXT_UNBALANCED, title, what);
+        return Some(draft.culprit(pop.caller));
+    }
     let what = format!(
         "works on the current context, but thread {} has none: no call made one current there, \
          or a call popped it",
@@ -116,6 +129,45 @@ pub(super) fn released_too_often(check: &Check<'_, '_>) -> Option<Draft> {
     );
     let title = "primary context released more often than retained";
     Some(check.draft(rules::CONTEXT_UNBALANCED, title, what))
+}
+
+/// So many retains of one place are more than an object for each user explains.
+const MANY: u32 = 8;
+
+/// Pushes that were not popped, and retains that were not released, when the trace ends.
+pub(super) fn unbalanced_at_end(state: &State) -> Vec<Draft> {
+    let rule = rules::CONTEXT_UNBALANCED;
+    let pushes = state.contexts.left_pushes().into_iter().map(|left| {
+        let message = format!(
+            "{} contexts were left on the stack of a thread when the program ended, the first by \
+             {}. They were pushed at one place of the program, which was passed again since: it \
+             is left without a pop, for example by an early return.",
+            left.count,
+            at(left.first),
+        );
+        let draft = Draft::new(rule, "context pushed and never popped", message);
+        let draft = draft.site(left.first).culprit(left.first.caller);
+        match left.count {
+            1 => draft.severity(Severity::Advice),
+            _ => draft,
+        }
+    });
+    let retains = state
+        .contexts
+        .retains()
+        .filter(|(.., count)| *count >= MANY);
+    let retains = retains.map(|(context, first, count)| {
+        let message = format!(
+            "{} retains {} and does so {count} times without a release. The context and its \
+             memory live until the process ends.",
+            at(first),
+            state.label(context),
+        );
+        let draft = Draft::new(rule, "primary context retained and never released", message);
+        let draft = draft.site(first).culprit(first.caller).about(context);
+        draft.severity(Severity::Advice)
+    });
+    pushes.chain(retains).collect()
 }
 
 /// A pop from an empty stack of contexts.

@@ -295,6 +295,43 @@ pub(crate) const OTHERS: &[Row] = &[
         "cuDevicePrimaryCtxRelease_v2 dev=0\n cuDevicePrimaryCtxRelease_v2 dev=0 -> 201",
         &["cuDevicePrimaryCtxRelease_v2 dev=0"],
     ),
+    // A function that returns early, without its pop (eyalroz/cuda-api-wrappers#317).
+    (
+        "context-unbalanced",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0",
+        "loop 3 cuCtxPushCurrent_v2 ctx=0xc0; cuMemAlloc_v2 bytesize=64 -> 2\n meta exit.status 0",
+        &[
+            "loop 3 cuCtxPushCurrent_v2 ctx=0xc0; cuMemAlloc_v2 bytesize=64 -> 2; \
+             cuCtxPopCurrent_v2 pctx:=0xc0\n meta exit.status 0",
+            // Nested, and the trace was cut.
+            "loop 3 cuCtxPushCurrent_v2 ctx=0xc0",
+            // Current as long as the program runs.
+            "cuCtxPushCurrent_v2 ctx=0xc0\n cuCtxSynchronize\n meta exit.status 0",
+            // A context for each device.
+            "loop 3 cuCtxCreate_v2 pctx:=0x$0c0 dev=0\n meta exit.status 0",
+        ],
+    ),
+    // The error path and the end of a function both pop; the second takes its caller's context.
+    (
+        "context-unbalanced",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0",
+        "cuCtxPushCurrent_v2 ctx=0xc0\n cuCtxPopCurrent_v2 pctx:=0xc0\n\
+         cuCtxPopCurrent_v2 pctx:=0xc0\n cuMemAlloc_v2 bytesize=64 -> 201\n\
+         cuCtxSynchronize -> 201",
+        &[
+            "cuCtxPushCurrent_v2 ctx=0xc0\n cuCtxPopCurrent_v2 pctx:=0xc0\n\
+           cuCtxPopCurrent_v2 pctx:=0xc0\n cuCtxSetCurrent ctx=0xc0\n\
+           cuMemAlloc_v2 dptr:=0x10000 bytesize=64",
+        ],
+    ),
+    (
+        "context-unbalanced",
+        "",
+        "loop 9 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0; cuCtxSetCurrent ctx=0xc0\n\
+         meta exit.status 0",
+        &["loop 9 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0; \
+           cuDevicePrimaryCtxRelease_v2 dev=0\n meta exit.status 0"],
+    ),
     (
         "event-elapsed-invalid",
         START,
