@@ -539,7 +539,7 @@ impl HostWrites {
         // What is copied to memory of the host is there, wherever it comes from.
         let is_to_host = |[target, _]: [u8; 2]| {
             let target = call.argument(usize::from(target));
-            self.state.host.find(target).is_some()
+            self.state.host.live().find(target).is_some()
         };
         // From pageable memory, a copy may only have read it; from page-locked memory it is complete
         // (CUDA manual, API synchronization behavior).
@@ -548,7 +548,7 @@ impl HostWrites {
                 let source = call.argument(usize::from(at.source));
                 at.from == MemoryType::Host
                     && function.stream.is_none()
-                    && self.state.host.find(source).is_some()
+                    && self.state.host.live().find(source).is_some()
             }
             _ => false,
         };
@@ -661,7 +661,8 @@ impl HostWrites {
             let written = graph.into_iter().flat_map(|graph| &graph.bytes);
             return written.map(|bytes| write(bytes.clone(), false)).collect();
         }
-        let is_none = self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory);
+        let is_none =
+            self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory);
         if is_none || !(effects.submits || effects.in_default_stream) {
             return Vec::new();
         }
@@ -705,7 +706,7 @@ impl HostWrites {
     /// What a launch of a graph may do: anything if calls have not shown its nodes.
     fn written_by_graph(&self, exec: u64) -> GraphWrites {
         const ANYWHERE: Range<u64> = 0..u64::MAX;
-        if self.state.host.is_empty() && !self.state.objects.has_had(Kind::Memory) {
+        if self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory) {
             return GraphWrites::default();
         }
         let exec = self.state.graphs.exec(exec);
@@ -729,11 +730,10 @@ impl HostWrites {
                 }
                 Work::Memory(operands) => {
                     let target = operands.iter().find(|one| one.name.starts_with("dst"));
-                    // The node of a copy to the host does not name its target.
-                    written.extend(match target {
-                        Some(target) => self.state.shared_around(target.address),
-                        None => Some(ANYWHERE),
-                    });
+                    let shared = target.and_then(|target| self.state.shared_around(target.address));
+                    // Of other memory of the program the bounds are not known.
+                    let is_device = target.is_some_and(|target| target.is_device);
+                    written.extend(shared.or((!is_device).then_some(ANYWHERE)));
                 }
                 Work::MemoryOperations | Work::Conditional | Work::Unknown => {
                     written.push(ANYWHERE);

@@ -11,7 +11,7 @@ use crate::captures::{CapturePoint, Captures};
 use crate::contexts::Contexts;
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Graphs};
-use crate::memory::{IntervalMap, Memory};
+use crate::memory::Memory;
 use crate::memory_kind::MemoryKind;
 use crate::objects::{Lookup, NewObject, ObjectId, Objects, Origin, Retention};
 use crate::order::{Clock, Order, STREAM_PER_THREAD};
@@ -153,7 +153,7 @@ pub struct State<X> {
     /// The stream captures in progress.
     pub captures: Captures,
     /// Page-locked and registered host memory.
-    pub host: IntervalMap<ObjectId>,
+    pub host: Memory<ObjectId>,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
     pub records_elsewhere: bool,
     /// The last launch of each executable graph, and whether one may tell the program that it is
@@ -176,7 +176,7 @@ impl<X> State<X> {
             contexts: Contexts::default(),
             graphs: Graphs::default(),
             captures: Captures::default(),
-            host: IntervalMap::default(),
+            host: Memory::new(FREED_RANGES),
             records_elsewhere: false,
             last_launches: HashMap::default(),
             streams: Vec::new(),
@@ -254,10 +254,10 @@ impl<X> State<X> {
         match kind {
             Kind::Memory | Kind::Global => {
                 self.memory.insert(start, size, id);
+                self.host.forget_freed(start, size.max(1));
             }
             Kind::HostMemory | Kind::Registration => {
                 self.memory.forget_freed(start, size.max(1));
-                self.host.remove_overlapping(start, size);
                 self.host.insert(start, size, id);
             }
             Kind::Reservation => self.memory.forget_freed(start, size.max(1)),
@@ -293,15 +293,22 @@ impl<X> State<X> {
         Some(*self.memory.find_freed(address)?.1)
     }
 
+    /// The page-locked memory that an address lay in and that was freed. The program may have other
+    /// memory there since, which calls do not show.
+    pub fn freed_host_at(&self, address: u64) -> Option<ObjectId> {
+        let (_, &id) = self.host.find_freed(address)?;
+        self.memory_at(address).is_none().then_some(id)
+    }
+
     /// The live object that an address lies in: device memory, or page-locked host memory.
     pub fn place_at(&self, address: u64) -> Option<ObjectId> {
-        let host = || Some(*self.host.find(address)?.1);
+        let host = || Some(*self.host.live().find(address)?.1);
         self.memory_at(address).or_else(host)
     }
 
     /// The memory that host and device share around an address: page-locked, registered or managed.
     pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
-        if let Some((range, _)) = self.host.find(address) {
+        if let Some((range, _)) = self.host.live().find(address) {
             return Some(range);
         }
         let (range, &id) = self.memory.live().find(address)?;
@@ -565,8 +572,14 @@ impl<X> State<X> {
                 Kind::Memory | Kind::Global if self.memory.live().get(handle) == Some(&id) => {
                     self.memory.free(handle);
                 }
-                Kind::HostMemory | Kind::Registration if self.host.get(handle) == Some(&id) => {
-                    self.host.remove(handle);
+                Kind::HostMemory | Kind::Registration
+                    if self.host.live().get(handle) == Some(&id) =>
+                {
+                    self.host.free(handle);
+                    // The program has that memory still.
+                    if object.kind == Kind::Registration {
+                        self.host.forget_freed(handle, 1);
+                    }
                 }
                 Kind::Stream => self.order.destroyed((handle, u64::from(generation))),
                 Kind::Context => {

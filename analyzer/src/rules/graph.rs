@@ -26,6 +26,7 @@ fn version(check: &Check<'_, '_>) -> u64 {
     let objects = &check.state.objects;
     let kinds = [
         Kind::Memory,
+        Kind::HostMemory,
         Kind::Global,
         Kind::Function,
         Kind::Kernel,
@@ -206,11 +207,20 @@ fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft
         if check.state.graphs.memory_at(pointer.address).is_some() {
             return None;
         }
-        let id = ended_at(check, pointer.address)?;
+        let id = ended_at(check, pointer.address)
+            .or_else(|| freed_host(check, node, pointer.address))?;
         // What a module's end freed is the module's story.
-        (check.kind(id) == Some(Kind::Memory)).then_some(())?;
-        Some(freed(check, node, id, &pointer))
+        let is_memory = matches!(check.kind(id), Some(Kind::Memory | Kind::HostMemory));
+        is_memory.then(|| freed(check, node, id, &pointer))
     })
+}
+
+/// The page-locked memory that an address lay in when the node got it, and that was freed since.
+fn freed_host(check: &Check<'_, '_>, node: &Node, address: u64) -> Option<ObjectId> {
+    let id = check.state.freed_host_at(address)?;
+    let end = check.state.objects.end_of(id)?;
+    let is_known = !check.state.objects.may_be_reused(id) && !check.only_released(id);
+    (is_known && end.site.index > node.site.index).then_some(id)
 }
 
 fn freed(check: &Check<'_, '_>, node: &Node, id: ObjectId, pointer: &Pointer) -> Draft {

@@ -104,6 +104,49 @@ pub(crate) const GRAPHS: &[Row] = &[
              cuMemFree_v2 dptr=0x10000\n cuGraphLaunch hGraph=0xa01 hStream=0x300",
         ],
     ),
+    // A staging buffer in page-locked memory that is freed behind the capture
+    // (PaddlePaddle/Paddle#78568 has it in pageable memory).
+    (
+        "graph-baked-pointer-freed",
+        START,
+        "cuMemAllocHost_v2 pp:=0x50000 bytesize=64\n cuStreamBeginCapture_v2 hStream=0x300\n\
+         cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x50000 ByteCount=64 hStream=0x300\n\
+         cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+         cuMemFreeHost p=0x50000\n cuGraphLaunch hGraph=0xa01 hStream=0x300",
+        &[
+            "cuMemAllocHost_v2 pp:=0x50000 bytesize=64\n cuStreamBeginCapture_v2 hStream=0x300\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x50000 ByteCount=64 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+             cuGraphLaunch hGraph=0xa01 hStream=0x300\n cuStreamSynchronize hStream=0x300\n\
+             cuMemFreeHost p=0x50000",
+            // The program has allocated other memory there before it captured.
+            "cuMemAllocHost_v2 pp:=0x50000 bytesize=64\n cuMemFreeHost p=0x50000\n\
+             cuStreamBeginCapture_v2 hStream=0x300\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x50000 ByteCount=64 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+             cuGraphLaunch hGraph=0xa01 hStream=0x300",
+            // Memory that is no longer registered is still the program's.
+            "cuMemHostRegister_v2 p=0x50000 bytesize=64\n cuStreamBeginCapture_v2 hStream=0x300\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x50000 ByteCount=64 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+             cuMemHostUnregister p=0x50000\n cuGraphLaunch hGraph=0xa01 hStream=0x300",
+        ],
+    ),
+    // The same through the runtime, whose copies do not say which side is the host.
+    (
+        "graph-baked-pointer-freed",
+        START,
+        "cuMemHostAlloc pp:=0x50000 bytesize=64\n cuStreamBeginCapture_v2 hStream=0x300\n\
+         cuMemcpyAsync dst=0x50000 src=0x10000 ByteCount=64 hStream=0x300\n\
+         cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+         cuMemFreeHost p=0x50000\n cuGraphLaunch hGraph=0xa01 hStream=0x300",
+        &[],
+    ),
     (
         "graph-baked-module-unloaded",
         START,

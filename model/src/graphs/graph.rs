@@ -24,11 +24,13 @@ pub struct KernelWork {
     pub parameters: Arc<[u8]>,
 }
 
-/// A device address that a copy or memset names.
+/// An address that a copy or memset names.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
     /// The address.
     pub address: u64,
+    /// It is a device address for certain.
+    pub is_device: bool,
     /// The parameter or member that holds it.
     pub name: &'static str,
 }
@@ -38,7 +40,7 @@ pub struct Operand {
 pub enum Work {
     /// A launch.
     Kernel(KernelWork),
-    /// A copy or a memset, with its device addresses.
+    /// A copy or a memset, with its addresses.
     Memory(Arc<[Operand]>),
     /// A function of the program.
     Host,

@@ -50,22 +50,27 @@ impl Members<'_> {
         Some(u64::from_le_bytes(word))
     }
 
-    /// The device addresses of a `CUDA_MEMCPY3D`.
+    /// The addresses of a `CUDA_MEMCPY3D`.
     fn copy(&self) -> Option<Work> {
         let is_empty = ["WidthInBytes", "Height", "Depth"]
             .iter()
             .any(|name| self.number(name) == Some(0));
-        let device = |kind: &str, address: &'static str| {
-            let is_device = self.number(kind)? == MemoryType::Device as u64;
-            let at = self.number(address).filter(|_| is_device && !is_empty)?;
+        let side = |kind: &str, device: &'static str, host: &'static str| {
+            let memory = MemoryType::of(self.number(kind)?)?;
+            let name = match memory {
+                MemoryType::Device | MemoryType::Unified => device,
+                MemoryType::Host => host,
+                MemoryType::Array => return None,
+            };
             Some(Operand {
-                address: at,
-                name: address,
+                address: self.number(name).filter(|_| !is_empty)?,
+                is_device: memory == MemoryType::Device,
+                name,
             })
         };
         let operands = [
-            device("srcMemoryType", "srcDevice"),
-            device("dstMemoryType", "dstDevice"),
+            side("srcMemoryType", "srcDevice", "srcHost"),
+            side("dstMemoryType", "dstDevice", "dstHost"),
         ];
         Some(Work::Memory(operands.into_iter().flatten().collect()))
     }
@@ -135,6 +140,7 @@ fn work_of<'a>(
         let is_empty = members.number("width") == Some(0) || members.number("height") == Some(0);
         let operand = Operand {
             address,
+            is_device: true,
             name: "dst",
         };
         Some(Work::Memory(
@@ -232,15 +238,20 @@ pub(crate) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
             described(effects, call, (0, NodeKind::Copy), &|_| Arc::default())
         }
         Family::Copy(CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) => Work::Unknown,
-        Family::Copy(CopyOp::Unified(_)) => Work::Memory(Arc::default()),
         Family::Copy(_) | Family::Memset => {
+            let is_unified = matches!(function.family, Family::Copy(CopyOp::Unified(_)));
             let params = function.params.iter().enumerate();
-            let operands = params.filter_map(|(position, param)| match param.role {
-                Role::DeviceRead(_) | Role::DeviceWrite(_) => Some(Operand {
+            let operands = params.filter_map(|(position, param)| {
+                let is_device = match param.role {
+                    Role::DeviceRead(_) | Role::DeviceWrite(_) => !is_unified,
+                    Role::HostRead(_) | Role::HostWrite(_) => false,
+                    _ => return None,
+                };
+                Some(Operand {
                     address: call.argument(position),
+                    is_device,
                     name: param.name,
-                }),
-                _ => None,
+                })
             });
             Work::Memory(operands.filter(|operand| operand.address != 0).collect())
         }
