@@ -17,7 +17,9 @@ mod resource {
     const NAME: &str = "CUDA_RESOURCE_DESC";
     pub(super) const LINEAR: usize = offset_of(NAME, "res.linear.devPtr");
     pub(super) const LINEAR_CHANNELS: usize = offset_of(NAME, "res.linear.numChannels");
+    pub(super) const PITCH_ADDRESS: usize = offset_of(NAME, "res.pitch2D.devPtr");
     pub(super) const PITCH_CHANNELS: usize = offset_of(NAME, "res.pitch2D.numChannels");
+    pub(super) const PITCH: usize = offset_of(NAME, "res.pitch2D.pitchInBytes");
     pub(super) const FLAGS: usize = offset_of(NAME, "flags");
 }
 const TEXTURE_FLAGS: usize = layout::offset_of("CUDA_TEXTURE_DESC", "flags");
@@ -29,6 +31,8 @@ const SURFACE: u64 = 2;
 const CUBEMAP: u64 = 4;
 /// CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of all devices so far (assumed).
 const ALIGNMENT: u64 = 512;
+/// CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT of all devices so far (assumed).
+const PITCH_ALIGNMENT: u64 = 32;
 /// Numbers of `CUarray_format` from here on are planar or compressed, with channels of their own.
 const PLANAR_FORMATS: u64 = 0xb0;
 /// Smaller handles may be numbers that a kernel is given for another purpose.
@@ -74,6 +78,26 @@ fn channels(count: u64) -> Option<String> {
     (!matches!(count, 1 | 2 | 4)).then(|| format!("{count} channels; a texture has 1, 2 or 4"))
 }
 
+fn misaligned(address: u64) -> Option<String> {
+    (!address.is_multiple_of(ALIGNMENT)).then(|| {
+        format!(
+            "linear memory at {address:#x}, which is not a multiple of {ALIGNMENT} \
+             (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, assumed)"
+        )
+    })
+}
+
+/// Rows that do not all begin at an aligned address.
+fn misaligned_rows(pitch: u64) -> Option<String> {
+    (!pitch.is_multiple_of(PITCH_ALIGNMENT)).then(|| {
+        format!(
+            "rows of {pitch} bytes (pitchInBytes), which is not a multiple of {PITCH_ALIGNMENT} \
+             (CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, assumed). cuMemAllocPitch returns a \
+             pitch that fits"
+        )
+    })
+}
+
 fn texture(check: &Check<'_, '_>) -> Option<String> {
     let bytes = bytes_at(check, "pResDesc")?;
     let resource_type = number::<4>(bytes, 0)?;
@@ -83,20 +107,19 @@ fn texture(check: &Check<'_, '_>) -> Option<String> {
     let has_view = check.argument("pResViewDesc").is_some_and(|view| view != 0);
     match resource_type {
         Resource::LINEAR => {
-            let address = number::<8>(bytes, resource::LINEAR)?;
-            if let Some(why) = number::<4>(bytes, resource::LINEAR_CHANNELS).and_then(channels) {
-                return Some(why);
-            }
-            if !address.is_multiple_of(ALIGNMENT) {
-                return Some(format!(
-                    "linear memory at {address:#x}, which is not a multiple of {ALIGNMENT} \
-                     (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, assumed)"
-                ));
+            let why = number::<4>(bytes, resource::LINEAR_CHANNELS).and_then(channels);
+            let why = why.or_else(|| misaligned(number::<8>(bytes, resource::LINEAR)?));
+            if why.is_some() {
+                return why;
             }
         }
         Resource::PITCHED => {
-            if let Some(why) = number::<4>(bytes, resource::PITCH_CHANNELS).and_then(channels) {
-                return Some(why);
+            let why = number::<4>(bytes, resource::PITCH_CHANNELS).and_then(channels);
+            let why = why
+                .or_else(|| misaligned(number::<8>(bytes, resource::PITCH_ADDRESS)?))
+                .or_else(|| misaligned_rows(number::<8>(bytes, resource::PITCH)?));
+            if why.is_some() {
+                return why;
             }
         }
         Resource::MIPMAPPED => {

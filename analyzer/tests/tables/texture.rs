@@ -60,6 +60,15 @@ pub(crate) const TEXTURES: &[Row] = &[
              pTexDesc=[0*13]",
         ],
     ),
+    // An image with rows of 100 floats, as it lies in the program's memory.
+    (
+        "texture-descriptor-constraints",
+        ARRAY,
+        "cuTexObjectCreate pTexObject:=0 pResDesc=[3,0x10000,0x100000020,100,8,400,0*12] \
+         pTexDesc=[0*13] -> 1",
+        &["cuTexObjectCreate pTexObject:=0x700001 \
+             pResDesc=[3,0x10000,0x100000020,100,8,416,0*12] pTexDesc=[0*13]"],
+    ),
     (
         "texture-descriptor-constraints",
         ARRAY,
