@@ -6,9 +6,47 @@ use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_model::{AccessEffect, Effect, Effects, Kinds};
 use cutape_registry::{
-    ContextOp, CopyOp, CopyShape, Family, Function, GraphOp, ImageSource, Kind, LaunchOp, Length,
-    LinkOp, MemoryOp, OptionArray, Parent, Role, StreamMemoryOp, Waits,
+    ContextOp, CopyOp, CopyShape, Family, Function, FunctionOp, GraphOp, ImageSource, Kind,
+    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, OptionArray, Parent, Role, StreamMemoryOp, Waits,
 };
+
+/// Host functions, callbacks, host nodes, and destructors of user objects.
+fn hands_over_function(family: Family) -> bool {
+    match family {
+        Family::HostFunction | Family::StreamCallback | Family::UserObject { .. } => true,
+        Family::Graph(
+            GraphOp::AddNode(params) | GraphOp::SetNode(params) | GraphOp::SetExecNode(params),
+        ) => matches!(params.kind, NodeKind::Host | NodeKind::Any),
+        _ => false,
+    }
+}
+
+/// True if a call only asks, and the answer can change only through other calls of the program.
+fn is_question(function: &Function) -> bool {
+    let is_asked = match function.family {
+        Family::Device(_) | Family::DriverVersion | Family::LoadingMode | Family::Occupancy(_) => {
+            true
+        }
+        Family::Context(operation) => matches!(operation, ContextOp::Current | ContextOp::Device),
+        Family::Function(operation) | Family::Kernel(operation) => {
+            matches!(operation, FunctionOp::GetAttribute | FunctionOp::Count)
+        }
+        Family::Plain => function.stream.is_none(),
+        _ => false,
+    };
+    let asks = |role| matches!(role, Role::Out(_) | Role::Text(_) | Role::Get(_));
+    let is_free = |role| {
+        asks(role)
+            || matches!(role, Role::Value | Role::In(_) | Role::OutString)
+            || matches!(
+                role,
+                Role::Use(Kind::Device | Kind::Context | Kind::Function | Kind::Kernel)
+            )
+    };
+    is_asked
+        && function.params.iter().all(|param| is_free(param.role))
+        && function.params.iter().any(|param| asks(param.role))
+}
 
 /// Something that is looked at before the call.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +155,10 @@ pub(crate) struct Plan {
     pub(crate) takes_flags: bool,
     /// It enqueues a function of the program that an error keeps from running.
     pub(crate) calls_back: bool,
+    /// It hands a function of the program to the driver, which may call it in a thread of its own.
+    pub(crate) hands_over_function: bool,
+    /// It asks for what does not change by itself, which every thread may.
+    pub(crate) asks: bool,
     /// Its calls concern neither the rules nor the model.
     pub(crate) is_trivial: bool,
     /// A successful call does no more than put work into a stream.
@@ -231,6 +273,8 @@ impl Plan {
             copies: matches!(family, Family::Copy(_)),
             takes_flags: params().any(|param| matches!(param.name, "flags" | "Flags")),
             calls_back: matches!(family, Family::HostFunction | Family::StreamCallback),
+            hands_over_function: hands_over_function(family),
+            asks: is_question(function),
             copies_plane: family == Family::Copy(CopyOp::Described(CopyShape::Plane)),
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
             is_trivial: steps.is_empty()

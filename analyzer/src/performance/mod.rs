@@ -67,7 +67,7 @@ impl Watched {
         let family = function.family;
         let uses_function = plan.used.contains(Kind::Function) || plan.used.contains(Kind::Kernel);
         let watch = match family {
-            _ if queries::is_query(function) => Watch::Query,
+            _ if plan.asks => Watch::Query,
             Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => Watch::Launch,
             Family::Copy(_) | Family::Memset if function.stream.is_some() => Watch::Work,
             Family::Stream(StreamOp::Synchronize)

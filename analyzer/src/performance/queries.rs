@@ -2,7 +2,7 @@
 
 use cutape_format::Call;
 use cutape_model::Site;
-use cutape_registry::{ContextOp, Family, Function, FunctionOp, Kind, Role, rules};
+use cutape_registry::{Role, rules};
 use rustc_hash::FxHashMap;
 
 use super::tally::Rate;
@@ -30,33 +30,6 @@ struct Question {
 /// All questions by function and arguments.
 #[derive(Debug, Default)]
 pub(super) struct Queries(FxHashMap<(u16, u64), Question>);
-
-/// True if a call only asks, and the answer can change only through other calls of the program.
-pub(super) fn is_query(function: &Function) -> bool {
-    let is_asked = match function.family {
-        Family::Device(_) | Family::DriverVersion | Family::LoadingMode | Family::Occupancy(_) => {
-            true
-        }
-        Family::Context(operation) => matches!(operation, ContextOp::Current | ContextOp::Device),
-        Family::Function(operation) | Family::Kernel(operation) => {
-            matches!(operation, FunctionOp::GetAttribute | FunctionOp::Count)
-        }
-        Family::Plain => function.stream.is_none(),
-        _ => false,
-    };
-    let asks = |role| matches!(role, Role::Out(_) | Role::Text(_) | Role::Get(_));
-    let is_free = |role| {
-        asks(role)
-            || matches!(role, Role::Value | Role::In(_) | Role::OutString)
-            || matches!(
-                role,
-                Role::Use(Kind::Device | Kind::Context | Kind::Function | Kind::Kernel)
-            )
-    };
-    is_asked
-        && function.params.iter().all(|param| is_free(param.role))
-        && function.params.iter().any(|param| asks(param.role))
-}
 
 impl Queries {
     /// A query that succeeded.

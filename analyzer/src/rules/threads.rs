@@ -147,17 +147,24 @@ pub(super) fn graph_shared(check: &Check<'_, '_>) -> Option<Draft> {
     )
 }
 
-/// A call that the driver refuses because a host function makes it.
+/// A call that the driver refuses because a host function makes it, or that waits for ever.
 pub(super) fn in_host_function(check: &Check<'_, '_>) -> Option<Draft> {
     let execution = &check.state.execution;
     let thread = check.call.thread as usize;
     let succeeded = execution.succeeded.get(thread).copied().unwrap_or(false);
-    if check.call.result() != Some(code::NOT_PERMITTED) || succeeded || !execution.calls_back {
+    if succeeded || !execution.hands_over_function {
+        return None;
+    }
+    let is_refused = check.call.result() == Some(code::NOT_PERMITTED);
+    // The program's own threads make a context current first.
+    let is_stuck = check.call.leave.is_none() && check.plan.needs_context && check.has_no_context();
+    if !is_refused && !is_stuck {
         return None;
     }
     let what = format!(
-        "was called in thread {}, in which no call has ever succeeded: a thread of the driver that \
-         runs the host functions and callbacks of streams. They must not call the driver",
+        "was called in thread {}, in which no call but questions has ever succeeded: a thread of \
+         the driver that runs host functions, callbacks of streams and destructors of user \
+         objects. They must not call the driver, nor may what they call",
         check.call.thread,
     );
     let title = "driver called by a host function";

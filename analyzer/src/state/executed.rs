@@ -74,7 +74,6 @@ impl State {
 
     /// A host function is about to be enqueued.
     pub(super) fn note_host_function(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        self.execution.calls_back = true;
         self.forget_sources(None);
         // A callback is called with the error.
         if plan.function.family == Family::StreamCallback {
@@ -103,11 +102,12 @@ impl State {
     /// A call has returned without an error: what it shows of threads and host functions.
     #[inline]
     pub(super) fn note_success(&mut self, plan: &Plan, call: &Call<'_>) {
+        self.execution.hands_over_function |= plan.hands_over_function;
         let thread = call.thread as usize;
         if self.execution.succeeded.len() <= thread {
             self.execution.succeeded.resize(thread + 1, false);
         }
-        self.execution.succeeded[thread] = true;
+        self.execution.succeeded[thread] |= !plan.asks;
         if plan.function.waits != Waits::No && !self.execution.host_functions.is_empty() {
             self.execution.host_functions.clear();
         }

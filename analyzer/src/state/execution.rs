@@ -72,12 +72,12 @@ pub(crate) struct Execution {
     /// By the context's handle.
     pub(crate) sticky: FxHashMap<u64, StickyError>,
     pub(crate) host_functions: VecDeque<HostFunction>,
-    /// The program has enqueued a host function.
-    pub(crate) calls_back: bool,
+    /// The program has given the driver a function to call.
+    pub(crate) hands_over_function: bool,
     pub(crate) value_operations: VecDeque<ValueOperation>,
     /// By thread.
     pub(crate) spans: Vec<Option<Span>>,
-    /// Threads in which a call has succeeded.
+    /// Threads in which a call has succeeded that a host function may not make.
     pub(crate) succeeded: Vec<bool>,
 }
 

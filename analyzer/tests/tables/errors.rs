@@ -128,6 +128,35 @@ pub(crate) const ERRORS: &[Row] = &[
             "t5 cuMemAlloc_v2 bytesize=4 -> 800",
         ],
     ),
+    // A helper of the host function asks which context is current first.
+    (
+        "threading-host-function-calls-cuda",
+        KERNELS,
+        "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuCtxGetCurrent pctx:=0\n\
+         t5 cuDriverGetVersion driverVersion:=13000\n t5 cuMemFree_v2 dptr=0x1000000 -> 800\n\
+         cuStreamSynchronize hStream=0x301",
+        &[],
+    ),
+    // A destructor frees the buffer of its graph.
+    (
+        "threading-host-function-calls-cuda",
+        KERNELS,
+        "cuUserObjectCreate object_out:=0xb00 destroy=0x99 initialRefcount=1 flags=1\n\
+         cuUserObjectRelease object=0xb00 count=1\n t5 cuMemFree_v2 dptr=0x1000000 -> 800",
+        &[
+            "cuUserObjectCreate object_out:=0xb00 destroy=0x99 initialRefcount=1 flags=1\n\
+             cuUserObjectRelease object=0xb00 count=1\n cuMemFree_v2 dptr=0x1000000",
+        ],
+    ),
+    (
+        "threading-host-function-calls-cuda",
+        KERNELS,
+        "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuMemAlloc_v2 bytesize=4 -> !",
+        &[
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuCtxSetCurrent ctx=0xc1\n\
+           t5 cuCtxSynchronize -> !",
+        ],
+    ),
     (
         "threading-destroy-while-in-use",
         KERNELS,

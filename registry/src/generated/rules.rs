@@ -2366,8 +2366,8 @@ pub static RULES: &[Rule] = &[
         advice: "Let the function set a flag or signal a condition variable, and let a thread of the program make the call.",
         observed: "driver 580.159, H200, 2026-11-20: cuMemAlloc returned CUDA_ERROR_NOT_PERMITTED",
         undecidable: "",
-        cannot_see: "",
-        example: "error[threading-host-function-calls-cuda]: driver called by a host function\n --> call 9: cuMemAlloc_v2(dptr: NULL, bytesize: 4) = CUDA_ERROR_NOT_PERMITTED thread 5 at 0x4000b0\n  | cuMemAlloc_v2 was called in thread 5, in which no call has ever succeeded: a thread of the\n  | driver that runs the host functions and callbacks of streams. They must not call the driver.\n  | The driver returned CUDA_ERROR_NOT_PERMITTED.\n  = help: Let the function set a flag or signal a condition variable, and let a thread of the\n      program make the call.\n  = manual: CUDA Driver API, Execution Control, cuLaunchHostFunc; Stream Management,\n      cuStreamAddCallback",
+        cannot_see: "Calls of a host function that the driver lets succeed: a trace does not show which threads are the driver's.",
+        example: "error[threading-host-function-calls-cuda]: driver called by a host function\n --> call 9: cuMemAlloc_v2(dptr: NULL, bytesize: 4) = CUDA_ERROR_NOT_PERMITTED thread 5 at 0x4000b0\n  | cuMemAlloc_v2 was called in thread 5, in which no call but questions has ever succeeded: a\n  | thread of the driver that runs host functions, callbacks of streams and destructors of user\n  | objects. They must not call the driver, nor may what they call. The driver returned\n  | CUDA_ERROR_NOT_PERMITTED.\n  = help: Let the function set a flag or signal a condition variable, and let a thread of the\n      program make the call.\n  = manual: CUDA Driver API, Execution Control, cuLaunchHostFunc; Stream Management,\n      cuStreamAddCallback",
     },
     Rule {
         id: "threading-host-function-unordered",
