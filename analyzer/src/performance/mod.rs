@@ -292,7 +292,7 @@ impl Performance {
             _ => {}
         }
         if watched.may_wait {
-            self.waiting.timed(plan, call, site, rate);
+            self.waiting.timed((plan, call, site), state, rate);
         }
         if watched.of_memory {
             self.memory

@@ -3,7 +3,7 @@
 
 use cutape_format::Call;
 use cutape_model::Site;
-use cutape_registry::{Kind, rules};
+use cutape_registry::{ImplicitWait, Kind, rules};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::tally::{Rate, Tallies};
@@ -23,10 +23,11 @@ const SHORT: u64 = 20;
 /// Waits for events of one place from which on their times are unneeded.
 const EVENT_WAITS: u64 = 64;
 /// Calls of a function that lasted too long, microseconds of each, and how much longer than those
-/// without pending work.
+/// without pending work: of functions that are not known to wait all of them, of others on average.
 const SLOW_CALLS: u64 = 8;
 const SLOW: u64 = 1000;
 const SLOWER: u64 = 10;
+const SLOWER_ON_AVERAGE: u64 = 2;
 
 /// What a thread has submitted since its last wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,14 +46,32 @@ struct ThreadWork {
 /// How long a function takes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Durations {
-    /// Ticks of the longest call without pending work, and how many there were.
+    /// Ticks of the longest call without pending work and of all, and how many there were.
     idle: u64,
+    idle_ticks: u64,
     idle_calls: u64,
+    /// The function is known to wait.
+    waits: bool,
     /// Of the shortest slow call with pending work.
     shortest: u64,
     count: u64,
     ticks: u64,
     first: Option<Site>,
+}
+
+impl Durations {
+    /// Whether its calls last longer where work is pending.
+    fn is_slower(&self) -> bool {
+        if self.count < SLOW_CALLS {
+            return false;
+        }
+        if self.waits {
+            let average = self.ticks / self.count;
+            let idle = self.idle_ticks.checked_div(self.idle_calls).unwrap_or(0);
+            return average >= idle.saturating_mul(SLOWER_ON_AVERAGE);
+        }
+        self.idle_calls > 0 && self.shortest >= self.idle.saturating_mul(SLOWER)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -66,8 +85,6 @@ pub(super) struct Waiting {
     events: Tallies<u64>,
     timed: FxHashSet<u64>,
     durations: FxHashMap<u16, Durations>,
-    /// Work was submitted since the last wait of any thread.
-    is_pending: bool,
 }
 
 impl Waiting {
@@ -89,7 +106,6 @@ impl Waiting {
         reads_back: bool,
         is_shared: impl FnOnce() -> bool,
     ) {
-        self.is_pending = true;
         let work = self.thread(call.thread);
         if work.submitted == 0 {
             (work.start, work.hash) = (call.ticks, 0);
@@ -132,7 +148,6 @@ impl Waiting {
 
     /// A call waited for a stream, an event or a context.
     pub(super) fn waited(&mut self, call: &Call<'_>, site: Site, stream: Option<u64>) {
-        self.is_pending = false;
         let work = self.thread(call.thread);
         let submitted = std::mem::take(&mut work.submitted);
         match submitted {
@@ -181,14 +196,23 @@ impl Waiting {
     }
 
     /// A call that need not wait returned.
-    pub(super) fn timed(&mut self, plan: &Plan, call: &Call<'_>, site: Site, rate: Rate) {
+    pub(super) fn timed(
+        &mut self,
+        (plan, call, site): (&Plan, &Call<'_>, Site),
+        state: &State,
+        rate: Rate,
+    ) {
         let (Some(leave), Some(slow)) = (call.leave, rate.ticks(SLOW)) else {
             return;
         };
         let ticks = leave.ticks.saturating_sub(call.ticks);
+        let mut recent = state.execution.recent.iter().rev();
+        let is_pending = recent.any(|work| !state.order.is_done(work.stream.0, work.stream.1));
         let known = self.durations.entry(plan.function.id).or_default();
-        if !self.is_pending {
+        known.waits = plan.function.implicit_wait != ImplicitWait::No;
+        if !is_pending {
             known.idle = known.idle.max(ticks);
+            known.idle_ticks = known.idle_ticks.saturating_add(ticks);
             known.idle_calls += 1;
         } else if ticks >= slow {
             known.shortest = if known.count == 0 {
@@ -259,21 +283,27 @@ impl Waiting {
     }
 
     fn implicit(&self, rate: Rate) -> Option<Draft> {
-        let slow = self.durations.values().filter(|known| {
-            known.count >= SLOW_CALLS
-                && known.idle_calls > 0
-                && known.shortest >= known.idle.saturating_mul(SLOWER)
-        });
+        let slow = self.durations.values().filter(|known| known.is_slower());
         let worst = slow.max_by_key(|known| (known.ticks, known.first.map(|site| site.index)))?;
         let site = worst.first?;
+        let why = match (worst.waits, worst.idle_calls) {
+            (true, 0) => "It waits for all work of its context.".to_owned(),
+            (true, calls) => format!(
+                "It waits for all work of its context: {calls} calls without pending work took {} \
+                 us on average.",
+                rate.microseconds(worst.idle_ticks / calls).unwrap_or(0),
+            ),
+            (false, calls) => format!(
+                "Without pending work its {calls} calls took {} us at most, so it waits for the \
+                 work.",
+                rate.microseconds(worst.idle).unwrap_or(0),
+            ),
+        };
         let message = format!(
-            "{} lasted {SLOW} us or more in {} calls with pending work{}. Without pending work its \
-             {} calls took {} us at most, so it waits for the work.",
+            "{} lasted {SLOW} us or more in {} calls with pending work{}. {why}",
             site.function,
             worst.count,
             rate.in_all(worst.ticks),
-            worst.idle_calls,
-            rate.microseconds(worst.idle).unwrap_or(0),
         );
         let title = "a call that is no wait waits for pending work";
         let draft = Draft::new(rules::PERFORMANCE_IMPLICIT_SYNC, title, message);

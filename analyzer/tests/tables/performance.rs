@@ -26,10 +26,15 @@ fn timed(count: usize, lines: &str) -> String {
 
 /// Calls with pending work and without, each so many microseconds long.
 fn frees(pending: u64, idle: u64) -> String {
+    frees_behind(pending, idle, 2)
+}
+
+/// The same with work before one free of so many.
+fn frees_behind(pending: u64, idle: u64, every: u64) -> String {
     let mut script = timed(0, "");
     let mut now = 1_000_000;
     for round in 0..16 {
-        let (work, long) = match round % 2 {
+        let (work, long) = match round % every {
             0 => ("cuLaunchKernel f=0x200 hStream=0x300\n", pending),
             _ => ("", idle),
         };
@@ -265,6 +270,12 @@ pub(crate) fn rows() -> Vec<LoopRow> {
             "performance-implicit-sync",
             frees(20_000, 50),
             &[frees(20_000, 15_000), frees(500, 50)],
+        ),
+        // In the loop that works, each free comes behind work.
+        row(
+            "performance-implicit-sync",
+            frees_behind(20_000, 50, 1),
+            &[frees_behind(500, 50, 1)],
         ),
     ]
 }
