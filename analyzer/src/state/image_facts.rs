@@ -91,14 +91,15 @@ impl State {
         uses().unwrap_or_default()
     }
 
-    /// Whether the image of a function or kernel has no code that waits for the grids before it;
-    /// `None` if some of its code is not known.
+    /// Whether neither a kernel nor a device function of its image waits for the grids before it;
+    /// `None` if some of the code is not known.
     pub(crate) fn waits_for_nothing(
         &self,
         id: ObjectId,
         context: &dyn TraceContext,
     ) -> Option<bool> {
         let image = self.parsed(self.image_of(id)?, context)?;
+        let name = self.objects.get(id)?.name.as_deref()?;
         let mut waits = false;
         for entry in &image.entries {
             let content = entry
@@ -106,10 +107,12 @@ impl State {
                 .as_ref()
                 .ok()
                 .filter(|c| c.shows_dependencies())?;
-            waits |= content
+            // It may call device functions, but no other kernel.
+            let mut reachable = content
                 .functions
                 .iter()
-                .any(|function| function.uses.dependency_wait);
+                .filter(|function| !function.is_entry || function.name == name);
+            waits |= reachable.any(|function| function.uses.dependency_wait);
         }
         Some(!waits)
     }

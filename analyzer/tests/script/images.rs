@@ -61,8 +61,8 @@ pub(super) fn image(name: &str) -> Vec<u8> {
              .reg .u32 r;\n ld.global.u32 r, [missing];\n ret;\n}\n",
         ),
         "PTX_LAUNCH" => text(PTX_LAUNCH),
-        // The same of `k` and `first` in machine code; and one that waits.
-        "CUBIN_LAUNCH" | "CUBIN_WAITS" => {
+        // The same of `k` and `first` in machine code; `k` waits, or another kernel does.
+        "CUBIN_LAUNCH" | "CUBIN_WAITS" | "CUBIN_OTHER_WAITS" => {
             let function =
                 |name: &str, early_trigger, dependency_wait| cutape_image::build::FunctionSpec {
                     name: name.into(),
@@ -77,6 +77,7 @@ pub(super) fn image(name: &str) -> Vec<u8> {
             let functions = [
                 function("first", true, false),
                 function("k", false, name == "CUBIN_WAITS"),
+                function("other", false, name == "CUBIN_OTHER_WAITS"),
             ];
             let target = cutape_image::Target::from_number(90, cutape_image::Suffix::None);
             cutape_image::build::cubin(&functions, &[], target)

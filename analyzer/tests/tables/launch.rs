@@ -659,6 +659,20 @@ pub(crate) const ATTRIBUTES: &[Row] = &[
             launch_ex!("0x203", "1", "1", "launch_attrs=6:1 params=0x10000"),
         )],
     ),
+    // Another kernel of the image waits.
+    (
+        "launch-config-serialization-no-grid-sync",
+        LAUNCH,
+        concat!(
+            "cuModuleLoadData module:=0x104 image@0x7000:CUBIN_OTHER_WAITS\n\
+             cuModuleGetFunction hfunc:=0x202 hmod=0x104 name=\"first\"\n\
+             cuModuleGetFunction hfunc:=0x203 hmod=0x104 name=\"k\"\n",
+            launch!("0x203", "1", "32", "params=0x11000 layout=8"),
+            launch!("0x202", "1", "32", "params=0x10000 layout=8"),
+            launch_ex!("0x203", "1", "1", "launch_attrs=6:1 params=0x10000"),
+        ),
+        &[],
+    ),
     (
         "launch-config-device-updatable-not-capturing",
         LAUNCH,

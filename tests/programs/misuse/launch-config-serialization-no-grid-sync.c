@@ -1,5 +1,6 @@
 // The second kernel may start before the first has ended, gets its memory, and does not wait; the
-// control's second kernel waits.
+// control's second kernel waits. Both are in the image, as variants of one source.
+// https://github.com/gwoltman/gpuowl/pull/33
 // expect: launch-config-serialization-no-grid-sync
 // needs: a GPU with programmatic launches (sm_90)
 #include "program.h"
@@ -10,14 +11,9 @@
     " mov.u32 %value, " value ";\n st.global.u32 [%out], %value;\n ret;\n}\n"
 
 static const char kernels[] = PTX_HEAD_90
-    ".visible .entry first(.param .u64 out)\n{\n griddepcontrol.launch_dependents;\n" WRITE("1");
-#ifdef VIOLATE
-static const char not_waiting[] = PTX_HEAD_90
-    ".visible .entry second(.param .u64 out)\n{\n" WRITE("2");
-#else
-static const char waiting[] = PTX_HEAD_90
-    ".visible .entry second(.param .u64 out)\n{\n griddepcontrol.wait;\n" WRITE("2");
-#endif
+    ".visible .entry first(.param .u64 out)\n{\n griddepcontrol.launch_dependents;\n" WRITE("1")
+    ".visible .entry hasty(.param .u64 out)\n{\n" WRITE("2")
+    ".visible .entry waiting(.param .u64 out)\n{\n griddepcontrol.wait;\n" WRITE("2");
 
 int main(void)
 {
@@ -25,11 +21,10 @@ int main(void)
     CUmodule module = load_ptx(kernels);
     CUfunction first = function_of(module, "first");
 #ifdef VIOLATE
-    CUmodule other = load_ptx(not_waiting);
+    CUfunction second = function_of(module, "hasty");
 #else
-    CUmodule other = load_ptx(waiting);
+    CUfunction second = function_of(module, "waiting");
 #endif
-    CUfunction second = function_of(other, "second");
     CUdeviceptr memory = 0;
     CHECK(cuMemAlloc(&memory, 256));
     void *parameters[] = {&memory};
@@ -47,7 +42,6 @@ int main(void)
     CHECK(cuCtxSynchronize());
     CHECK(cuStreamDestroy(stream));
     CHECK(cuMemFree(memory));
-    CHECK(cuModuleUnload(other));
     CHECK(cuModuleUnload(module));
     end();
     return success();
