@@ -2,6 +2,7 @@
 
 pub(crate) mod filter;
 mod folder;
+mod forked;
 pub(crate) mod live;
 pub(crate) mod pass;
 mod ranges;
@@ -148,7 +149,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             path.display().to_string()
         }
         (Some(path), _) => {
-            check_file(path, &mut filter, &mut |_| {})?;
+            let trace = check_file(path, &mut filter, &mut |_| {})?;
+            forked::check_children(path, &trace, &mut filter)?;
             path.display().to_string()
         }
         (None, Some(program)) => {

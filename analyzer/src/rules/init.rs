@@ -9,6 +9,11 @@ use crate::finding::Severity;
 /// Metadata of a trace whose process was forked after its parent had initialized the driver.
 const FORKED: &str = "fork.after-init";
 
+/// True for a call that failed or did not return in a forked child, for whatever reason.
+pub(super) fn fails_in_forked_child(check: &Check<'_, '_>) -> bool {
+    check.went_wrong() && check.context.meta(FORKED).is_some()
+}
+
 /// A call that the driver refused because it is not initialized.
 pub(super) fn not_initialized(check: &Check<'_, '_>) -> Option<Draft> {
     // Every later call fails for the same reason.

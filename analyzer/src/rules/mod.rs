@@ -645,7 +645,7 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
         // The driver is shutting down; rules do not cover what destructors do then.
         return drafts;
     }
-    if is_uninitialized(check.call) {
+    if is_uninitialized(check.call) || init::fails_in_forked_child(check) {
         return init::not_initialized(check).into_iter().collect();
     }
     for (when, rule) in rules {

@@ -44,6 +44,12 @@ pub(crate) const CONTEXTS: &[Row] = &[
         &[""],
     ),
     (
+        "init-fork-child-use",
+        "meta fork.after-init 1",
+        "cuCtxSynchronize -> !",
+        &["cuDriverGetVersion driverVersion:=13000"],
+    ),
+    (
         "init-proc-address-unusable",
         START,
         "cuGetProcAddress_v2 symbol=\"cuMemAlloc_v2\" pfn:=0 cudaVersion=13000 flags=0",

@@ -638,7 +638,7 @@ pub static RULES: &[Rule] = &[
         advice: "Fork before the first cuInit, or start the child with exec. In Python, use the start method \"spawn\".",
         observed: "driver 580.159, H200, 2026-11-20: in the child, cuDeviceGet and cuDevicePrimaryCtxRetain returned CUDA_ERROR_NOT_INITIALIZED",
         undecidable: "",
-        cannot_see: "",
+        cannot_see: "The parent's trace has no call of the child. The child's own trace has: cutape checks it with the parent's if it lies beside it, and so does `cutape check -- PROGRAM`.",
         example: "error[init-fork-child-use]: driver used in a forked child\n --> call 0: cuDeviceGet(device: 0x7ff000000000, ordinal: 0) = CUDA_ERROR_NOT_INITIALIZED thread 0\n  |   at 0x400010\n  | cuDeviceGet is called in a child that was forked after its parent had initialized the driver.\n  | The child has inherited a driver that it cannot use. The driver returned\n  | CUDA_ERROR_NOT_INITIALIZED.\n  = help: Fork before the first cuInit, or start the child with exec. In Python, use the start\n      method \"spawn\".\n  = manual: CUDA Driver API, Initialization, cuInit (the current process)",
     },
     Rule {
