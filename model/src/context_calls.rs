@@ -79,10 +79,11 @@ impl<X> State<X> {
                 }
             }
             Action::Primary(PrimaryOp::Reset) => {
-                if let Some(context) = self.contexts.primary(call.argument(0) as i32) {
+                let site = effects.site(call);
+                if let Some(context) = self.contexts.reset(call.argument(0) as i32, site) {
                     let handle = self.objects.get(context).map(|context| context.handle);
                     self.order.complete_context(handle.unwrap_or(0));
-                    let ended = self.objects.end_children(context, effects.site(call));
+                    let ended = self.objects.end_children(context, site);
                     self.ended(ended);
                 }
             }

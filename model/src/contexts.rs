@@ -47,6 +47,8 @@ pub struct LeftPushes {
 struct Primary {
     context: ObjectId,
     retained: u32,
+    /// The call that reset it, unless it was retained since.
+    reset: Option<Site>,
     /// The first retain of each place of the program, and how many it made.
     places: Vec<(Site, u32)>,
 }
@@ -205,6 +207,7 @@ impl Contexts {
         let first = || Primary {
             context,
             retained: 0,
+            reset: None,
             places: Vec::new(),
         };
         let primary = self.primaries.entry(device).or_insert_with(first);
@@ -212,6 +215,7 @@ impl Contexts {
             *primary = first();
         }
         primary.retained += 1;
+        primary.reset = None;
         let places = &mut primary.places;
         let known = places
             .iter()
@@ -221,6 +225,19 @@ impl Contexts {
         } else if places.len() < PLACES {
             places.push((site, 1));
         }
+    }
+
+    /// Notes a reset of a device's primary context, and returns the context.
+    pub(crate) fn reset(&mut self, device: i32, site: Site) -> Option<ObjectId> {
+        let primary = self.primaries.get_mut(&device)?;
+        primary.reset = Some(site);
+        Some(primary.context)
+    }
+
+    /// The call that reset a primary context which nothing has retained since.
+    pub fn reset_of(&self, context: ObjectId) -> Option<Site> {
+        let mut primaries = self.primaries.values();
+        primaries.find(|primary| primary.context == context)?.reset
     }
 
     /// Returns the context if that was the last reference.

@@ -1,8 +1,8 @@
 //! Contexts: a reset that others feel, limits that come too late, green contexts, checkpoints of
 //! processes.
 
-use cutape_model::ObjectId;
-use cutape_registry::{CheckpointOp, Family, GreenOp, Kind, rules};
+use cutape_model::{ObjectId, Site};
+use cutape_registry::{CheckpointOp, Family, GreenOp, Kind, PrimaryOp, rules};
 
 use super::{Check, Draft, Rule, When, at, code};
 use crate::finding::Severity;
@@ -38,8 +38,27 @@ pub(super) fn reset_shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     drafts.push(
         Draft::new(rules::CONTEXT_PRIMARY_RESET_SHARED, title, message)
             .object(context)
-            .object(last),
+            .object(last)
+            .culprit(check.call.caller),
     );
+}
+
+/// A use of what a reset by another thread has destroyed is that reset's fault: the users of a
+/// runtime share one retain.
+pub(super) fn blame_reset(check: &Check<'_, '_>, end: Site, mut draft: Draft) -> Draft {
+    let function = cutape_registry::function(end.function);
+    let is_reset = function
+        .is_some_and(|function| function.family == Family::PrimaryContext(PrimaryOp::Reset));
+    let is_of_context = [
+        rules::CONTEXT_RESOURCE_AFTER_DESTROY,
+        rules::CONTEXT_USE_AFTER_DESTROY,
+    ]
+    .contains(&draft.rule);
+    if !is_reset || !is_of_context || end.thread == check.call.thread {
+        return draft;
+    }
+    draft.rule = rules::CONTEXT_PRIMARY_RESET_SHARED;
+    draft.severity(Severity::Error).culprit(end.caller)
 }
 
 /// CUlimit: the sizes that are fixed by the first launch of a kernel that uses them.

@@ -5,6 +5,7 @@ use cutape_format::layout::field;
 use cutape_model::{Lookup, ObjectId, Origin, STREAM_PER_THREAD};
 use cutape_registry::{ContextOp, Family, Kind, LaunchOp, rules};
 
+use super::context::blame_reset;
 use super::{Check, Draft, at, code};
 use crate::finding::Severity;
 use crate::plan::Step;
@@ -160,7 +161,8 @@ fn ended_object(
     if root != id {
         draft = draft.object(root);
     }
-    Some(draft.chain(check.poison_chain(id)))
+    let draft = draft.chain(check.poison_chain(id));
+    Some(blame_reset(check, end.site, draft))
 }
 
 /// The thread's current context was destroyed, by this thread or another, and is still current.
@@ -173,18 +175,20 @@ pub(super) fn current_context(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let id = check.state.contexts.current(check.call.thread).object?;
-    let end = check.state.objects.end_of(id)?;
+    let end = check.state.objects.end_of(id).map(|end| end.site);
+    let end = end.or_else(|| check.state.contexts.reset_of(id))?;
     let what = format!(
         "works on the thread's current context, {}, which {} ended. A destroyed context stays \
          on the stacks of the threads in which it is current",
         check.label(id),
-        at(end.site),
+        at(end),
     );
     let title = "the current context is destroyed";
     let draft = check
         .draft(rules::CONTEXT_USE_AFTER_DESTROY, title, what)
         .object(id);
-    Some(draft.chain(check.poison_chain(id)))
+    let draft = draft.chain(check.poison_chain(id));
+    Some(blame_reset(check, end, draft))
 }
 
 /// A string of the driver's whose owner has ended is passed back to the driver.

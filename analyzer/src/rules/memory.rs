@@ -4,6 +4,7 @@
 use cutape_model::{CallArguments, ObjectId};
 use cutape_registry::{Family, Kind, Length, MemoryType, Waits, rules};
 
+use super::context::blame_reset;
 use super::{Check, Draft, Rule, When, at, code};
 use crate::finding::Severity;
 use crate::layouts::pointers;
@@ -187,7 +188,8 @@ fn freed_address(
     if root != id {
         draft = draft.object(root);
     }
-    Some(draft.chain(check.poison_chain(id)))
+    let draft = draft.chain(check.poison_chain(id));
+    Some(blame_reset(check, end.site, draft))
 }
 
 /// A launch: parameters of eight bytes that lie in freed memory.

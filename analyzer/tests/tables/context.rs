@@ -76,6 +76,37 @@ pub(crate) const CONTEXTS: &[Row] = &[
             "cuDevicePrimaryCtxRelease_v2 dev=0\n cuDevicePrimaryCtxReset_v2 dev=0",
         ],
     ),
+    // Threads of one runtime, which has retained the context once (NVIDIA/numba-cuda#644).
+    (
+        "context-primary-reset-shared",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0\n\
+         t1 cuCtxSetCurrent ctx=0xc0\n t1 cuMemAlloc_v2 dptr:=0x10000 bytesize=64",
+        "cuDevicePrimaryCtxReset_v2 dev=0\n t1 cuMemsetD8_v2 dstDevice=0x10000 N=64 -> 709\n\
+         t1 cuMemFree_v2 dptr=0x10000 -> 1",
+        &[
+            // The runtime retains it again.
+            "cuDevicePrimaryCtxReset_v2 dev=0\n t1 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             t1 cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\
+             t1 cuMemsetD8_v2 dstDevice=0x10000 N=64",
+        ],
+    ),
+    (
+        "context-primary-reset-shared",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0\n\
+         t1 cuCtxSetCurrent ctx=0xc0",
+        "cuDevicePrimaryCtxReset_v2 dev=0\n t1 cuMemAlloc_v2 bytesize=64 -> 709\n\
+         t1 cuMemAlloc_v2 bytesize=64 -> 709",
+        &[],
+    ),
+    (
+        "context-use-after-destroy",
+        "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0",
+        "cuDevicePrimaryCtxReset_v2 dev=0\n cuMemAlloc_v2 bytesize=64 -> 709",
+        &[
+            "cuDevicePrimaryCtxReset_v2 dev=0\n cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+           cuMemAlloc_v2 dptr:=0x10000 bytesize=64",
+        ],
+    ),
     (
         "context-limit-order",
         START,

@@ -74,7 +74,7 @@ pub static RULES: &[Rule] = &[
         advice: "Release the context instead, and destroy your own objects before that.",
         observed: "driver 580.159, H200, 2026-11-20: a reset of a context that was retained twice returned CUDA_SUCCESS",
         undecidable: "",
-        cannot_see: "",
+        cannot_see: "Users in one thread that share one retain, such as libraries of one runtime: what they use of the context afterwards is reported as its use after its end.",
         example: "warning[context-primary-reset-shared]: primary context reset while others hold it\n --> call 4: cuDevicePrimaryCtxReset_v2(dev: 0) = CUDA_SUCCESS thread 0 at 0x400040\n  | cuDevicePrimaryCtxReset_v2 destroys everything in context#1 0xc0, which is retained 2 times,\n  | and in which 1 objects live, the newest of them stream#1 0x300. A reset does not count as a\n  | release.\n  | context#1 0xc0\n  |   created: looked up: cuDevicePrimaryCtxRetain, call 0, thread 0, at 0x400000\n  | stream#1 0x300\n  |   created: cuStreamCreate, call 3, thread 0, at 0x400030\n  |   part of: context#1 0xc0\n  = help: Release the context instead, and destroy your own objects before that.\n  = manual: CUDA Driver API, Primary Context Management, cuDevicePrimaryCtxReset",
     },
     Rule {
@@ -111,7 +111,7 @@ pub static RULES: &[Rule] = &[
         observed: "",
         undecidable: "",
         cannot_see: "",
-        example: "error[context-use-after-destroy]: context used after cuCtxDestroy_v2\n --> call 8: cuCtxPushCurrent_v2(ctx: 0xc1 (context#1)) = CUDA_ERROR_CONTEXT_IS_DESTROYED thread 0\n  |   at 0x4000a0\n  | cuCtxPushCurrent_v2 gets context#1 0xc1 as `ctx`. cuCtxCreate_v2 (call 1) created it,\n  | cuCtxDestroy_v2 (call 7) ended it, and no call has returned that handle again. The driver\n  | returned CUDA_ERROR_CONTEXT_IS_DESTROYED.\n  | context#1 0xc1\n  |   created: cuCtxCreate_v2, call 1, thread 0, at 0x400020\n  |   ended:   cuCtxDestroy_v2, call 7, thread 0, at 0x400090\n  = chain: context#1 0xc1 (created by cuCtxCreate_v2 (call 1)) -> context#1 0xc1 ended by\n      cuCtxDestroy_v2 (call 7) -> used by cuCtxPushCurrent_v2 (call 8)\n  = help: Remove the context from every thread before you destroy it. Retain the primary\n      context for as long as any thread uses it.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
+        example: "error[context-use-after-destroy]: the current context is destroyed\n --> call 3: cuMemAlloc_v2(dptr: NULL, bytesize: 64) = CUDA_ERROR_CONTEXT_IS_DESTROYED thread 0 at\n  |   0x400030\n  | cuMemAlloc_v2 works on the thread's current context, context#1 0xc0, which\n  | cuDevicePrimaryCtxReset_v2 (call 2) ended. A destroyed context stays on the stacks of the\n  | threads in which it is current. The driver returned CUDA_ERROR_CONTEXT_IS_DESTROYED.\n  | context#1 0xc0\n  |   created: looked up: cuDevicePrimaryCtxRetain, call 0, thread 0, at 0x400000\n  = chain: context#1 0xc0 (looked up by cuDevicePrimaryCtxRetain (call 0)) -> used by\n      cuMemAlloc_v2 (call 3)\n  = help: Remove the context from every thread before you destroy it. Retain the primary\n      context for as long as any thread uses it.\n  = manual: CUDA Driver API, Context Management, cuCtxDestroy; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
     },
     Rule {
         id: "errors-async-misattributed",
