@@ -36,12 +36,14 @@ mod parse;
 mod problem;
 #[cfg(feature = "decompress")]
 mod ptx;
+mod ptx_version;
 mod target;
 #[cfg(feature = "decompress")]
 mod unused;
 
 pub use extent::{Extent, WrapperHeader, extent, wrapper_data};
 pub use kind::{ImageKind, kind};
+pub use ptx_version::{first_cuda, newest_ptx};
 pub use target::{CodeKind, Suffix, Target, runs_on};
 
 #[cfg(feature = "decompress")]

@@ -145,38 +145,6 @@ pub(crate) fn load_from(address: u64, capability: (u16, u16)) -> Result<Code, Re
     choose(bytes, capability)
 }
 
-/// The newest PTX version by driver version (PTX ISA, release history).
-const PTX_VERSIONS: &[(i32, (u16, u16))] = &[
-    (11_000, (7, 0)),
-    (11_010, (7, 1)),
-    (11_020, (7, 2)),
-    (11_030, (7, 3)),
-    (11_040, (7, 4)),
-    (11_050, (7, 5)),
-    (11_060, (7, 6)),
-    (11_070, (7, 7)),
-    (11_080, (7, 8)),
-    (12_000, (8, 0)),
-    (12_010, (8, 1)),
-    (12_020, (8, 2)),
-    (12_030, (8, 3)),
-    (12_040, (8, 4)),
-    (12_050, (8, 5)),
-    (12_070, (8, 6)),
-    (12_080, (8, 7)),
-    (12_090, (8, 8)),
-    (13_000, (9, 0)),
-];
-
-/// The newest PTX version that a driver of a CUDA version accepts.
-fn newest_ptx(driver: i32) -> (u16, u16) {
-    PTX_VERSIONS
-        .iter()
-        .rev()
-        .find(|entry| entry.0 <= driver)
-        .map_or((7, 0), |entry| entry.1)
-}
-
 /// Chooses what runs on a device of that compute capability: machine code of the nearest
 /// architecture, else PTX of the nearest.
 pub(crate) fn choose(bytes: &[u8], capability: (u16, u16)) -> Result<Code, Refusal> {
@@ -212,7 +180,7 @@ pub(crate) fn choose(bytes: &[u8], capability: (u16, u16)) -> Result<Code, Refus
     let from_ptx = entry.code == CodeKind::Ptx;
     let code = if from_ptx { INVALID_PTX } else { INVALID_IMAGE };
     let content = (entry.content).map_err(|problem| Refusal::new(code, problem.to_string()))?;
-    let newest = newest_ptx(settings::get().version);
+    let newest = cutape_image::newest_ptx(settings::get().version);
     if from_ptx
         && let Some(version) = content.ptx_version
         && version > newest
