@@ -11,6 +11,7 @@ mod call_site;
 mod class;
 mod context;
 pub mod decode;
+pub mod demangle;
 mod finding;
 pub mod glob;
 mod launch;

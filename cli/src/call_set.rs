@@ -19,7 +19,7 @@ use self::term::Term;
 use self::unmatched::no_match;
 
 use crate::failure::Failure;
-use cutape_export::demangle::{bare, demangle};
+use cutape_analyzer::demangle::{bare, demangle};
 use cutape_model::{Scope, TraceState};
 
 /// The syntax, for errors.

@@ -9,7 +9,7 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection};
 
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// Where systems install separate debug information.
 const SYSTEM: &str = "/usr/lib/debug";

@@ -13,7 +13,7 @@ use object::read::elf::{ElfFile64, SectionHeader, Sym};
 use object::{LittleEndian, Object, ObjectSegment};
 
 use crate::debug_file::DebugFile;
-use cutape_export::demangle::{LONGEST_NAME, demangle};
+use cutape_analyzer::demangle::{LONGEST_NAME, demangle};
 
 /// The symbols of all callers that lie in a mapped file, except those that the trace already has.
 pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
@@ -275,7 +275,7 @@ mod tests {
             libc::getpid as *const () as u64,
         );
         for (address, expected) in [
-            (own, "cutape_export::demangle::demangle"),
+            (own, "cutape_analyzer::demangle::demangle"),
             (library, "getpid"),
         ] {
             let mapping = mapping(address);

@@ -12,7 +12,6 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
-pub mod demangle;
 mod error;
 pub mod rows;
 pub mod tables;

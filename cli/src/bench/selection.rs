@@ -13,7 +13,7 @@ use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
 use crate::call_set::{CallSet, no_kernel};
 use crate::failure::Failure;
-use cutape_export::demangle::{demangle, last_name};
+use cutape_analyzer::demangle::{demangle, last_name};
 use cutape_model::LaunchShape;
 use cutape_model::{Scope, TraceState};
 

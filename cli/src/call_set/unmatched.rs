@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cutape_analyzer::demangle::{bare, demangle};
 use cutape_analyzer::suggestion::did_you_mean;
-use cutape_export::demangle::{bare, demangle};
 use cutape_format::Trace;
 use cutape_model::{Scope, TraceState};
 

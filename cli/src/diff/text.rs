@@ -9,7 +9,7 @@ use cutape_diff::{
 
 use crate::output::{printable, shortened, shown};
 use crate::quantity::{count, grouped, time};
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// Longer names of kernels are cut.
 const KERNEL_WIDTH: usize = 60;

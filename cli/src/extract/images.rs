@@ -16,7 +16,7 @@ use crate::input::Completeness;
 use crate::output::without_middle;
 use crate::output_folder::Folder;
 use crate::quantity;
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// Longer names of kernels are cut in index.txt.
 const LONGEST_NAME: usize = 160;

@@ -21,7 +21,7 @@ use crate::input::Completeness;
 use crate::one_rank::Source;
 use crate::output_folder::Folder;
 use crate::{library, observation, quantity};
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// One file for the user, in pieces by subject.
 const SOURCE: &str = concat!(

@@ -4,7 +4,7 @@ use cutape_format::Trace;
 use cutape_replay::{ExchangeCounts, Observed, ObservedCall};
 
 use crate::quantity;
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// The replay that gave the contents of memory.
 pub(super) struct Replay {

@@ -11,7 +11,7 @@ use super::tables::table;
 use crate::call_set::{CallSet, Markers};
 use crate::output::printable;
 use crate::quantity::{count, grouped, time, time_or_unknown};
-use cutape_export::demangle::{bare, demangle};
+use cutape_analyzer::demangle::{bare, demangle};
 use cutape_format::TraceClock;
 use cutape_model::{Effects, Scope, TraceState, Work, function_of};
 use cutape_registry::{Family, GraphOp};

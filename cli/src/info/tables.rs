@@ -9,7 +9,7 @@ use super::process::ProcessFacts;
 use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
 use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
-use cutape_export::demangle::{bare, demangle};
+use cutape_analyzer::demangle::{bare, demangle};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;

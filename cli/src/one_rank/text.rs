@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 use cutape_replay::ExchangeCounts;
 
 use crate::output::printable;

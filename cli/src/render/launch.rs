@@ -7,7 +7,7 @@ use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
 use super::labels::Labels;
-use cutape_export::demangle::{bare, demangle};
+use cutape_analyzer::demangle::{bare, demangle};
 use cutape_model::LaunchShape;
 
 /// A decoded launch.

@@ -14,7 +14,7 @@ use crate::input::RECORDING_IS_COMPLETE;
 use crate::one_rank;
 use crate::output::printable;
 use crate::quantity::count;
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// How many calls of a list the text shows.
 const SHOWN: usize = 20;

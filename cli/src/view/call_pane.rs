@@ -19,7 +19,7 @@ use crate::render::{RenderedCall, Renderer, notes};
 use crate::stacks;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 use cutape_format::TraceClock;
 
 /// Bytes of a payload that are shown.

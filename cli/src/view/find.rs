@@ -16,7 +16,7 @@ use super::row::{Outcome, Row};
 use super::shared::SharedTrace;
 use crate::call_set::CallSet;
 use crate::render::Renderer;
-use cutape_export::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 use cutape_format::TraceClock;
 
 /// Calls between two looks at the clock.

@@ -39,7 +39,7 @@ pub(super) fn lines(renderer: &Renderer<'_>, key: ObjectKey) -> (String, Vec<Pan
         return (title, lines);
     };
     if let Some(name) = &object.name {
-        lines.push(named("name", &cutape_export::demangle::demangle(name)));
+        lines.push(named("name", &cutape_analyzer::demangle::demangle(name)));
     }
     if object.size > 0 {
         lines.push(named(

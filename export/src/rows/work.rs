@@ -13,7 +13,7 @@ use super::lifetimes::object_ref;
 use super::reference::{CallRef, ObjectRef, StreamRef};
 use super::row::{Awaited, CopyRow, GraphKernelRow, GraphLaunchRow, LaunchRow, WaitRow};
 use super::sink::Sink;
-use crate::demangle::demangle;
+use cutape_analyzer::demangle::demangle;
 
 /// Whether calls of a function launch, copy or wait.
 pub(super) fn is_work(function: &Function) -> bool {
