@@ -11,9 +11,10 @@ use crate::finding::{CallResult, CallSite, Class, Finding, Severity};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::reported::Reported;
-use crate::rules::{self, Check, Draft, Gates, Rules};
+use crate::rules::undefined::is_same_source_name;
+use crate::rules::{self, Check, Deferral, Draft, Gates, Rules};
 use crate::state::State;
-use cutape_model::{ObjectId, Site};
+use cutape_model::Site;
 
 /// A function of the trace.
 #[derive(Debug)]
@@ -24,6 +25,19 @@ struct Checked {
     watched: Watched,
 }
 
+/// A finding that is no misuse if a later call succeeds.
+#[derive(Debug)]
+struct Deferred {
+    /// The function without its suffix.
+    base: &'static str,
+    until: Deferral,
+    /// The call that failed.
+    call: u64,
+    /// The program has launched a function of the module: it goes on without what it did not find.
+    is_optional: bool,
+    finding: Finding,
+}
+
 /// Finds API misuse in the calls of one process.
 #[derive(Debug, Default)]
 pub struct Analyzer {
@@ -32,8 +46,7 @@ pub struct Analyzer {
     state: State,
     performance: Performance,
     reported: Reported,
-    /// Findings that a later success of the same function cancels, if it is about the same object.
-    deferred: Vec<(&'static str, Option<ObjectId>, Finding)>,
+    deferred: Vec<Deferred>,
     killed: bool,
 }
 
@@ -116,8 +129,11 @@ impl Analyzer {
             reported = !drafts.is_empty();
             findings = self.write_all(context, call, plan, drafts);
         }
-        if !self.deferred.is_empty() && call.succeeded() {
-            self.cancel_deferred(plan, call);
+        if !self.deferred.is_empty() {
+            match call.succeeded() {
+                true => self.cancel_deferred(plan, call),
+                false => findings.extend(self.confirm_deferred(plan, call)),
+            }
         }
         self.observe(context, call, checked, Some(&site));
         self.state.update(plan, call, context, site, reported);
@@ -137,9 +153,48 @@ impl Analyzer {
             .next()
             .and_then(|(kind, handle)| self.state.objects.resolve(kind, handle).live());
         let is_launch = about.is_some() && matches!(plan.function.family, Family::Launch(_));
-        self.deferred.retain(|(base, object, _)| {
-            *object != about || !(is_launch || *base == plan.function.base)
+        let name = plan.at("name").and_then(|position| call.string(position));
+        let owner = self.state.image_owner(plan, call);
+        if let Some(launched) = about.filter(|_| is_launch) {
+            for deferred in &mut self.deferred {
+                let Deferral::Lookup(owner, _) = deferred.until else {
+                    continue;
+                };
+                let mut owners = self.state.objects.ancestors(launched);
+                deferred.is_optional |= owners.any(|id| id == owner);
+            }
+        }
+        self.deferred.retain(|deferred| {
+            let is_again = deferred.base == plan.function.base;
+            let is_cancelled = match &deferred.until {
+                Deferral::Call => is_again && about.is_none(),
+                Deferral::Function(function) => about == Some(*function) && (is_launch || is_again),
+                Deferral::Lookup(module, wanted) => {
+                    owner == Some(*module)
+                        && name
+                            .as_ref()
+                            .is_some_and(|name| name == wanted || is_same_source_name(name, wanted))
+                }
+            };
+            !is_cancelled
         });
+    }
+
+    /// A call failed for what an earlier one did not return. If the finding about that one was put
+    /// off, it is certain now.
+    fn confirm_deferred(&mut self, plan: &Plan, call: &Call<'_>) -> Option<Finding> {
+        let used = self.state.undefined_use(plan, call)?;
+        let cause = used.failure.site.index;
+        let position = (self.deferred.iter()).position(|deferred| deferred.call == cause)?;
+        let mut finding = self.deferred.swap_remove(position).finding;
+        finding.chain = vec![
+            format!("{} (call {cause}) failed", used.failure.site.function),
+            format!(
+                "its output, {:#x}, used by {} (call {})",
+                used.value, plan.function.name, call.index
+            ),
+        ];
+        Some(finding)
     }
 
     #[inline]
@@ -174,23 +229,33 @@ impl Analyzer {
             }
             if !self.deferred.is_empty() && matches!(plan.function.family, Family::Launch(_)) {
                 // It says what the deferred finding would say.
-                let explained =
-                    |id: Option<ObjectId>| id.is_some_and(|id| draft.objects.contains(&id));
-                self.deferred.retain(|entry| !explained(entry.1));
+                self.deferred.retain(|deferred| match deferred.until {
+                    Deferral::Function(id) => !draft.objects.contains(&id),
+                    _ => true,
+                });
             }
             self.state.init_reported |= rules::is_uninitialized(call);
             self.state.host_addresses.is_reported |=
                 draft.rule == cutape_registry::rules::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
-                if draft.deferred {
-                    let about = draft.objects.first().copied();
-                    self.deferred.push((plan.function.base, about, finding));
-                } else {
-                    findings.push(finding);
+                match draft.deferral {
+                    Some(until) => self.deferred.push(Deferred {
+                        base: plan.function.base,
+                        until,
+                        call: call.index,
+                        is_optional: false,
+                        finding,
+                    }),
+                    None => findings.push(finding),
                 }
             }
         }
         findings
+    }
+
+    /// How many calls failed so far only because of one that a finding is about.
+    pub fn consequences(&self) -> u64 {
+        self.state.consequences
     }
 
     /// What the calls show together, and at the end of the program what is missing. If the trace
@@ -201,11 +266,15 @@ impl Analyzer {
         }
         // A program that ended well may have tried on purpose.
         let ended_well = context.meta("exit.status") == Some("0");
-        let mut findings: Vec<Finding> = std::mem::take(&mut self.deferred)
-            .into_iter()
-            .map(|(_, about, mut finding)| {
-                if about.is_some() && ended_well {
-                    finding.severity = Severity::Advice;
+        let deferred = std::mem::take(&mut self.deferred).into_iter();
+        let mut findings: Vec<Finding> = deferred
+            .filter(|deferred| !deferred.is_optional)
+            .map(|deferred| {
+                let mut finding = deferred.finding;
+                match deferred.until {
+                    Deferral::Function(_) if ended_well => finding.severity = Severity::Advice,
+                    Deferral::Lookup(..) if ended_well => finding.severity = Severity::Warning,
+                    _ => {}
                 }
                 finding
             })

@@ -17,6 +17,8 @@ pub struct Omitted {
     pub known: u64,
     /// As others of the same rule at the same place, beyond the limit.
     pub repeated: u64,
+    /// Calls that failed only because of one that a finding is about.
+    pub consequences: u64,
 }
 
 impl Omitted {
@@ -32,6 +34,10 @@ impl Omitted {
             ("suppressed".to_owned(), self.suppressed),
             ("in the baseline".to_owned(), self.known),
             ("repeated".to_owned(), self.repeated),
+            (
+                "as consequences (failed calls)".to_owned(),
+                self.consequences,
+            ),
         ];
         let parts = classes.chain(others).filter(|(_, count)| *count > 0);
         let parts: Vec<String> = parts

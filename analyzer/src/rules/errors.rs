@@ -1,11 +1,9 @@
-//! Errors: those of asynchronous work that a later call returns, results that are ignored, flags
-//! that do not exist, functions that are deprecated.
+//! Errors: those of asynchronous work that a later call returns, flags that do not exist, functions
+//! that are deprecated.
 
-use cutape_model::Lookup;
-use cutape_registry::{Kind, Length, Waits, rules};
+use cutape_registry::{Kind, Waits, rules};
 
 use super::{Check, Draft, at, code, result_name};
-use crate::plan::Step;
 use crate::state::State;
 use crate::state::execution::{RecentWork, StickyError, is_sticky};
 
@@ -186,57 +184,6 @@ pub(super) fn unobserved_at_end(state: &State) -> Option<Draft> {
         title,
         message,
     ))
-}
-
-/// The output of a call that failed, used by a call that then fails as well.
-pub(super) fn ignored(check: &Check<'_, '_>) -> Option<Draft> {
-    if !check.went_wrong() || check.call.result().is_none() {
-        return None;
-    }
-    let state = check.state;
-    let thread = state.threads.get(check.call.thread as usize)?;
-    let (failure, value) = check.plan.steps.iter().find_map(|&(position, step)| {
-        let kind = match step {
-            Step::Use(kind) | Step::Destroy(kind) => kind,
-            Step::Device(length) if length != Length::Fixed(0) => Kind::Memory,
-            _ => return None,
-        };
-        let value = check.call.argument(position);
-        let known = match kind {
-            Kind::Memory => state.place_at(value).is_some() || state.freed_at(value).is_some(),
-            _ => state.objects.resolve(kind, value) != Lookup::Unknown,
-        };
-        if known || (kind == Kind::Stream && value <= cutape_model::STREAM_PER_THREAD) {
-            return None;
-        }
-        let mut failures = thread.failures.iter().rev();
-        let failure = failures.find(|failure| failure.kind == kind && !failure.reported)?;
-        Some((failure, value))
-    })?;
-    if super::module::LOOKED_UP.contains(&failure.kind) {
-        return None;
-    }
-    let what = format!(
-        "gets {value:#x} as a {}, a value that no call has returned. {} failed with {}, so its \
-         output was not written, and the program went on with it",
-        failure.kind.name(),
-        at(failure.site),
-        result_name(failure.site.result),
-    );
-    let title = "output of a failed call used";
-    Some(
-        check
-            .draft(rules::ERRORS_RESULT_IGNORED, title, what)
-            .culprit(failure.site.caller)
-            .chain(vec![
-                format!(
-                    "{} failed with {}",
-                    at(failure.site),
-                    result_name(failure.site.result)
-                ),
-                format!("its output used by {}", at(check.site)),
-            ]),
-    )
 }
 
 /// Flags that are not defined.

@@ -2,7 +2,7 @@
 
 use cutape_registry::{Family, FunctionOp, Kind, rules};
 
-use super::{Check, Draft, Rule, When, at, code};
+use super::{Check, Deferral, Draft, Rule, When, at, code};
 use crate::context::device_attribute;
 
 /// Numbers of CUfunction_attribute.
@@ -173,9 +173,8 @@ fn too_much_shared(check: &Check<'_, '_>, attribute: i32, value: i64) -> Option<
     );
     let title = "more dynamic shared memory than a block can have";
     let rule = rules::EXEC_ATTRIBUTE_DYNAMIC_SMEM_OVER_LIMIT;
-    let mut draft = check.draft(rule, title, what).object(id);
-    draft.deferred = true;
-    Some(draft)
+    let draft = check.draft(rule, title, what).object(id);
+    Some(draft.deferred(Deferral::Function(id)))
 }
 
 fn set_cache(check: &Check<'_, '_>) -> Option<Draft> {

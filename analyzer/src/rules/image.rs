@@ -5,9 +5,10 @@ use cutape_format::{Bytes, Snapshot};
 use cutape_image::{CodeKind, Content, Entry, Image, ImageKind, runs_on};
 use cutape_registry::{ImageSource, rules};
 
-use super::{Check, Draft, code};
+use super::{Check, Deferral, Draft, at, code, created_at};
 use crate::context::bytes_of;
 use crate::finding::Severity;
+use crate::plan::Step;
 use crate::state::{image_snapshot, numbers32, options};
 
 /// Rules about the image of a module or library load.
@@ -21,6 +22,9 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let is_file = check.plan.file.is_some();
     let position = check.plan.image;
     if !is_file && position.is_some_and(|position| check.call.argument(position) == 0) {
+        if check.state.undefined_use(check.plan, check.call).is_some() {
+            return;
+        }
         return drafts.push(unrecognized(check, "a NULL pointer"));
     }
     let Some(snapshot) = image_snapshot(check.plan, check.call) else {
@@ -91,19 +95,48 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 /// An input of a link that the driver rejected for its image.
 pub(super) fn failed_input(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    drafts.extend(match check.call.result() {
-        Some(code::FILE_NOT_FOUND) => file_not_found(check),
-        Some(code::NO_BINARY_FOR_GPU) if drafts.is_empty() => {
-            let data = check.plan.at("data");
-            let data = data.and_then(|position| check.call.snapshot(position, field::POINTEE));
-            let snapshot = data.or_else(|| image_snapshot(check.plan, check.call));
-            let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
-            let image = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok());
-            failed(check, image.as_ref())
-        }
-        Some(_) if drafts.is_empty() => failed(check, None),
-        _ => None,
-    });
+    if check.call.result() == Some(code::FILE_NOT_FOUND) {
+        drafts.extend(file_not_found(check));
+    } else if drafts.is_empty() && check.state.refused_input(check.plan, check.call).is_none() {
+        let data = check.plan.at("data");
+        let data = data.and_then(|position| check.call.snapshot(position, field::POINTEE));
+        let snapshot = data.or_else(|| image_snapshot(check.plan, check.call));
+        let bytes = snapshot.and_then(|snapshot| bytes_of(check.context, snapshot.bytes));
+        let image = bytes.and_then(|bytes| cutape_image::parse(&bytes).ok());
+        drafts.extend(failed(check, image.as_ref()));
+    }
+}
+
+/// A use of a library or of a part of it for which the driver loads the image, and cannot.
+pub(super) fn failed_later(check: &Check<'_, '_>) -> Option<Draft> {
+    let is_of_image = matches!(
+        check.call.result()?,
+        code::NO_BINARY_FOR_GPU
+            | code::INVALID_PTX
+            | code::UNSUPPORTED_PTX_VERSION
+            | code::JIT_COMPILER_NOT_FOUND
+            | code::JIT_COMPILATION_DISABLED
+    );
+    let objects = &check.state.objects;
+    let used = check.plan.steps.iter().filter(|_| is_of_image);
+    let owner = used.into_iter().find_map(|&(position, step)| {
+        let Step::Use(kind) = step else { return None };
+        let id = objects
+            .resolve(kind, check.call.argument(position))
+            .live()?;
+        let mut owners = std::iter::once(id).chain(objects.ancestors(id));
+        owners.find(|&owner| check.state.image_data(owner).is_some())
+    })?;
+    let image = check.state.parsed(owner, check.context);
+    let draft = failed(check, image.as_deref())?.object(owner);
+    Some(draft.chain(vec![
+        format!(
+            "{} loaded by {}",
+            check.label(owner),
+            created_at(check.state, owner)
+        ),
+        format!("its code needed, and rejected, in {}", at(check.site)),
+    ]))
 }
 
 /// The entries of an image that could be read.
@@ -156,11 +189,9 @@ fn file_not_found(check: &Check<'_, '_>) -> Option<Draft> {
         check.function(),
     );
     let title = "file to load does not exist";
-    let mut draft =
-        Draft::new(rules::MODULE_FILE_NOT_FOUND, title, message).subject(check.site.index);
+    let draft = Draft::new(rules::MODULE_FILE_NOT_FOUND, title, message).subject(check.site.index);
     // A program may try several paths.
-    draft.deferred = true;
-    Some(draft)
+    Some(draft.deferred(Deferral::Call))
 }
 
 fn unterminated(check: &Check<'_, '_>, bytes: &[u8], snapshot: Snapshot<'_>) -> Option<Draft> {
@@ -230,7 +261,7 @@ fn no_binary(check: &Check<'_, '_>, image: Option<&Image>) -> Draft {
         format!(" The image holds {}.", list.join("; "))
     });
     let what = format!(
-        "gets an image without code for {device}.{holds} Machine code runs on devices of the same \
+        "needs an image with code for {device}, and this one has none.{holds} Machine code runs on devices of the same \
          major and the same or a higher minor capability; PTX is compiled for its own or any newer \
          capability"
     );
@@ -257,16 +288,7 @@ fn entry_text(entry: &Entry, capability: Option<(u16, u16)>) -> String {
 
 fn jit_failure(check: &Check<'_, '_>, image: Option<&Image>) -> Draft {
     let why = match check.call.result() {
-        Some(code::UNSUPPORTED_PTX_VERSION) => {
-            let version = image.and_then(|image| contents(image).find_map(|c| c.ptx_version));
-            let version = version.map_or(String::new(), |(a, b)| format!(" ({a}.{b})"));
-            let driver = check.context.meta("driver.version");
-            let driver = driver.and_then(|text| text.parse::<u32>().ok());
-            let driver = driver.map_or(String::new(), |v| {
-                format!(", CUDA {}.{},", v / 1000, v % 1000 / 10)
-            });
-            format!("The PTX version{version} is newer than the driver{driver} compiles.")
-        }
+        Some(code::UNSUPPORTED_PTX_VERSION) => unsupported_version(check, image),
         Some(code::JIT_COMPILER_NOT_FOUND) => {
             "The driver's PTX compiler library is not installed.".to_owned()
         }
@@ -281,6 +303,34 @@ fn jit_failure(check: &Check<'_, '_>, image: Option<&Image>) -> Draft {
     );
     let title = "PTX could not be compiled";
     Draft::new(rules::MODULE_PTX_JIT_FAILURE, title, message)
+}
+
+/// The PTX version that is too new, who wrote it, and which driver would compile it.
+fn unsupported_version(check: &Check<'_, '_>, image: Option<&Image>) -> String {
+    let newest = image.and_then(|image| contents(image).max_by_key(|content| content.ptx_version));
+    let version = newest.and_then(|content| content.ptx_version);
+    let driver = check.context.meta("driver.version");
+    let driver = driver.and_then(|text| text.parse::<i32>().ok());
+    let cuda = |version: i32| format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
+    let driver = driver.map_or(String::new(), |version| {
+        let (major, minor) = cutape_image::newest_ptx(version);
+        format!(
+            " This driver, {}, compiles PTX up to {major}.{minor}.",
+            cuda(version)
+        )
+    });
+    let Some((major, minor)) = version else {
+        return format!("The PTX is of a version that is newer than the driver.{driver}");
+    };
+    let made = match newest.and_then(|content| content.producer.as_deref()) {
+        Some(producer) => format!(", written by \"{producer}\""),
+        None => String::new(),
+    };
+    let first = cutape_image::first_cuda((major, minor));
+    let first = first.map_or(String::new(), |first| {
+        format!(" PTX {major}.{minor} came with {}.", cuda(first))
+    });
+    format!("The image has PTX {major}.{minor}{made}.{first}{driver}")
 }
 
 /// The text in the error log that the call wrote.

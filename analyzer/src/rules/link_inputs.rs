@@ -8,7 +8,7 @@ use cutape_registry::{Family, Kind, LinkOp, rules};
 
 use super::image::{contents, kind_name, looks_like_text};
 use super::jit_options::option_count;
-use super::{Check, Draft, at, code};
+use super::{Check, Draft, at, code, result_name};
 use crate::context::bytes_of;
 use crate::finding::Severity;
 use crate::state::data::LinkInput;
@@ -251,6 +251,9 @@ fn clash<'a>(inputs: &'a [LinkInput], new: &'a LinkInput) -> Option<(&'a str, &'
 
 /// A completion that failed: which symbol the inputs lack or define twice.
 pub(super) fn completed(check: &Check<'_, '_>) -> Option<Draft> {
+    if check.state.refused_input(check.plan, check.call).is_some() {
+        return lacking(check);
+    }
     let link = check.live(Kind::Link)?;
     let data = check.state.link_data(link)?;
     check.call.result()?;
@@ -291,4 +294,30 @@ pub(super) fn completed(check: &Check<'_, '_>) -> Option<Draft> {
     );
     let title = "external symbol without a definition";
     Some(Draft::new(rules::MODULE_UNRESOLVED_SYMBOL, title, message).object(link))
+}
+
+/// A link, or a lookup in what it made, that fails for an input which the link refused.
+pub(super) fn lacking(check: &Check<'_, '_>) -> Option<Draft> {
+    let refused = check.state.refused_input(check.plan, check.call)?;
+    let result = result_name(refused.site.result);
+    let is_link = matches!(check.family(), Family::Link(_));
+    if refused.reported || !(is_link || check.call.result() == Some(code::NOT_FOUND)) {
+        return None;
+    }
+    let message = format!(
+        "{} failed with {result}, and the program went on without that input: {} fails for what it \
+         would have added. {}",
+        at(refused.site),
+        check.function(),
+        check.answer(),
+    );
+    let title = "link without an input that was refused";
+    Some(
+        Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
+            .culprit(refused.site.caller)
+            .chain(vec![
+                format!("{} failed with {result}", at(refused.site)),
+                format!("{} returned {}", at(check.site), check.result_name()),
+            ]),
+    )
 }

@@ -26,6 +26,7 @@ mod race;
 mod tensor_map;
 mod texture;
 mod threads;
+pub(crate) mod undefined;
 mod usage;
 mod virtual_memory;
 mod when;
@@ -48,6 +49,17 @@ use crate::state::State;
 use crate::state::data::Data;
 pub(crate) use when::{Gates, When};
 
+/// What shows that a failed call was no mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deferral {
+    /// A later call of the same function succeeds.
+    Call,
+    /// A later call of the same function, or a launch, succeeds with this function.
+    Function(ObjectId),
+    /// A later lookup in this module or library finds the name in another form.
+    Lookup(ObjectId, String),
+}
+
 /// A finding before it is written out.
 #[derive(Debug)]
 pub(crate) struct Draft {
@@ -60,8 +72,8 @@ pub(crate) struct Draft {
     pub(crate) chain: Vec<String>,
     /// Distinguishes findings of one rule at one place of the program.
     pub(crate) subject: u64,
-    /// Reported only if no later call of the same function succeeds.
-    pub(crate) deferred: bool,
+    /// Reported at the end, unless a later call shows that it was no mistake.
+    pub(crate) deferral: Option<Deferral>,
     /// Where the program makes the mistake, if that is not this call: one finding is enough.
     pub(crate) culprit: Option<u64>,
     /// The call that a finding at the end is about.
@@ -82,7 +94,7 @@ impl Draft {
             objects: Vec::new(),
             chain: Vec::new(),
             subject: 0,
-            deferred: false,
+            deferral: None,
             culprit: None,
             site: None,
         }
@@ -126,6 +138,11 @@ impl Draft {
         if !self.objects.contains(&id) {
             self.objects.push(id);
         }
+        self
+    }
+
+    pub(crate) fn deferred(mut self, until: Deferral) -> Self {
+        self.deferral = Some(until);
         self
     }
 
@@ -505,9 +522,15 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     let rule = |applies: bool, when, rule| applies.then_some((when, rule));
     let addresses = plan.takes_addresses;
 
-    let looks_up = module::LOOKED_UP
+    let uses_code = [Kind::Module, Kind::Library, Kind::Function, Kind::Kernel]
         .iter()
-        .any(|kind| plan.used.contains(*kind));
+        .any(|&kind| plan.used.contains(kind));
+    let looks_up = matches!(
+        family,
+        Family::Global(_)
+            | Family::Function(FunctionOp::Find { .. })
+            | Family::Kernel(FunctionOp::Find { .. })
+    );
     let handles = match plan.uses_elsewhere {
         true => Always,
         false => Ended,
@@ -548,7 +571,10 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     .into_iter()
     .chain(causes.iter().copied().map(Some))
     .chain([
-        rule(looks_up, Undefined, Consequence(module::undefined_handle)),
+        Some((Undefined, Consequence(undefined::used))),
+        rule(looks_up, Wrong, Consequence(link_inputs::lacking)),
+        rule(looks_up, Wrong, Consequence(undefined::not_found)),
+        rule(uses_code, Wrong, Consequence(image::failed_later)),
         rule(
             plan.takes_functions_only,
             Libraries,
@@ -575,7 +601,6 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Wrong,
             Consequence(threads::stuck_value),
         ),
-        Some((Undefined, Consequence(errors::ignored))),
         Some((Captured, Consequence(capture::refused))),
         rule(plan.takes_flags, Wrong, Consequence(errors::reserved)),
         rule(

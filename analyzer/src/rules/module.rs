@@ -1,11 +1,9 @@
-//! Modules: who may unload them and when, lookups that failed, enumeration.
+//! Modules: who may unload them and when, enumeration.
 
-use cutape_model::{Lookup, ObjectId, Origin};
+use cutape_model::{ObjectId, Origin};
 use cutape_registry::{Family, FunctionOp, Kind, rules};
 
-use super::{Check, Draft, at, code, result_name};
-use crate::plan::Step;
-use crate::state::Failure;
+use super::{Check, Draft, at};
 
 /// Whether the module may be unloaded by this call.
 pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -169,119 +167,4 @@ fn truncated(check: &Check<'_, '_>) -> Option<Draft> {
     );
     let title = "incomplete enumeration of functions";
     Some(Draft::new(rules::MODULE_ENUMERATE_TRUNCATED, title, message).object(owner))
-}
-
-/// The kinds whose handles a failed call leaves undefined.
-pub(super) const LOOKED_UP: [Kind; 4] = [Kind::Module, Kind::Library, Kind::Function, Kind::Kernel];
-
-/// A handle that no call has returned, after the call that should have returned it failed.
-pub(super) fn undefined_handle(check: &Check<'_, '_>) -> Option<Draft> {
-    let failures = &check
-        .state
-        .threads
-        .get(check.call.thread as usize)?
-        .failures;
-    for &(position, step) in &check.plan.steps {
-        let (Step::Use(kind) | Step::Destroy(kind)) = step else {
-            continue;
-        };
-        if !LOOKED_UP.contains(&kind) {
-            continue;
-        }
-        let handle = check.call.argument(position);
-        let known = check.state.objects.resolve(kind, handle) != Lookup::Unknown;
-        // An unknown value may be right, unless the driver rejects it.
-        if (handle != 0 && known) || !check.went_wrong() {
-            continue;
-        }
-        let matches = |failure: &&Failure| {
-            failure.kind == kind || (kind == Kind::Function && failure.kind == Kind::Kernel)
-        };
-        let Some(failure) = failures.iter().rev().find(matches) else {
-            continue;
-        };
-        if failure.reported {
-            continue;
-        }
-        return after_failure(check, failure, kind, handle);
-    }
-    None
-}
-
-fn after_failure(
-    check: &Check<'_, '_>,
-    failure: &Failure,
-    kind: Kind,
-    handle: u64,
-) -> Option<Draft> {
-    let result = result_name(failure.site.result);
-    let name = failure.name.as_ref();
-    let asked = name.map_or(String::new(), |name| format!(" for \"{name}\""));
-    let message = format!(
-        "{} gets {handle:#x} as a {}, a value that no call has returned. {}{asked} failed with \
-         {result}, which leaves its output (at {:#x}) undefined, and the program used that output. \
-         {}",
-        check.function(),
-        kind.name(),
-        at(failure.site),
-        failure.location,
-        check.answer(),
-    );
-    let (rule, title, hint) = if matches!(kind, Kind::Module | Kind::Library) {
-        let title = "output of a failed load used";
-        (rules::MODULE_LOAD_ALLOCATION_FAILURE, title, String::new())
-    } else if failure.site.result == Some(code::NOT_FOUND) {
-        let names = similar_names(check, failure);
-        let hint = match names.as_slice() {
-            [] => String::new(),
-            names => format!(" The image has: {}.", names.join(", ")),
-        };
-        let title = "function used that was not found";
-        (rules::MODULE_SYMBOL_NOT_FOUND, title, hint)
-    } else {
-        return None;
-    };
-    let draft = Draft::new(rule, title, message + &hint)
-        .chain(vec![
-            format!("{}{asked} failed with {result}", at(failure.site)),
-            format!("its output, {handle:#x}, used by {}", at(check.site)),
-        ])
-        .subject(failure.site.caller);
-    let parent = failure
-        .parent
-        .filter(|_| rule == rules::MODULE_SYMBOL_NOT_FOUND);
-    Some(parent.into_iter().fold(draft, Draft::object))
-}
-
-/// Names of the image that resemble the one that was not found, and what they are.
-fn similar_names(check: &Check<'_, '_>, failure: &Failure) -> Vec<String> {
-    let (Some(parent), Some(wanted)) = (failure.parent, failure.name.as_deref()) else {
-        return Vec::new();
-    };
-    let Some(image) = check.state.parsed(parent, check.context) else {
-        return Vec::new();
-    };
-    let mut similar = Vec::new();
-    for content in super::image::contents(&image) {
-        let functions = content.functions.iter().filter(|f| f.is_entry);
-        let functions = functions.map(|f| (f.name.as_str(), "a function"));
-        let globals = content.globals.iter();
-        let globals = globals.map(|g| (g.name.as_str(), "a variable"));
-        for (name, what) in functions.chain(globals) {
-            let alike = name.eq_ignore_ascii_case(wanted)
-                || (wanted.len() >= 2 && name.contains(wanted))
-                || (name.len() >= 3 && wanted.contains(name));
-            let mangled =
-                name.starts_with("_Z") && !wanted.starts_with("_Z") && name.contains(wanted);
-            let text = match (alike, mangled) {
-                (_, true) => format!("\"{name}\" ({what}, mangled C++ name)"),
-                (true, _) => format!("\"{name}\" ({what})"),
-                _ => continue,
-            };
-            if !similar.contains(&text) && similar.len() < 5 {
-                similar.push(text);
-            }
-        }
-    }
-    similar
 }

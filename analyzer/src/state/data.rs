@@ -106,6 +106,14 @@ impl ImageBytes {
     }
 }
 
+/// An input that a link state refused, and that its image therefore lacks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusedInput {
+    pub(crate) site: Site,
+    /// There is a finding about it.
+    pub(crate) reported: bool,
+}
+
 /// A module or a library.
 #[derive(Debug)]
 pub(crate) struct ImageData {
@@ -124,6 +132,8 @@ pub(crate) struct ImageData {
     pub(crate) count: Option<(u32, Site)>,
     /// The last work on each stream that needs it, and may still run: stream and number, call.
     pub(crate) pending: Vec<((u32, u64), Site)>,
+    /// What its link refused.
+    pub(crate) lacks: Option<RefusedInput>,
 }
 
 impl Default for ImageData {
@@ -137,6 +147,7 @@ impl Default for ImageData {
             is_short: OnceLock::new(),
             count: None,
             pending: Vec::new(),
+            lacks: None,
         }
     }
 }
@@ -218,6 +229,8 @@ pub(crate) struct LinkData {
     pub(crate) options: Options,
     pub(crate) completed: Option<Site>,
     pub(crate) inputs: Vec<LinkInput>,
+    /// The first input that it refused.
+    pub(crate) lacks: Option<RefusedInput>,
     /// A finding about the lifetime of its option values exists.
     pub(crate) options_reported: bool,
 }

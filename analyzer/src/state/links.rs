@@ -2,13 +2,13 @@
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_registry::{Family, Kind, LinkOp};
+use cutape_model::{Effect, ObjectId, Site};
+use cutape_registry::{Family, FunctionOp, Kind, LinkOp};
 
-use super::data::{Cubin, ImageBytes, LinkInput};
+use super::data::{Cubin, ImageBytes, LinkInput, RefusedInput};
 use super::{State, image_snapshot, numbers32, numbers64};
 use crate::context::{TraceContext, bytes_of};
 use crate::plan::Plan;
-use cutape_model::Site;
 
 /// A library option (cuda.h: CU_LIBRARY_BINARY_IS_PRESERVED).
 pub(crate) const BINARY_IS_PRESERVED: u32 = 1;
@@ -47,6 +47,78 @@ impl State {
             source,
             freed: None,
         });
+    }
+
+    /// What the link state of a call, or the link of its module, refused before.
+    pub(crate) fn refused_input(&self, plan: &Plan, call: &Call<'_>) -> Option<RefusedInput> {
+        match plan.function.family {
+            Family::Link(LinkOp::Complete { .. }) => {
+                let link = self.objects.live(Kind::Link, call.argument(0))?;
+                self.link_data(link)?.lacks
+            }
+            Family::Function(FunctionOp::Find { .. })
+            | Family::Kernel(FunctionOp::Find { .. })
+            | Family::Global(_) => self.image_data(self.image_owner(plan, call)?)?.lacks,
+            _ => None,
+        }
+    }
+
+    /// A link call or a lookup failed, `reported` if there is a finding about it. Returns whether
+    /// there is one about it or about the input whose refusal made it fail.
+    pub(super) fn follow_refused(
+        &mut self,
+        plan: &Plan,
+        call: &Call<'_>,
+        site: Site,
+        reported: bool,
+    ) -> bool {
+        let is_input = matches!(
+            plan.function.family,
+            Family::Link(LinkOp::AddData { .. } | LinkOp::AddFile { .. })
+        );
+        let refused = self.refused_input(plan, call);
+        let owner = (self.objects.live(Kind::Link, call.argument(0)))
+            .or_else(|| self.image_owner(plan, call));
+        let Some(owner) = owner.filter(|_| is_input || refused.is_some()) else {
+            return reported;
+        };
+        let was_reported = refused.is_some_and(|refused| refused.reported);
+        self.consequences += u64::from(was_reported && !reported);
+        let lacks = match self.link_data(owner).is_some() {
+            true => self.link_data_mut(owner).map(|data| &mut data.lacks),
+            false => self.image_data_mut(owner).map(|data| &mut data.lacks),
+        };
+        if let Some(lacks) = lacks {
+            lacks
+                .get_or_insert(RefusedInput { site, reported })
+                .reported |= reported;
+        }
+        reported || was_reported
+    }
+
+    /// A module was loaded: of a linked image it is known what it lacks.
+    pub(super) fn note_linked(&mut self, plan: &Plan, call: &Call<'_>) {
+        let Some(address) = plan.image.map(|position| call.argument(position)) else {
+            return;
+        };
+        let mut cubins = self.cubins.iter().rev();
+        let cubin = cubins.find(|cubin| cubin.address == address && cubin.freed.is_none());
+        let lacks = cubin.and_then(|cubin| self.link_data(cubin.link)?.lacks);
+        if let (Some(lacks), Some(owner)) = (lacks, self.loaded(plan, call))
+            && let Some(data) = self.image_data_mut(owner)
+        {
+            data.lacks = Some(lacks);
+        }
+    }
+
+    /// The module or library that a load returned.
+    fn loaded(&self, plan: &Plan, call: &Call<'_>) -> Option<ObjectId> {
+        [Kind::Module, Kind::Library].into_iter().find_map(|kind| {
+            let mut effects = plan.effects.objects.iter();
+            let &(position, _) = effects
+                .find(|(_, effect)| matches!(effect, Effect::Create(made, _) if *made == kind))?;
+            self.objects.live(kind, call.out(position)?)
+        })
     }
 
     /// A link state has accepted an input.

@@ -4,6 +4,7 @@ mod creations;
 pub(crate) mod data;
 mod executed;
 pub(crate) mod execution;
+pub(crate) mod failures;
 mod graph_memory;
 pub(crate) mod growth;
 mod host_addresses;
@@ -34,6 +35,7 @@ use crate::layouts::Layouts;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Multicast, Options, Own, TensorMap};
 use execution::Execution;
+use failures::Failure;
 use growth::Growth;
 use host_addresses::HostAddresses;
 use launches::Launches;
@@ -42,8 +44,6 @@ use virtual_memory::VirtualMemory;
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
-/// How many failed outputs a thread remembers.
-const FAILURES: usize = 16;
 /// How many option arrays are remembered.
 const ARRAYS: usize = 1024;
 /// How many names that the driver returned are remembered.
@@ -54,20 +54,6 @@ const DEAD_CUBINS: usize = 256;
 pub(crate) const TENSOR_MAP_BYTES: usize = 128;
 /// How many tensor maps are remembered.
 const TENSOR_MAPS: usize = 4096;
-
-/// A call that failed and left its output undefined.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: Kind,
-    /// Where the handle would have been written.
-    pub(crate) location: u64,
-    pub(crate) site: Site,
-    /// The name to look up.
-    pub(crate) name: Option<String>,
-    pub(crate) parent: Option<ObjectId>,
-    /// There is a finding about it.
-    pub(crate) reported: bool,
-}
 
 /// A thread of the program.
 #[derive(Debug, Default)]
@@ -139,6 +125,8 @@ pub(crate) struct State {
     pub(crate) execution: Execution,
     /// Some call did not return.
     pub(crate) in_flight: bool,
+    /// Calls that failed because of one that a finding is about.
+    pub(crate) consequences: u64,
 }
 
 impl Default for State {
@@ -169,6 +157,7 @@ impl Default for State {
             has_launched: false,
             execution: Execution::default(),
             in_flight: false,
+            consequences: 0,
         }
     }
 }

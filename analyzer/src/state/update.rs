@@ -3,7 +3,7 @@
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
-use cutape_model::{Changes, Effect, ObjectId, Site};
+use cutape_model::{Changes, ObjectId, Site};
 use cutape_registry::{
     Class, ContextOp, Family, FunctionOp, GraphOp, Kind, LinkOp, MemoryOp, NodeKind, NodeParams,
 };
@@ -12,8 +12,8 @@ use super::data::{Data, ImageBytes, ImageData, LinkData, MemoryOrigin, Own, Reso
 use super::growth::fingerprint;
 use super::links::{BINARY_IS_PRESERVED, library_option};
 use super::{
-    ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, FAILURES, Failure, NAMES, State, TENSOR_MAPS,
-    image_places, image_snapshot, numbers64, options_of,
+    ARRAYS, ArrayUse, DEAD_CUBINS, DriverName, NAMES, State, TENSOR_MAPS, image_places,
+    image_snapshot, numbers64, options_of,
 };
 use crate::context::TraceContext;
 use crate::plan::{Ordered, Plan, Step};
@@ -69,6 +69,8 @@ impl State {
             self.note_error(plan, call, site, leave.result);
         }
         if leave.result != 0 || !plan.function.returns_result {
+            let reported = self.follow_undefined(plan, call, reported);
+            let reported = self.follow_refused(plan, call, site, reported);
             self.failed(plan, call, site, reported);
             self.model.apply_failed(&plan.effects, call);
             self.link_values(plan, call);
@@ -272,66 +274,10 @@ impl State {
         }
     }
 
-    /// A call failed: what it would have written is undefined.
-    fn failed(&mut self, plan: &Plan, call: &Call<'_>, site: Site, reported: bool) {
-        let mut effects = plan.effects.objects.iter();
-        let output = effects.find_map(|&(position, effect)| match effect {
-            Effect::Create(kind, parent) | Effect::Find(kind, parent) => {
-                Some((position, kind, parent))
-            }
-            _ => None,
-        });
-        let Some((position, kind, parent)) = output else {
-            return;
-        };
-        if !matches!(
-            kind,
-            Kind::Module
-                | Kind::Library
-                | Kind::Function
-                | Kind::Kernel
-                | Kind::Global
-                | Kind::Memory
-                | Kind::HostMemory
-                | Kind::Stream
-                | Kind::Event
-                | Kind::Graph
-                | Kind::GraphExec
-        ) {
-            return;
-        }
-        let failure = Failure {
-            kind,
-            location: call.argument(position),
-            site,
-            name: plan.at("name").and_then(|position| call.string(position)),
-            parent: self.model.parent(&plan.effects, call, parent),
-            reported,
-        };
-        let failures = &mut self.thread_mut(call.thread).failures;
-        failures.retain(|old| old.location != failure.location || old.kind != kind);
-        if failures.len() >= FAILURES {
-            failures.remove(0);
-        }
-        failures.push(failure);
-    }
-
     /// A call succeeded: what it returned is no longer undefined, and strings of the driver are
     /// known.
     fn outputs(&mut self, plan: &Plan, call: &Call<'_>, site: Site) {
-        for &(position, effect) in &plan.effects.objects {
-            if let Effect::Create(kind, _) | Effect::Find(kind, _) = effect
-                && call.out(position).is_some_and(|handle| handle != 0)
-            {
-                let location = call.argument(position);
-                let failures = &mut self.thread_mut(call.thread).failures;
-                // A lookup may succeed for another name; an allocation was tried again.
-                let again = |failure: &Failure| {
-                    failure.kind == kind && matches!(effect, Effect::Create(..))
-                };
-                failures.retain(|failure| failure.location != location && !again(failure));
-            }
-        }
+        self.defined(plan, call);
         if let Some(position) = plan.name_out {
             self.driver_name(plan, call, site, position);
         }
@@ -366,6 +312,9 @@ impl State {
         }
         match plan.function.family {
             Family::Init => self.initialized = true,
+            Family::ModuleLoad(_) | Family::LibraryLoad(_) if !self.cubins.is_empty() => {
+                self.note_linked(plan, call);
+            }
             Family::Context(ContextOp::EnablePeer | ContextOp::DisablePeer) => {
                 let current = self.contexts.current(call.thread).handle;
                 let key = (current, call.argument(0));

@@ -2,6 +2,7 @@
 
 pub(crate) mod context;
 pub(crate) mod errors;
+pub(crate) mod failures;
 pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod link;
@@ -37,6 +38,7 @@ pub(crate) type Row = (
 pub(crate) const ALL: &[&[Row]] = &[
     context::CONTEXTS,
     errors::ERRORS,
+    failures::FAILURES,
     graph::GRAPHS,
     launch::ATTRIBUTES,
     launch::EXEC,

@@ -69,6 +69,7 @@ impl Pass {
         filter.state.join(Completeness::of(trace));
         let context = SymbolContext::new(trace, &self.resolver);
         filter.add(self.analyzer.finish(&context, trace.has_all_calls()));
+        filter.omitted.consequences += self.analyzer.consequences();
     }
 
     /// Lists on stderr the functions whose calls are missing from the trace.
