@@ -441,7 +441,10 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             (Always, Cause(module::unload)),
             (Capturing, Cause(graph::unload)),
         ],
-        Family::LibraryUnload => &[(Capturing, Cause(graph::unload))],
+        Family::LibraryUnload => &[
+            (Always, Cause(module::unload_library)),
+            (Capturing, Cause(graph::unload)),
+        ],
         Family::Graph(GraphOp::Launch) => &[
             (Always, Cause(graph::launch)),
             (Wrong, Consequence(graph::relaunch)),

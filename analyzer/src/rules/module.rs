@@ -48,9 +48,13 @@ pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     drafts.extend(wrong_context(check, id));
-    if check.call.result().is_none_or(|result| result == 0) {
-        drafts.extend(pending(check, id));
-    }
+    drafts.extend(pending(check, id));
+}
+
+/// Whether work of its kernels may still run when a library is unloaded.
+pub(super) fn unload_library(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let live = check.live(Kind::Library).filter(|_| drafts.is_empty());
+    drafts.extend(live.and_then(|id| pending(check, id)));
 }
 
 fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
@@ -82,18 +86,31 @@ fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
 }
 
 fn pending(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
+    if check.call.result().is_some_and(|result| result != 0) {
+        return None;
+    }
     let order = &check.state.order;
     let mut pending = check.state.image_data(id)?.pending.iter();
     let &(_, site) = pending.find(|((stream, number), _)| !order.is_done(*stream, *number))?;
     let label = check.label(id);
+    let (title, promise) = match check.kind(id) {
+        Some(Kind::Library) => (
+            "library unloaded while its work may still run",
+            "The manual does not promise that the unload waits for it.",
+        ),
+        _ => (
+            "module unloaded while its work may still run",
+            "The drivers that were measured wait for it in the unload, which the manual does not \
+             promise and which costs time.",
+        ),
+    };
     let message = format!(
-        "cuModuleUnload gets {label} while work that needs it, {}, may still run: no call since \
-         then waited for that work or found it complete (a synchronize or query of its stream, of \
-         a later event, or of the context). The drivers that were measured wait for it in the \
-         unload, which the manual does not promise and which costs time.",
+        "{} gets {label} while work that needs it, {}, may still run: no call since then waited \
+         for that work or found it complete (a synchronize or query of its stream, of a later \
+         event, or of the context). {promise}",
+        check.function(),
         at(site),
     );
-    let title = "module unloaded while its work may still run";
     Some(
         Draft::new(rules::MODULE_UNLOAD_WORK_PENDING, title, message)
             .object(id)

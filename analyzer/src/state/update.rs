@@ -250,14 +250,19 @@ impl State {
         }
     }
 
-    /// Work needs the module that a function or a variable belongs to.
+    /// Work needs the module or library that a function or a variable belongs to. A library's module
+    /// lives as long as the library.
     fn note_module_use(&mut self, part: Option<ObjectId>, work: (u32, u64), site: Site) {
-        let parent = || self.objects.get(part?)?.parent;
-        let Some(module) = parent() else { return };
-        let object = self.objects.get(module);
-        if object.is_none_or(|object| object.kind != Kind::Module) {
+        let owners = part
+            .into_iter()
+            .flat_map(|part| self.objects.ancestors(part));
+        let of_code = owners.filter(|&owner| {
+            let object = self.objects.get(owner);
+            object.is_some_and(|object| matches!(object.kind, Kind::Module | Kind::Library))
+        });
+        let Some(module) = of_code.last() else {
             return;
-        }
+        };
         let Some(data) = self.image_data_mut(module) else {
             return;
         };
