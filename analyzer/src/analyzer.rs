@@ -1,7 +1,7 @@
 //! The analyzer: for each call its plan, its checks, then what it changes.
 
 use cutape_format::Call;
-use cutape_registry::{Family, Kind};
+use cutape_registry::{Family, Kind, rules as rule_ids};
 
 use crate::call_site::{call_site, history, name_of, place, symbol};
 use crate::class::class_of;
@@ -137,7 +137,7 @@ impl Analyzer {
         }
         self.observe(context, call, checked, Some(&site));
         self.state.update(plan, call, context, site, reported);
-        let freed = cutape_registry::rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT;
+        let freed = rule_ids::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT;
         if findings.iter().any(|finding| finding.rule == freed) {
             self.state.accuse(call.index);
         }
@@ -169,6 +169,7 @@ impl Analyzer {
             let is_cancelled = match &deferred.until {
                 Deferral::Call => is_again && about.is_none(),
                 Deferral::Function(function) => about == Some(*function) && (is_launch || is_again),
+                Deferral::StickyError(_) => false,
                 Deferral::Lookup(module, wanted) => {
                     owner == Some(*module)
                         && name
@@ -221,7 +222,7 @@ impl Analyzer {
     ) -> Vec<Finding> {
         let mut findings = Vec::new();
         for draft in drafts {
-            if draft.rule == cutape_registry::rules::LINK_OPTION_VALUES_LIFETIME
+            if draft.rule == rule_ids::LINK_OPTION_VALUES_LIFETIME
                 && let Some(&link) = draft.objects.first()
                 && let Some(data) = self.state.link_data_mut(link)
             {
@@ -236,7 +237,7 @@ impl Analyzer {
             }
             self.state.init_reported |= rules::is_uninitialized(call);
             self.state.host_addresses.is_reported |=
-                draft.rule == cutape_registry::rules::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;
+                draft.rule == rule_ids::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {
                 match draft.deferral {
                     Some(until) => self.deferred.push(Deferred {
@@ -261,14 +262,43 @@ impl Analyzer {
     /// What the calls show together, and at the end of the program what is missing. If the trace
     /// lacks later calls, these may do what is missing, and nothing is found that depends on it.
     pub fn finish(&mut self, context: &dyn TraceContext, is_end: bool) -> Vec<Finding> {
-        if !is_end {
-            self.deferred.clear();
+        self.state.settle(u64::MAX, 0);
+        let mut drafts = self.performance.finish(context);
+        drafts.retain(|draft| is_end || draft.rule != rule_ids::PERFORMANCE_EVENT_TIMING_UNNEEDED);
+        // A program that died could not clean up.
+        self.killed |= context.meta("exit.signal").is_some();
+        if is_end && !self.state.in_flight && !self.killed {
+            drafts.extend(rules::at_end(&self.state, context));
         }
+        // Modules that are never unloaded cost more than their loads.
+        let grown: Vec<_> = drafts
+            .iter()
+            .filter(|draft| draft.rule == rule_ids::MODULE_LIVE_GROWTH)
+            .map(|draft| draft.site.map(|site| site.index))
+            .collect();
+        drafts.retain(|draft| {
+            let site = draft.site.map(|site| site.index);
+            draft.rule != rule_ids::PERFORMANCE_MODULE_RELOADED || !grown.contains(&site)
+        });
+        let written = drafts
+            .iter()
+            .filter_map(|draft| self.write(context, None, draft));
+        let written: Vec<Finding> = written.collect();
+        let mut findings = self.take_deferred(context, is_end);
+        findings.extend(written);
+        findings
+    }
+
+    /// The findings that no later call has shown to be no mistake.
+    fn take_deferred(&mut self, context: &dyn TraceContext, is_end: bool) -> Vec<Finding> {
         // A program that ended well may have tried on purpose.
         let ended_well = context.meta("exit.status") == Some("0");
         let deferred = std::mem::take(&mut self.deferred).into_iter();
-        let mut findings: Vec<Finding> = deferred
-            .filter(|deferred| !deferred.is_optional)
+        deferred
+            .filter(|deferred| {
+                let is_certain = matches!(deferred.until, Deferral::StickyError(_));
+                (is_end || is_certain) && !deferred.is_optional
+            })
             .map(|deferred| {
                 let mut finding = deferred.finding;
                 match deferred.until {
@@ -278,23 +308,7 @@ impl Analyzer {
                 }
                 finding
             })
-            .collect();
-        self.state.settle(u64::MAX, 0);
-        let mut drafts = self.performance.finish(context);
-        drafts.retain(|draft| {
-            is_end || draft.rule != cutape_registry::rules::PERFORMANCE_EVENT_TIMING_UNNEEDED
-        });
-        for draft in drafts {
-            findings.extend(self.write(context, None, &draft));
-        }
-        // A program that died could not clean up.
-        self.killed |= context.meta("exit.signal").is_some();
-        if is_end && !self.state.in_flight && !self.killed {
-            for draft in rules::at_end(&self.state, context) {
-                findings.extend(self.write(context, None, &draft));
-            }
-        }
-        findings
+            .collect()
     }
 
     /// Writes a draft out, unless the same object was reported at the same place.
@@ -308,6 +322,9 @@ impl Analyzer {
             && !self.reported.insert(draft.key(plan, call))
         {
             return None;
+        }
+        if let Some(replaced) = &draft.replaces {
+            self.deferred.retain(|deferred| deferred.until != *replaced);
         }
         let entry = cutape_registry::rule(draft.rule);
         let severity = draft

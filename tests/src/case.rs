@@ -334,6 +334,7 @@ impl Case {
         report.push(format!("{}.json", flags.concat()));
         let report = PathBuf::from(report);
         let mut command = replay(trace);
+        command.envs(self.program.environment.clone());
         command.arg("--report").arg(&report);
         let output = process::run(command.args(flags));
         let complain = |what: String| Err(format!("{what}\n{}", output.describe()));

@@ -1,11 +1,12 @@
 //! Errors: those of asynchronous work that a later call returns, flags that do not exist, functions
 //! that are deprecated.
 
+use cutape_model::Site;
 use cutape_registry::{Kind, Waits, rules};
 
-use super::{Check, Draft, at, code, result_name};
+use super::{Check, Deferral, Draft, at, code, result_name};
 use crate::state::State;
-use crate::state::execution::{RecentWork, StickyError, is_sticky};
+use crate::state::execution::{Blame, RecentWork, StickyError, is_sticky};
 
 /// How many suspects a finding lists.
 const SUSPECTS: usize = 8;
@@ -16,7 +17,7 @@ const IGNORED: u64 = 16;
 pub(super) fn of_earlier_work(check: &Check<'_, '_>) -> Option<Draft> {
     let result = check.call.result().filter(|&result| is_sticky(result))?;
     let state = check.state;
-    let context = state.contexts.current(check.call.thread).handle;
+    let context = state.context_of_errors(check.plan, check.call);
     if let Some(error) = state.execution.sticky.get(&context) {
         let asks = check.plan.asks_for_more();
         let ignored = error.ignored + u64::from(asks);
@@ -24,15 +25,18 @@ pub(super) fn of_earlier_work(check: &Check<'_, '_>) -> Option<Draft> {
             let mut error = *error;
             error.ignored = ignored;
             error.repeats += 1;
-            continued(&error, true)
+            continued(state, &error, true)
         });
     }
-    let suspects = suspects(state, context, check.state.ordering.stream);
-    let waits = check.plan.function.waits != Waits::No;
-    if suspects.is_empty() || (waits && suspects.len() == 1) {
-        return None;
+    if let Some(cause) = super::memory::host_pointer_fault(check) {
+        return Some(cause);
     }
+    let suspects = state.suspects(context, state.ordering.stream);
     let name = result_name(Some(result));
+    let first = *suspects.first()?;
+    if let Some(Blame::Undefined(cause)) = first.blame {
+        return Some(of_undefined(check, first, cause));
+    }
     let names: Vec<String> = suspects
         .iter()
         .take(SUSPECTS)
@@ -42,33 +46,48 @@ pub(super) fn of_earlier_work(check: &Check<'_, '_>) -> Option<Draft> {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
+    let who = match names.as_slice() {
+        [only] => format!("Only this can have failed: {only}."),
+        _ => format!("Suspects, the likeliest first: {}{more}.", names.join("; ")),
+    };
     let message = format!(
         "{} returned {name}. {} does not cause that itself: it is the error of work that was \
-         enqueued before and that no call had shown to be complete. Suspects, the likeliest \
-         first: {}{more}. All later calls in this context return the same error.",
+         enqueued before and that no call had shown to be complete. {who} All later calls in this \
+         context return the same error.",
         check.function(),
         check.function(),
-        names.join("; "),
     );
+    let is_alone = suspects.len() == 1 && check.plan.function.waits != Waits::No;
     let mut chain = names;
     chain.push(format!("{name} returned by {}", at(check.site)));
     let title = "error of earlier asynchronous work";
-    Some(Draft::new(rules::ERRORS_ASYNC_MISATTRIBUTED, title, message).chain(chain))
+    let draft = Draft::new(rules::ERRORS_ASYNC_MISATTRIBUTED, title, message).chain(chain);
+    // A program that goes on after such a wait has a finding that says so, with the origin.
+    Some(match is_alone {
+        true => draft.deferred(Deferral::StickyError(check.site.index)),
+        false => draft,
+    })
 }
 
-/// Work that may have failed, the likeliest first: what a finding says uses freed memory, kernels
-/// of the stream that was waited for, other kernels, the rest; in each group the latest first.
-fn suspects(state: &State, context: u64, stream: Option<u32>) -> Vec<&RecentWork> {
-    let pending = state.execution.recent.iter().rev().filter(|work| {
-        work.context == context && !state.order.is_done(work.stream.0, work.stream.1)
-    });
-    let mut suspects: Vec<&RecentWork> = pending.collect();
-    suspects.sort_by_key(|work| {
-        let kernel = work.function != 0;
-        let waited = stream == Some(work.stream.0);
-        (!work.accused, !kernel, !waited)
-    });
-    suspects
+/// An error of work with a parameter that an earlier call failed to write.
+fn of_undefined(check: &Check<'_, '_>, work: &RecentWork, cause: Site) -> Draft {
+    let failed = format!("{} failed with {}", at(cause), result_name(cause.result));
+    let name = check.result_name();
+    let message = format!(
+        "{failed}, and no later call allocated in its place. {} gets a parameter that is no \
+         address of memory, so it probably is the output that was not written. {} returned {name}, \
+         the error of that work.",
+        named(check.state, work),
+        check.function(),
+    );
+    let title = "output of a failed call used by a kernel";
+    Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
+        .culprit(cause.caller)
+        .chain(vec![
+            failed,
+            format!("its output passed by {}", named(check.state, work)),
+            format!("{name} returned by {}", at(check.site)),
+        ])
 }
 
 fn named(state: &State, work: &RecentWork) -> String {
@@ -77,34 +96,39 @@ fn named(state: &State, work: &RecentWork) -> String {
         handle => state.objects.resolve(Kind::Function, handle).known(),
     };
     let label = label.map_or_else(String::new, |id| format!(" of {}", state.label(id)));
-    let why = match work.accused {
-        true => ", which gets freed memory",
-        false => "",
+    let why = match work.blame {
+        Some(Blame::Freed) => ", which gets freed memory",
+        _ => "",
     };
     format!("{}{label}{why}", at(work.site))
 }
 
 /// Work that was asked for after the error.
-fn continued(error: &StickyError, goes_on: bool) -> Draft {
+fn continued(state: &State, error: &StickyError, goes_on: bool) -> Draft {
     let name = result_name(Some(error.code));
+    let origin = error.origin.map(|work| named(state, &work));
+    let cause = origin.as_ref().map_or_else(String::new, |origin| {
+        format!(" It is the error of earlier work, most likely of {origin}.")
+    });
     let next = error
         .next
         .map_or_else(String::new, |site| format!(", the first by {}", at(site)));
     let message = format!(
-        "{} returned {name}, which leaves the context unusable. {} later calls returned the same \
-         error{}; {} of them asked for new work{next}. None of that work ran.",
+        "{} returned {name}, which leaves the context unusable.{cause} {} later calls returned the \
+         same error{}; {} of them asked for new work{next}. None of that work ran.",
         at(error.first),
         error.repeats,
         if goes_on { " so far" } else { "" },
         error.ignored,
     );
     let title = "program goes on after an error that makes its context unusable";
+    let mut chain: Vec<String> = origin.into_iter().collect();
+    chain.push(format!("{name} returned by {}", at(error.first)));
+    chain.push(format!("{} repeats ignored", error.repeats));
     Draft::new(rules::ERRORS_STICKY_CONTINUE, title, message)
         .subject(error.first.index)
-        .chain(vec![
-            format!("{name} returned by {}", at(error.first)),
-            format!("{} repeats ignored", error.repeats),
-        ])
+        .replaces(Deferral::StickyError(error.first.index))
+        .chain(chain)
 }
 
 /// Errors that the program went on after, when the trace ends.
@@ -114,7 +138,9 @@ pub(super) fn continued_at_end(state: &State) -> Vec<Draft> {
     let ignored = errors
         .into_iter()
         .filter(|error| (1..IGNORED).contains(&error.ignored));
-    ignored.map(|error| continued(error, false)).collect()
+    ignored
+        .map(|error| continued(state, error, false))
+        .collect()
 }
 
 /// Host functions that do not run because work before them has failed.
@@ -123,7 +149,7 @@ pub(super) fn skipped_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     };
     let state = check.state;
-    let context = state.contexts.current(check.call.thread).handle;
+    let context = state.context_of_errors(check.plan, check.call);
     if state.execution.sticky.contains_key(&context) {
         return;
     }
@@ -131,7 +157,7 @@ pub(super) fn skipped_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     };
     // The error may belong to work behind the function, or in another stream.
-    let suspects = suspects(state, context, Some(function.stream));
+    let suspects = state.suspects(context, Some(function.stream));
     if suspects
         .iter()
         .any(|work| work.site.index > function.site.index)

@@ -7,7 +7,7 @@ use cutape_registry::{Family, Kind, rules};
 use super::{Check, Draft, at};
 use crate::finding::Severity;
 use crate::plan::Plan;
-use crate::state::growth::{Created, Place, fingerprint};
+use crate::state::growth::{Created, Place, SUSPICIOUS, fingerprint};
 use crate::state::{State, image_snapshot};
 
 /// So many live objects of one place are more than a program keeps on purpose without using them.
@@ -25,7 +25,9 @@ pub(super) fn in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     };
     let children = check.state.objects.children(context);
     let mut lost = lost_by_place(check.state, children);
-    lost.retain(|(place, created)| place.0 == Kind::Memory || created.live >= MANY);
+    lost.retain(|&(place, created)| {
+        place.0 == Kind::Memory || are_many(check.state, place, created)
+    });
     let how = format!("{} ended their context", at(check.site));
     drafts.extend(lost.into_iter().map(|lost| draft(lost, &how)));
 }
@@ -54,7 +56,9 @@ pub(super) fn at_end(state: &State) -> Vec<Draft> {
     let places = state.growth.places.iter();
     let mut lost: Vec<(Place, &Created)> = places
         .filter(|(place, created)| {
-            created.seems_lost() && created.live >= MANY && !created.is_reserve(place.0)
+            created.seems_lost()
+                && are_many(state, **place, created)
+                && !created.is_reserve(place.0)
         })
         .map(|(&place, created)| (place, created))
         .collect();
@@ -66,6 +70,22 @@ pub(super) fn at_end(state: &State) -> Vec<Draft> {
     drafts
         .map(|draft| draft.severity(Severity::Advice))
         .collect()
+}
+
+fn is_code(kind: Kind) -> bool {
+    matches!(kind, Kind::Module | Kind::Library)
+}
+
+/// Whether so many are no plan.
+fn are_many(state: &State, place: Place, created: &Created) -> bool {
+    if !is_code(place.0) {
+        return created.live >= MANY;
+    }
+    // Fewer of one image than of several, which may be a cache.
+    let key = state.image_key(created.newest);
+    let same = key.map_or(0, |(context, image)| state.growth.of_image(context, image));
+    // More of one image have a finding at the load.
+    (SUSPICIOUS..MANY_MODULES).contains(&same) || (created.live >= MANY && same < MANY_MODULES)
 }
 
 fn draft(((kind, caller, function), created): (Place, &Created), how: &str) -> Draft {
@@ -82,12 +102,18 @@ fn draft(((kind, caller, function), created): (Place, &Created), how: &str) -> D
     );
     let (rule, title) = match kind {
         Kind::Memory => (rules::MEMORY_LEAK, "memory never freed"),
+        Kind::Module | Kind::Library => (rules::MODULE_LIVE_GROWTH, "modules never unloaded"),
         _ => (
             rules::CONTEXT_OBJECTS_LEFT_BEHIND,
             "objects created again and again, and never destroyed",
         ),
     };
-    Draft::new(rule, title, message).subject(caller).chain(vec![
+    let draft = Draft::new(rule, title, message).subject(caller);
+    let draft = match is_code(kind) {
+        true => draft.site(created.first),
+        false => draft,
+    };
+    draft.chain(vec![
         format!("the first of {count} created by {}", at(created.first)),
         format!("still alive when {how}"),
     ])

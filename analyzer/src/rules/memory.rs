@@ -2,20 +2,13 @@
 //! allocation.
 
 use cutape_model::{CallArguments, ObjectId};
-use cutape_registry::{Family, Kind, Length, MemoryType, Waits, rules};
+use cutape_registry::{Kind, Length, MemoryType, rules};
 
 use super::context::blame_reset;
-use super::{Check, Draft, Rule, When, at, code};
+use super::{Check, Draft, at, code};
 use crate::finding::Severity;
 use crate::layouts::pointers;
-use crate::plan::{Plan, Step};
-
-/// For calls that wait for work, which report its errors.
-pub(super) fn rule_of(plan: &Plan) -> Option<(When, Rule)> {
-    let applies =
-        plan.function.waits != Waits::No || matches!(plan.function.family, Family::Copy(_));
-    applies.then_some((When::Wrong, Rule::Consequence(host_pointer_fault)))
-}
+use crate::plan::Step;
 
 /// Whether live memory is long enough, and of the kind that is freed.
 pub(super) fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {

@@ -58,6 +58,8 @@ pub(crate) enum Deferral {
     Function(ObjectId),
     /// A later lookup in this module or library finds the name in another form.
     Lookup(ObjectId, String),
+    /// Another finding says the same, and that the program went on after this call's error.
+    StickyError(u64),
 }
 
 /// A finding before it is written out.
@@ -74,6 +76,8 @@ pub(crate) struct Draft {
     pub(crate) subject: u64,
     /// Reported at the end, unless a later call shows that it was no mistake.
     pub(crate) deferral: Option<Deferral>,
+    /// It says what a finding that was put off would say.
+    pub(crate) replaces: Option<Deferral>,
     /// Where the program makes the mistake, if that is not this call: one finding is enough.
     pub(crate) culprit: Option<u64>,
     /// The call that a finding at the end is about.
@@ -95,6 +99,7 @@ impl Draft {
             chain: Vec::new(),
             subject: 0,
             deferral: None,
+            replaces: None,
             culprit: None,
             site: None,
         }
@@ -143,6 +148,11 @@ impl Draft {
 
     pub(crate) fn deferred(mut self, until: Deferral) -> Self {
         self.deferral = Some(until);
+        self
+    }
+
+    pub(crate) fn replaces(mut self, deferral: Deferral) -> Self {
+        self.replaces = Some(deferral);
         self
     }
 
@@ -516,8 +526,9 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             | Family::LibraryLoad(_)
             | Family::LibraryModule
             | Family::Global(_)
-            | Family::Function(FunctionOp::Find { .. } | FunctionOp::OfKernel { .. })
-            | Family::Kernel(FunctionOp::Find { .. })
+            | Family::Function(_)
+            | Family::Kernel(_)
+            | Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_))
     );
     let uses_graphs = [Kind::Graph, Kind::GraphExec]
         .iter()
@@ -621,7 +632,6 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         pool::rule_of(plan),
         context::rule_of(plan),
         virtual_memory::rule_of(plan),
-        memory::rule_of(plan),
         usage.map(|rule| (Wrong, rule)),
         rule(plan.describes, Wrong, Consequence(texture::descriptor)),
         rule(

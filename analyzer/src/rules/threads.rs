@@ -184,13 +184,24 @@ pub(super) fn stuck_load(check: &Check<'_, '_>) -> Option<Draft> {
     }
     let state = check.state;
     let mut recent = state.execution.recent.iter().rev();
-    let kernel = recent
-        .find(|work| work.function != 0 && !state.order.is_done(work.stream.0, work.stream.1))?;
+    // Only the first launch of a function loads it; a later one may wait for room in the queue.
+    let launched = check.plan.launched.filter(|_| check.plan.effects.submits());
+    let launched = launched.map(|position| check.call.argument(position));
+    if launched.is_some_and(|function| recent.clone().any(|work| work.function == function)) {
+        return None;
+    }
+    let kernel = recent.find(|work| {
+        (work.function != 0 || work.is_graph) && !state.order.is_done(work.stream.0, work.stream.1)
+    })?;
     let name = state
         .objects
         .resolve(Kind::Function, kernel.function)
         .known();
-    let name = name.map_or_else(|| "a kernel".to_owned(), |id| check.label(id));
+    let name = match name {
+        Some(id) => check.label(id),
+        None if kernel.is_graph => "a graph".to_owned(),
+        None => "a kernel".to_owned(),
+    };
     let others: Vec<String> = overlapping(check)
         .filter(|span| span.leave == u64::MAX)
         .map(|span| format!("thread {} is inside {}", span.site.thread, at(span.site)))
@@ -201,8 +212,9 @@ pub(super) fn stuck_load(check: &Check<'_, '_>) -> Option<Draft> {
     };
     let message = format!(
         "{} (thread {}) never returned. It was called while {name}, launched by {}, may have been \
-         running: no call had waited for it. A load can wait for the kernels of its context, so a \
-         kernel that waits for the host or for another stream keeps it waiting for ever.{others}",
+         running: no call had waited for it. A load, which a lookup or the first launch of a \
+         function may do as well, can wait for the kernels of its context, so a kernel that waits \
+         for the host or for another stream keeps it waiting for ever.{others}",
         check.function(),
         check.call.thread,
         at(kernel.site),

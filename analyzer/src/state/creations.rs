@@ -75,7 +75,8 @@ impl State {
         }
     }
 
-    fn image_key(&self, id: ObjectId) -> Option<(u64, u64)> {
+    /// Context and fingerprint of a module's image.
+    pub(crate) fn image_key(&self, id: ObjectId) -> Option<(u64, u64)> {
         let fingerprint = self.image_data(id)?.fingerprint;
         (fingerprint != 0).then(|| (self.context_handle(id), fingerprint))
     }
@@ -118,6 +119,10 @@ impl State {
             Kind::GraphExec,
             Kind::TextureObject,
             Kind::SurfaceObject,
+            Kind::Module,
+            Kind::Library,
+            Kind::Function,
+            Kind::Kernel,
         ];
         let had = counted
             .into_iter()
@@ -127,7 +132,7 @@ impl State {
             .chain(self.memory_at(word))
             .collect();
         for id in objects {
-            let Some(place) = self.place_of(id) else {
+            let Some((id, place)) = self.used_place(id) else {
                 continue;
             };
             let Some(created) = self.growth.places.get_mut(&place) else {
@@ -138,5 +143,12 @@ impl State {
                 false => self.growth.manage(place),
             }
         }
+    }
+
+    /// What a use of an object keeps from being lost, and the place that created it: a use of a
+    /// function or a variable is one of the module that has it.
+    fn used_place(&self, id: ObjectId) -> Option<(ObjectId, Place)> {
+        let mut owners = std::iter::once(id).chain(self.objects.ancestors(id));
+        owners.find_map(|id| Some((id, self.place_of(id)?)))
     }
 }

@@ -2,12 +2,13 @@
 
 use cutape_format::Call;
 use cutape_model::Site;
-use cutape_registry::{Family, Kind, StreamMemoryOp, Waits};
+use cutape_registry::{Family, GraphOp, Kind, StreamMemoryOp, Waits};
 
 use super::State;
 use super::execution::{
-    HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation, is_sticky,
+    Blame, HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation, is_sticky,
 };
+use super::failures::Output;
 use crate::plan::{Plan, Step};
 
 /// How much of the work enqueued last is remembered.
@@ -26,6 +27,7 @@ impl State {
         site: Site,
         stream: (u32, u64),
     ) {
+        let undefined = self.undefined_memory(plan, call);
         let recent = &mut self.execution.recent;
         if recent.len() >= RECENT {
             recent.pop_front();
@@ -34,8 +36,9 @@ impl State {
             stream,
             site,
             function: plan.launched.map_or(0, |position| call.argument(position)),
+            is_graph: plan.function.family == Family::Graph(GraphOp::Launch),
             context: self.model.contexts.current(call.thread).handle,
-            accused: false,
+            blame: undefined.map(Blame::Undefined),
         });
         if let Family::StreamMemory(operation) = plan.function.family {
             self.note_value(plan, call, site, (stream, operation));
@@ -68,8 +71,59 @@ impl State {
     pub(crate) fn accuse(&mut self, index: u64) {
         let mut recent = self.execution.recent.iter_mut().rev();
         if let Some(work) = recent.find(|work| work.site.index == index) {
-            work.accused = true;
+            work.blame = Some(Blame::Freed);
         }
+    }
+
+    /// The call that failed to return memory, if a launch has a parameter that is none.
+    fn undefined_memory(&self, plan: &Plan, call: &Call<'_>) -> Option<Site> {
+        let thread = self.threads.get(call.thread as usize)?;
+        let mut failures = thread.failures.iter().rev();
+        let failure = failures.find(|failure| {
+            let is_memory = [Kind::Memory, Kind::Global, Kind::HostMemory]
+                .iter()
+                .any(|&kind| failure.output == Output::Handle(kind));
+            is_memory && !failure.reported
+        })?;
+        let (layout, bytes) = (
+            self.layout(call.argument(plan.launched?))?,
+            plan.parameters(call)?,
+        );
+        let mut words = layout.iter().filter(|(_, size)| *size == 8);
+        let is_no_memory = words.any(|&(offset, _)| {
+            let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
+            let word = word.map(|word| u64::from_le_bytes(*word));
+            word.is_some_and(|word| self.place_at(word).is_none())
+        });
+        is_no_memory.then_some(failure.site)
+    }
+
+    /// The handle of the context whose errors a call returns: that of its stream or event, else
+    /// the thread's current one.
+    pub(crate) fn context_of_errors(&self, plan: &Plan, call: &Call<'_>) -> u64 {
+        let of_kind = |kind| {
+            let object = self.objects.live(kind, plan.handle_of(call, kind)?)?;
+            let context = self.objects.get(object)?.context?;
+            Some(self.objects.get(context)?.handle)
+        };
+        let named = of_kind(Kind::Stream).or_else(|| of_kind(Kind::Event));
+        named.unwrap_or_else(|| self.contexts.current(call.thread).handle)
+    }
+
+    /// Work of a context that may have failed, the likeliest first: what has a known reason,
+    /// kernels of the stream that was waited for, other kernels, the rest; in each group the latest
+    /// first.
+    pub(crate) fn suspects(&self, context: u64, stream: Option<u32>) -> Vec<&RecentWork> {
+        let pending = self.execution.recent.iter().rev().filter(|work| {
+            work.context == context && !self.order.is_done(work.stream.0, work.stream.1)
+        });
+        let mut suspects: Vec<&RecentWork> = pending.collect();
+        suspects.sort_by_key(|work| {
+            let kernel = work.function != 0;
+            let waited = stream == Some(work.stream.0);
+            (work.blame.is_none(), !kernel, !waited)
+        });
+        suspects
     }
 
     /// A host function is about to be enqueued.
@@ -118,14 +172,17 @@ impl State {
         if !is_sticky(result) {
             return;
         }
-        let context = self.model.contexts.current(call.thread).handle;
+        let context = self.context_of_errors(plan, call);
         let asks = plan.asks_for_more();
+        let suspects = self.suspects(context, self.ordering.stream);
+        let origin = suspects.first().map(|&&work| work);
         if self.execution.sticky.len() >= KEPT {
             self.execution.sticky.clear();
         }
         match self.execution.sticky.get_mut(&context) {
             Some(error) => {
                 error.repeats += 1;
+                self.consequences += u64::from(error.origin.is_some() && !asks);
                 if asks {
                     error.ignored += 1;
                     error.next.get_or_insert(site);
@@ -138,6 +195,7 @@ impl State {
                     repeats: 0,
                     ignored: 0,
                     next: None,
+                    origin,
                 };
                 self.execution.sticky.insert(context, error);
                 self.execution.host_functions.clear();

@@ -17,10 +17,21 @@ pub(crate) struct RecentWork {
     pub(crate) site: Site,
     /// The handle of the function that is launched; 0 for other work.
     pub(crate) function: u64,
+    /// A launch of a graph.
+    pub(crate) is_graph: bool,
     /// The handle of the thread's current context.
     pub(crate) context: u64,
+    /// Why it is likely to fail.
+    pub(crate) blame: Option<Blame>,
+}
+
+/// Why work is likely to fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Blame {
     /// A finding says that it uses memory that was freed.
-    pub(crate) accused: bool,
+    Freed,
+    /// It has a parameter that is no memory, after this call failed to return some.
+    Undefined(Site),
 }
 
 /// An execution error that every later call in its context returns.
@@ -33,6 +44,8 @@ pub(crate) struct StickyError {
     /// How many of them asked for new work, and the first of those.
     pub(crate) ignored: u64,
     pub(crate) next: Option<Site>,
+    /// The work that failed most likely.
+    pub(crate) origin: Option<RecentWork>,
 }
 
 /// A host function behind work that may have failed.

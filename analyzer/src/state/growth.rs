@@ -20,7 +20,7 @@ pub(crate) struct Created {
     pub(crate) first: Site,
     pub(crate) live: u32,
     pub(crate) bytes: u64,
-    pub(super) newest: ObjectId,
+    pub(crate) newest: ObjectId,
     /// The program has ended one, or used one after it had created the next.
     pub(super) is_managed: bool,
     /// The program has used the newest one, when enough lived to look.
@@ -101,5 +101,7 @@ pub(super) fn is_counted(kind: Kind) -> bool {
             | Kind::GraphExec
             | Kind::TextureObject
             | Kind::SurfaceObject
+            | Kind::Module
+            | Kind::Library
     )
 }

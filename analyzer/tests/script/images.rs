@@ -46,6 +46,7 @@ pub(super) fn image(name: &str) -> Vec<u8> {
             &PTX.replace("entry k", "entry other")
                 .replace("scale", "again"),
         ),
+        round if round.starts_with("PTX_ROUND_") => text(&format!("// {round}\n{PTX}")),
         "PTX_NO_NUL" => PTX.as_bytes().to_vec(),
         "PTX_JUNK" => {
             let mut bytes = PTX.as_bytes().to_vec();

@@ -21,8 +21,6 @@ pub(crate) const ERRORS: &[Row] = &[
         "cuLaunchKernel f=0x200 hStream=0x301\n\
          cuModuleLoadData module:=0x101 image@0x5000:PTX -> 700",
         &[
-            // The wait directly behind a lone launch.
-            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700",
             // An error that does not stay.
             "cuLaunchKernel f=0x200 hStream=0x301\n cuMemAlloc_v2 bytesize=9 -> 2\n\
              cuCtxSynchronize",
@@ -35,16 +33,42 @@ pub(crate) const ERRORS: &[Row] = &[
          cuCtxSynchronize -> 719",
         &[],
     ),
+    // The wait right after a lone launch, and what fails for the same reason.
+    (
+        "errors-async-misattributed",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
+         cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=4 -> 700\n\
+         cuMemFree_v2 dptr=0x1000000 -> 700\n cuModuleUnload hmod=0x100 -> 700\n\
+         meta exit.status 1",
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301\n\
+           cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=4",
+        ],
+    ),
+    (
+        "errors-async-misattributed",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 719\n\
+         meta exit.signal 6",
+        &[],
+    ),
+    // A wait in a thread without a context of its own.
+    (
+        "errors-async-misattributed",
+        KERNELS,
+        "cuEventCreate phEvent:=0x400\n\
+         cuLaunchKernel f=0x200 hStream=0x301\n cuEventRecord hEvent=0x400 hStream=0x301\n\
+         t1 cuEventSynchronize hEvent=0x400 -> 700\n cuMemFree_v2 dptr=0x1000000 -> 700\n\
+         meta exit.status 0",
+        &[],
+    ),
     (
         "errors-sticky-continue",
         KERNELS,
         "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
          cuMemAlloc_v2 bytesize=64 -> 700\n cuLaunchKernel f=0x200 hStream=0x301 -> 700",
-        // Only clean-up.
-        &[
-            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
-           cuMemFree_v2 dptr=0x1000000 -> 700\n cuModuleUnload hmod=0x100 -> 700",
-        ],
+        &[],
     ),
     (
         "errors-async-never-observed",
@@ -83,6 +107,17 @@ pub(crate) const ERRORS: &[Row] = &[
              cuMemsetD8_v2 dstDevice=0xdead0000 N=16 -> 1",
             "cuMemsetD8_v2 dstDevice=0xdead0000 N=16 -> 1",
         ],
+    ),
+    // A kernel with the address that an allocation did not return.
+    (
+        "errors-result-ignored",
+        KERNELS,
+        "cuMemAlloc_v2 bytesize=999999999999 -> 2\n\
+         cuLaunchKernel f=0x200 hStream=0x301 params=0 layout=8\n\
+         cuStreamSynchronize hStream=0x301 -> 700\n\
+         cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0 ByteCount=4 -> 700",
+        &["cuMemAlloc_v2 bytesize=999999999999 -> 2\n\
+             cuLaunchKernel f=0x200 hStream=0x301 params=0 layout=8\n cuCtxSynchronize"],
     ),
     (
         "errors-result-ignored",
@@ -202,6 +237,18 @@ pub(crate) const ERRORS: &[Row] = &[
             "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301\n\
              t1 cuCtxSetCurrent ctx=0xc1\n t1 cuLibraryLoadData code@0x5000:PTX -> !",
         ],
+    ),
+    // The first launch of a function loads it.
+    (
+        "library-load-behind-running-kernel",
+        KERNELS,
+        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+         cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n\
+         cuLaunchKernel f=0x200 hStream=0x301\n cuLaunchKernel f=0x710 hStream=0x302 -> !\n\
+         meta exit.signal 15",
+        // The queue is full.
+        &["loop 20 cuLaunchKernel f=0x200 hStream=0x301\n\
+           cuLaunchKernel f=0x200 hStream=0x301 -> !\n meta exit.signal 15"],
     ),
     (
         "stream-memop-operand",

@@ -14,6 +14,30 @@ pub(crate) const MODULE: &[Row] = &[
              loop 7 cuModuleLoadData module:=0x$00000000 image@0x6000:CUBIN",
         ],
     ),
+    // Each round compiles another image, runs it, and forgets it.
+    (
+        "module-live-growth",
+        START,
+        "loop 70 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_ROUND_$; \
+         cuModuleGetFunction hfunc:=0x$1000000 hmod=0x$0000000 name=\"k\"; \
+         cuLaunchKernel f=0x$1000000; cuCtxSynchronize",
+        &[
+            // A cache.
+            "loop 70 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_ROUND_$; \
+             cuModuleGetFunction hfunc:=0x$1000000 hmod=0x$0000000 name=\"k\"; \
+             cuLaunchKernel f=0x$1000000; cuCtxSynchronize\n\
+             cuLaunchKernel f=0x31000000\n cuCtxSynchronize",
+            "loop 20 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_ROUND_$; \
+             cuModuleGetFunction hfunc:=0x$1000000 hmod=0x$0000000 name=\"k\"; \
+             cuLaunchKernel f=0x$1000000; cuCtxSynchronize",
+        ],
+    ),
+    (
+        "module-live-growth",
+        START,
+        "loop 12 cuModuleLoadData module:=0x$0000000 image@0x6000:PTX_OTHER",
+        &[],
+    ),
     (
         "module-use-after-unload",
         START,
@@ -150,6 +174,34 @@ pub(crate) const MODULE: &[Row] = &[
             "cuLaunchKernel_ptsz f=0x200\n cuStreamSynchronize_ptsz hStream=0\n\
              cuModuleUnload hmod=0x100",
         ],
+    ),
+    (
+        "module-unload-work-pending",
+        START,
+        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+         cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n\
+         cuLaunchKernel f=0x710 hStream=0x300\n cuLibraryUnload library=0x700\n\
+         cuStreamSynchronize hStream=0x300",
+        &[
+            "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+             cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n\
+             cuLaunchKernel f=0x710 hStream=0x300\n cuStreamSynchronize hStream=0x300\n\
+             cuLibraryUnload library=0x700",
+            // Another library's.
+            "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+             cuLaunchKernel f=0x200 hStream=0x300\n cuLibraryUnload library=0x700\n\
+             cuStreamSynchronize hStream=0x300",
+        ],
+    ),
+    (
+        "module-unload-work-pending",
+        START,
+        "cuLibraryLoadData library:=0x700 code@0x5000:PTX\n\
+         cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n\
+         cuKernelGetFunction pFunc:=0x220 kernel=0x710\n\
+         cuLaunchKernel f=0x220 hStream=0x300\n cuLibraryUnload library=0x700\n\
+         cuStreamSynchronize hStream=0x300",
+        &[],
     ),
     (
         "module-unload-work-pending",
