@@ -14,6 +14,12 @@ const GLOBAL: u32 = 0;
 pub(super) fn refused(check: &Check<'_, '_>) -> Option<Draft> {
     let result = check.call.result()?;
     let family = check.family();
+    // The first call that breaks a capture leads.
+    let broken = concerned(check)
+        .is_some_and(|capture| check.state.broken_captures.contains(&capture.begun.index));
+    if broken {
+        return None;
+    }
     match result {
         code::CAPTURE_UNSUPPORTED if asks_captured_work(check) => waited(check),
         // The rule about times says which event has none.
@@ -84,24 +90,9 @@ pub(super) fn asked_after(check: &Check<'_, '_>) -> Option<Draft> {
     captured_event(check).and_then(|_| waited(check))
 }
 
-/// The capture that a call is most likely refused for: its stream's, its thread's, one that forbids
-/// calls in all threads, the oldest.
+/// The capture that a call is most likely refused for.
 fn concerned<'s>(check: &Check<'s, '_>) -> Option<&'s Capture> {
-    let captures = &check.state.captures;
-    let of_stream = check
-        .state
-        .ordering
-        .stream
-        .and_then(|stream| captures.of(stream));
-    let of_thread = || {
-        captures
-            .iter()
-            .find(|capture| capture.thread == check.call.thread)
-    };
-    of_stream
-        .or_else(of_thread)
-        .or_else(|| captures.iter().find(|capture| capture.mode == GLOBAL))
-        .or_else(|| captures.iter().next())
+    check.state.concerned_capture(check.call.thread)
 }
 
 /// The capture in words.

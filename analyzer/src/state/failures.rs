@@ -1,11 +1,12 @@
 //! Calls that failed and left their output undefined, and what uses that output.
 
 use cutape_format::Call;
-use cutape_model::{Effect, Lookup, ObjectId, STREAM_PER_THREAD, Site};
+use cutape_model::{Capture, Effect, Lookup, ObjectId, STREAM_PER_THREAD, Site};
 use cutape_registry::{Family, Kind, Length, LinkOp};
 
 use super::State;
 use crate::plan::{Plan, Step};
+use crate::rules::code;
 
 /// How many failed outputs a thread remembers.
 const FAILURES: usize = 16;
@@ -126,6 +127,55 @@ impl State {
             failure.reported |= reported;
         }
         reported || was_reported
+    }
+
+    /// The capture that a call is most likely refused for: its stream's, its thread's, one that
+    /// forbids calls in all threads, the oldest.
+    pub(crate) fn concerned_capture(&self, thread: u32) -> Option<&Capture> {
+        let of_stream = self
+            .ordering
+            .stream
+            .and_then(|stream| self.captures.of(stream));
+        let of_thread = || {
+            self.captures
+                .iter()
+                .find(|capture| capture.thread == thread)
+        };
+        // CU_STREAM_CAPTURE_MODE_GLOBAL.
+        let of_all = || self.captures.iter().find(|capture| capture.mode == 0);
+        of_stream
+            .or_else(of_thread)
+            .or_else(of_all)
+            .or_else(|| self.captures.iter().next())
+    }
+
+    /// A call failed, `reported` if there is a finding about it. Returns whether there is one about
+    /// it or about the call that broke its capture.
+    pub(super) fn follow_capture(&mut self, call: &Call<'_>, result: i32, reported: bool) -> bool {
+        if !(code::CAPTURE_UNSUPPORTED..=code::CAPTURE_WRONG_THREAD).contains(&result) {
+            return reported;
+        }
+        let Some(begun) = self.concerned_capture(call.thread) else {
+            return reported;
+        };
+        let begun = begun.begun.index;
+        if self.broken_captures.contains(&begun) {
+            self.consequences += u64::from(!reported);
+            return true;
+        }
+        // The manual says of these that they invalidate the capture.
+        const BREAKS: [i32; 4] = [
+            code::CAPTURE_UNSUPPORTED,
+            code::CAPTURE_MERGE,
+            code::CAPTURE_ISOLATION,
+            code::CAPTURE_IMPLICIT,
+        ];
+        if reported && BREAKS.contains(&result) {
+            self.broken_captures.push(begun);
+            let drop = self.broken_captures.len().saturating_sub(FAILURES);
+            self.broken_captures.drain(..drop);
+        }
+        reported
     }
 
     /// A call failed: what it would have written is undefined.

@@ -127,6 +127,8 @@ pub(crate) struct State {
     pub(crate) in_flight: bool,
     /// Calls that failed because of one that a finding is about.
     pub(crate) consequences: u64,
+    /// The beginnings of captures that a call has broken which a finding is about.
+    pub(crate) broken_captures: Vec<u64>,
 }
 
 impl Default for State {
@@ -158,6 +160,7 @@ impl Default for State {
             execution: Execution::default(),
             in_flight: false,
             consequences: 0,
+            broken_captures: Vec::new(),
         }
     }
 }

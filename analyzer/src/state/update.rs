@@ -71,6 +71,7 @@ impl State {
         if leave.result != 0 || !plan.function.returns_result {
             let reported = self.follow_undefined(plan, call, reported);
             let reported = self.follow_refused(plan, call, site, reported);
+            let reported = self.follow_capture(call, leave.result, reported);
             self.failed(plan, call, site, reported);
             self.model.apply_failed(&plan.effects, call);
             self.link_values(plan, call);

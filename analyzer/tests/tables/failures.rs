@@ -117,6 +117,29 @@ pub(crate) const FAILURES: &[Row] = &[
            cuMemcpyHtoD_v2 dstDevice=0x10000 ByteCount=4",
         ],
     ),
+    // A capture: the first call that breaks it leads.
+    (
+        "stream-capture-forbidden-call",
+        START,
+        "cuStreamBeginCapture_v2 hStream=0x300 mode=0\n\
+         cuMemAlloc_v2 dptr:=0 bytesize=64 -> 900\n\
+         cuLaunchKernel f=0x200 hStream=0x300 -> 901\n cuMemFree_v2 dptr=0 -> 900\n\
+         cuStreamSynchronize hStream=0x300 -> 900\n\
+         cuStreamEndCapture hStream=0x300 phGraph:=0 -> 901\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0 hGraph=0 -> 1\n\
+         cuGraphLaunch hGraph=0 hStream=0x300 -> 1",
+        &[],
+    ),
+    // A graph.
+    (
+        "errors-result-ignored",
+        START,
+        "cuGraphCreate phGraph:=0x900\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0 hGraph=0x900 -> 2\n\
+         cuGraphLaunch hGraph=0 hStream=0x300 -> 1\n cuGraphLaunch hGraph=0 hStream=0x300 -> 1\n\
+         cuGraphExecDestroy hGraphExec=0 -> 1",
+        &[],
+    ),
     // Allocations.
     (
         "errors-result-ignored",
