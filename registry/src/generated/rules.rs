@@ -397,7 +397,7 @@ pub static RULES: &[Rule] = &[
         manual: "CUDA Driver API, Execution Control, cuLaunchHostFunc",
         advice: "Allocate userData and let the host function free it, or wait for the stream before the variable ends.",
         observed: "driver 580.159, H200, 2026-11-20: all calls returned CUDA_SUCCESS",
-        undecidable: "A trace has no record of the program's stack and heap: neither whether userData is an address at all, nor when that memory ended, nor when the host function ran.",
+        undecidable: "A trace has no record of the program's stack and heap: neither whether userData is an address at all, nor when that memory ended, nor when the host function ran. A local variable of a function that returns before the host function runs, an object that its first run deletes although a graph runs it again, and the callback of a scripting language that is collected all leave the same calls as a correct program. For page-locked memory cuMemFreeHost waits for the work before it.",
         cannot_see: "",
         example: "",
     },
@@ -446,7 +446,7 @@ pub static RULES: &[Rule] = &[
         advice: "Pass the address of each value: a device address goes into the array as the address of the variable that holds it.",
         observed: "driver 580.159, H200, 2026-11-20: with a device address in place of its address, the program crashed inside cuLaunchKernel (SIGSEGV)",
         undecidable: "",
-        cannot_see: "",
+        cannot_see: "A trace has the values that the pointers lead to, not the pointers. Where all of them can be read, it looks like that of a correct program: an array that is too short and followed by other pointers, the address of managed or page-locked memory in place of the address of the variable that holds it, and parameters in another order. If the kernel then fails, see errors-async-misattributed.",
         example: "error[exec-params-array-shape]: launch without the kernel's parameters\n --> call 7: cuLaunchKernel(f: 0x200 (function#1 \"k\"), gridDimX: 1, gridDimY: 1, gridDimZ: 1,\n  |   blockDimX: 32, blockDimY: 1, blockDimZ: 1, sharedMemBytes: 0, hStream: 0x300 (stream#1),\n  |   kernelParams: NULL, extra: NULL) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400090\n  | cuLaunchKernel launches function#1 0x200 \"k\" without parameters, but it takes one parameter of\n  | 8 bytes. The driver returned CUDA_ERROR_INVALID_VALUE.\n  | function#1 0x200 \"k\"\n  |   created: looked up: cuModuleGetFunction, call 3, thread 0, at 0x400040\n  |   part of: module#1 0x100, part of context#1 0xc1\n  = help: Pass the address of each value: a device address goes into the array as the address\n      of the variable that holds it.\n  = manual: CUDA Driver API, Execution Control, cuLaunchKernel and cuLaunchCooperativeKernel",
     },
     Rule {
@@ -1082,7 +1082,7 @@ pub static RULES: &[Rule] = &[
         advice: "Load and look up everything before such a kernel is launched, or set CUDA_MODULE_LOADING=EAGER.",
         observed: "Reported as a deadlock for several programs (public threads of 2025 and 2026); not measured here",
         undecidable: "",
-        cannot_see: "",
+        cannot_see: "A load that returns once the kernel has ended by itself, and other calls that wait for a lock that the load holds. A program that aborts itself when it hangs looks like one that crashed in the load.",
         example: "error[library-load-behind-running-kernel]: load that waits behind a running kernel\n --> call 10: cuLibraryLoadData(library: NULL, code: 0x5000 (PTX, 175 bytes), jitOptions: NULL,\n  |   jitOptionsValues: NULL, numJitOptions: 0, libraryOptions: NULL, libraryOptionValues: NULL,\n  |   numLibraryOptions: 0) = did not return thread 1 at 0x4000c0\n  | cuLibraryLoadData (thread 1) never returned. It was called while function#1 0x200 \"k\", launched\n  | by cuLaunchKernel (call 8), may have been running: no call had waited for it. A load, which a\n  | lookup or the first launch of a function may do as well, can wait for the kernels of its\n  | context, so a kernel that waits for the host or for another stream keeps it waiting for ever.\n  = chain: function#1 0x200 \"k\" launched by cuLaunchKernel (call 8) -> cuLibraryLoadData (call\n      10) in thread 1 waits for it\n  = help: Load and look up everything before such a kernel is launched, or set\n      CUDA_MODULE_LOADING=EAGER.\n  = manual: CUDA Driver API, Module Management, cuModuleGetLoadingMode; Lazy loading",
     },
     Rule {
@@ -1718,7 +1718,7 @@ pub static RULES: &[Rule] = &[
         advice: "Keep one module for each image and context, or unload the old one before the next load.",
         observed: "",
         undecidable: "",
-        cannot_see: "",
+        cannot_see: "Fewer than 8 modules of one image, fewer than 64 of several images, and those of which the program has used one again after it loaded the next or has unloaded one: that may be a cache.",
         example: "advice[module-live-growth]: one image loaded again and again, and never unloaded\n --> call 38: cuModuleLoadData(module: 0x7ff000000000 -> 0x200000000, image: 0x6000 (PTX, 179\n  |   bytes)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadData loads an image of which 31 modules or libraries live already in this context.\n  | The code of each takes device memory until it is unloaded.\n  = help: Keep one module for each image and context, or unload the old one before the next\n      load.\n  = manual: CUDA Driver API, Module Management, cuModuleUnload",
     },
     Rule {
@@ -1790,7 +1790,7 @@ pub static RULES: &[Rule] = &[
         advice: "Declare the kernel extern \"C\" or ask for the mangled name. Do not launch after CUDA_ERROR_NOT_FOUND. Looking for an optional kernel is fine.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleGetFunction returned CUDA_ERROR_NOT_FOUND, and the launch of its output CUDA_ERROR_INVALID_HANDLE",
         undecidable: "",
-        cannot_see: "",
+        cannot_see: "A name that is misspelt, where the program looks at the result and does not use the output: it may be optional. Only a name that the image has in another form, mangled or with other parameters, is reported then, unless the program launches another function of that module.",
         example: "error[module-symbol-not-found]: lookup of a name that the image has in another form\n --> call 7: cuModuleGetFunction(hfunc: 0x7ff000000000, hmod: 0x100 (module#1), name:\n  |   0x7ff000000200 \"scale\") = CUDA_ERROR_NOT_FOUND thread 0 at 0x400090\n  | cuModuleGetFunction looks for \"scale\" in module#1 0x100, which has no such name, but\n  | \"_Z5scalePf\", the mangled name of scale(float*). No later lookup found it. The driver returned\n  | CUDA_ERROR_NOT_FOUND.\n  | module#1 0x100\n  |   created: cuModuleLoadData, call 2, thread 0, at 0x400030\n  |   part of: context#1 0xc1\n  = help: Declare the kernel extern \"C\" or ask for the mangled name. Do not launch after\n      CUDA_ERROR_NOT_FOUND. Looking for an optional kernel is fine.\n  = manual: CUDA Driver API, Module Management, cuModuleGetFunction and cuModuleGetGlobal\n      (CUDA_ERROR_NOT_FOUND)",
     },
     Rule {
