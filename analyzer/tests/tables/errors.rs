@@ -68,7 +68,11 @@ pub(crate) const ERRORS: &[Row] = &[
         KERNELS,
         "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
          cuMemAlloc_v2 bytesize=64 -> 700\n cuLaunchKernel f=0x200 hStream=0x301 -> 700",
-        &[],
+        // Only clean-up.
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 700\n\
+             cuMemFree_v2 dptr=0x1000000 -> 700\n cuModuleUnload hmod=0x100 -> 700",
+        ],
     ),
     (
         "errors-async-never-observed",

@@ -38,7 +38,6 @@ pub(crate) type Row = (
 pub(crate) const ALL: &[&[Row]] = &[
     context::CONTEXTS,
     errors::ERRORS,
-    failures::FAILURES,
     graph::GRAPHS,
     launch::ATTRIBUTES,
     launch::EXEC,
@@ -51,4 +50,6 @@ pub(crate) const ALL: &[&[Row]] = &[
     others::OTHERS,
     stream::STREAM,
     texture::TEXTURES,
+    // After the rows whose findings are the examples of their rules.
+    failures::FAILURES,
 ];
