@@ -4,6 +4,7 @@ mod capture;
 pub(crate) mod code;
 mod context;
 mod copy;
+mod deferral;
 mod errors;
 mod events;
 mod function;
@@ -47,20 +48,8 @@ use crate::plan::{Ordered, Plan};
 use crate::reported::{Key, Reported};
 use crate::state::State;
 use crate::state::data::Data;
+pub(crate) use deferral::Deferral;
 pub(crate) use when::{Gates, When};
-
-/// What shows that a failed call was no mistake.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deferral {
-    /// A later call of the same function succeeds.
-    Call,
-    /// A later call of the same function, or a launch, succeeds with this function.
-    Function(ObjectId),
-    /// A later lookup in this module or library finds the name in another form.
-    Lookup(ObjectId, String),
-    /// Another finding says the same, and that the program went on after this call's error.
-    StickyError(u64),
-}
 
 /// A finding before it is written out.
 #[derive(Debug)]

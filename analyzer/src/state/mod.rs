@@ -17,6 +17,7 @@ mod multicast;
 pub(crate) mod options;
 pub(crate) mod ordering;
 pub(crate) mod pending;
+mod undefined;
 mod update;
 pub(crate) mod virtual_memory;
 

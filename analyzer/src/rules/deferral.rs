@@ -1,0 +1,16 @@
+//! Findings that are put off until the end.
+
+use cutape_model::ObjectId;
+
+/// What shows that a failed call was no mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deferral {
+    /// A later call of the same function succeeds.
+    Call,
+    /// A later call of the same function, or a launch, succeeds with this function.
+    Function(ObjectId),
+    /// A later lookup in this module or library finds the name in another form.
+    Lookup(ObjectId, String),
+    /// Another finding says the same, and that the program went on after this call's error.
+    StickyError(u64),
+}
