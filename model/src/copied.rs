@@ -1,14 +1,17 @@
 //! How many bytes a call copies or fills, and from where to where.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_registry::layout::{offset_of, size_of};
-use cutape_registry::{CopyOp, CopyShape, Family, Function, Kind, MemoryType, Role};
+use cutape_registry::{
+    CopyOp, CopyShape, Extent, Family, Function, Kind, MemoryType, Role, Struct,
+};
 
 use crate::effects::CallArguments;
 use crate::memory_kind::MemoryKind;
+use crate::needs::words_of;
 use crate::state::State;
 
 /// Where bytes are.
@@ -123,7 +126,9 @@ pub(crate) fn waits_for_default<X>(function: &Function, call: &Call<'_>, state: 
         state.shared_around(call.argument(at)).is_some() || before.or_else(after).is_some()
     };
     let operands = function.unified_without_stream();
-    function.waits_for_default_stream() || operands.iter().flatten().any(is_of_host)
+    let is_to_host =
+        || function.stream.is_none() && described_host_target(function, call).is_some();
+    function.waits_for_default_stream() || operands.iter().flatten().any(is_of_host) || is_to_host()
 }
 
 /// The words of an array that a parameter points at.
@@ -154,18 +159,253 @@ fn is_device_memory<X>(address: u64, state: &State<X>) -> bool {
     })
 }
 
-/// A member of the struct that describes a copy.
-fn described_value(call: &Call<'_>, member: &str) -> Option<u64> {
-    let c_type = call.signature.parameters.first()?.c_type.as_str();
+/// Linear memory that one copy of a call reads or writes, where no parameter is its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescribedAccess {
+    /// Which copy of the call.
+    pub copy: usize,
+    /// It writes the memory.
+    pub is_write: bool,
+    /// Where the description says that the memory is.
+    pub memory: MemoryType,
+    /// The address that the description has.
+    pub base: u64,
+    /// The first byte.
+    pub start: u64,
+    /// The rows: those of the first layer if the layers do not follow each other.
+    pub extent: Extent,
+    /// The address past the last byte.
+    pub end: u64,
+    /// It is in the order of the call's stream. A batch may read before that, when it is enqueued.
+    pub is_in_order: bool,
+}
+
+impl DescribedAccess {
+    fn new(
+        copy: usize,
+        is_write: bool,
+        memory: MemoryType,
+        at: &Placement,
+        size: [u64; 3],
+    ) -> Self {
+        let [row, height, depth] = size;
+        let pitch = if at.pitch == 0 { row } else { at.pitch };
+        let layer = if at.layer == 0 { height } else { at.layer };
+        let address = |z: u64, y: u64, x: u64| {
+            let rows = z.wrapping_mul(layer).wrapping_add(y);
+            rows.wrapping_mul(pitch).wrapping_add(x)
+        };
+        let [x, y, z] = at.origin;
+        let start = at.base.wrapping_add(address(z, y, x));
+        let is_dense = layer == height || depth == 1;
+        let rows = if is_dense {
+            height.saturating_mul(depth)
+        } else {
+            height
+        };
+        // Rows that follow each other are one.
+        let extent = match pitch == row {
+            true => Extent::flat(row.saturating_mul(rows)),
+            false => Extent { row, pitch, rows },
+        };
+        let length = address(depth.saturating_sub(1), height.saturating_sub(1), row);
+        Self {
+            copy,
+            is_write,
+            memory,
+            base: at.base,
+            start,
+            extent,
+            end: start.saturating_add(length),
+            is_in_order: true,
+        }
+    }
+
+    /// The addresses from the first byte to the last, padding included.
+    pub fn span(&self) -> Range<u64> {
+        self.start..self.end
+    }
+
+    /// Whether it is every byte from the first to the last.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.extent.rows == 1 && self.start.saturating_add(self.extent.row) == self.end
+    }
+}
+
+/// Where a description puts the bytes of one side.
+struct Placement {
+    base: u64,
+    pitch: u64,
+    /// Rows of a layer.
+    layer: u64,
+    /// Bytes, rows and layers before the first byte.
+    origin: [u64; 3],
+}
+
+/// What a parameter of a call points at.
+type Read<'r> = &'r dyn Fn(usize) -> Option<Cow<'r, [u8]>>;
+
+/// The linear memory that the copies of a call read and write, where its parameters do not have it;
+/// `None` if the records lack a description. Copies of no bytes are left out.
+pub fn described_accesses(function: &Function, call: &Call<'_>) -> Option<Vec<DescribedAccess>> {
+    let read = |position| {
+        let bytes = call.snapshot(position, field::POINTEE)?.bytes.inline()?;
+        Some(Cow::Borrowed(bytes))
+    };
+    described_accesses_in(function, &read)
+}
+
+/// The same, from what a caller reads, which may be stored outside the records.
+pub fn described_accesses_in(function: &Function, read: Read<'_>) -> Option<Vec<DescribedAccess>> {
+    match function.family {
+        Family::Copy(CopyOp::Described(_)) => {
+            let structure = described_structure(function.params.first()?.c_type)?;
+            described_copy(structure, &read(0)?)
+        }
+        Family::Copy(CopyOp::Batch {
+            targets,
+            sources,
+            sizes,
+            attributes,
+            starts,
+            ..
+        }) => {
+            let words = |position: u8| {
+                let bytes = read(position.into())?;
+                Some(words_of(&bytes).collect::<Vec<u64>>())
+            };
+            let starts = words(starts).unwrap_or_default();
+            let orders = source_orders(&starts, &read(attributes.into()).unwrap_or_default());
+            let (targets, sources, sizes) = (words(targets)?, words(sources)?, words(sizes)?);
+            let operands = targets.into_iter().zip(sources).zip(sizes).enumerate();
+            let sides = operands.flat_map(|(copy, ((target, source), size))| {
+                let mut orders = orders.iter().rev();
+                let order = orders.find(|(start, _)| *start <= copy as u64);
+                let is_in_order = order.is_none_or(|(_, order)| *order == IN_ORDER);
+                let side = |base: u64, is_write| {
+                    let at = Placement {
+                        base,
+                        pitch: 0,
+                        layer: 0,
+                        origin: [0; 3],
+                    };
+                    let size = [size, 1, 1];
+                    DescribedAccess {
+                        is_in_order: is_write || is_in_order,
+                        ..DescribedAccess::new(copy, is_write, MemoryType::Unified, &at, size)
+                    }
+                };
+                let sides = [side(source, false), side(target, true)];
+                sides.into_iter().filter(move |_| size > 0)
+            });
+            Some(sides.collect())
+        }
+        Family::Copy(CopyOp::Batch3D { operations, .. }) => {
+            let structure = cutape_registry::structure("CUDA_MEMCPY3D_BATCH_OP")?;
+            let bytes = read(operations.into())?;
+            let list = bytes.chunks_exact(structure.size as usize).enumerate();
+            let sides = list.flat_map(|(copy, bytes)| batched(structure, bytes, copy));
+            Some(sides.collect())
+        }
+        _ => Some(Vec::new()),
+    }
+}
+
+/// CUmemcpySrcAccessOrder: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM.
+const IN_ORDER: u64 = 1;
+
+/// The order in which copies of a batch read, from which copy on.
+fn source_orders(starts: &[u64], attributes: &[u8]) -> Vec<(u64, u64)> {
+    let Some(structure) = cutape_registry::structure("CUmemcpyAttributes") else {
+        return Vec::new();
+    };
+    let orders = attributes.chunks_exact(structure.size as usize);
+    let orders = orders.filter_map(|bytes| member(structure, bytes, "srcAccessOrder"));
+    starts.iter().copied().zip(orders).collect()
+}
+
+/// Both sides of the copy of a `CUDA_MEMCPY3D_BATCH_OP`, but for arrays.
+fn batched(structure: &Struct, bytes: &[u8], copy: usize) -> Vec<DescribedAccess> {
+    // CUmemcpy3DOperandType: CU_MEMCPY_OPERAND_TYPE_POINTER.
+    const POINTER: u64 = 1;
+    let value = |name: &str| member(structure, bytes, name).unwrap_or(0);
+    let size = ["width", "height", "depth"].map(|name| value(&format!("extent.{name}")));
+    let mut sides = Vec::new();
+    for (side, is_write) in [("src", false), ("dst", true)] {
+        if size.contains(&0) || value(&format!("{side}.type")) != POINTER {
+            continue;
+        }
+        let of = |name: &str| value(&format!("{side}.op.ptr.{name}"));
+        let at = Placement {
+            base: of("ptr"),
+            pitch: of("rowLength"),
+            layer: of("layerHeight"),
+            origin: [0; 3],
+        };
+        sides.push(DescribedAccess {
+            is_in_order: is_write || value("srcAccessOrder") == IN_ORDER,
+            ..DescribedAccess::new(copy, is_write, MemoryType::Unified, &at, size)
+        });
+    }
+    sides
+}
+
+/// Both sides of the copy that a struct describes, but for arrays.
+fn described_copy(structure: &Struct, bytes: &[u8]) -> Option<Vec<DescribedAccess>> {
+    let value = |name: &str| member(structure, bytes, name);
+    let size = [
+        value("WidthInBytes")?,
+        value("Height")?,
+        value("Depth").unwrap_or(1),
+    ];
+    let mut sides = Vec::new();
+    for (side, is_write) in [("src", false), ("dst", true)] {
+        let of = |name: &str| value(&format!("{side}{name}"));
+        let Some(memory) = MemoryType::of(of("MemoryType")?) else {
+            continue;
+        };
+        let base = match memory {
+            MemoryType::Host => of("Host")?,
+            MemoryType::Device | MemoryType::Unified => of("Device")?,
+            MemoryType::Array => continue,
+        };
+        let at = Placement {
+            base,
+            pitch: of("Pitch").unwrap_or(0),
+            layer: of("Height").unwrap_or(0),
+            origin: [of("XInBytes")?, of("Y")?, of("Z").unwrap_or(0)],
+        };
+        if !size.contains(&0) {
+            sides.push(DescribedAccess::new(0, is_write, memory, &at, size));
+        }
+    }
+    Some(sides)
+}
+
+/// The struct that a parameter of that type points at.
+fn described_structure(c_type: &str) -> Option<&'static Struct> {
     let name = c_type.trim_start_matches("const ");
-    let structure = cutape_registry::structure(name.trim_end_matches([' ', '*']))?;
-    let bytes = call.snapshot(0, field::POINTEE)?.bytes.inline()?;
-    let field = structure.fields.iter().find(|field| field.name == member)?;
+    cutape_registry::structure(name.trim_end_matches([' ', '*']))
+}
+
+/// A member of a struct.
+fn member(structure: &Struct, bytes: &[u8], name: &str) -> Option<u64> {
+    let field = structure.fields.iter().find(|field| field.name == name)?;
     let (start, size) = (field.offset as usize, field.size as usize);
     let mut word = [0; 8];
     let value = bytes.get(start..start.checked_add(size)?)?;
     word.get_mut(..size)?.copy_from_slice(value);
     Some(u64::from_le_bytes(word))
+}
+
+/// A member of the struct that describes a copy.
+fn described_value(call: &Call<'_>, name: &str) -> Option<u64> {
+    let structure = described_structure(&call.signature.parameters.first()?.c_type)?;
+    member(
+        structure,
+        call.snapshot(0, field::POINTEE)?.bytes.inline()?,
+        name,
+    )
 }
 
 /// The kind of memory and the device address of one side, `src` or `dst`, of a copy that a struct
@@ -180,91 +420,25 @@ pub(crate) fn described_host_target(function: &Function, call: &Call<'_>) -> Opt
     let Family::Copy(CopyOp::Described(_)) = function.family else {
         return None;
     };
-    let (kind, address) = described_memory(call, "dst")?;
-    (kind == MemoryType::Host).then_some(address)
+    let sides = described_accesses(function, call)?;
+    let mut targets = sides.iter().filter(|side| side.is_write);
+    let target = targets.find(|side| side.memory == MemoryType::Host)?;
+    Some(target.base)
 }
 
 /// The addresses of memory that copies of a call read, where its parameters do not have them.
 pub fn described_sources(function: &Function, call: &Call<'_>) -> Vec<u64> {
-    match function.family {
-        Family::Copy(CopyOp::Described(_)) => {
-            let source = described_memory(call, "src");
-            source.into_iter().map(|(_, address)| address).collect()
-        }
-        Family::Copy(CopyOp::Batch { sources, .. }) => {
-            let words = words(call, sources).unwrap_or_default();
-            let words = words.iter().copied();
-            words.map(u64::from_le_bytes).collect()
-        }
-        Family::Copy(CopyOp::Batch3D { operations, .. }) => {
-            const LENGTH: usize = size_of("CUDA_MEMCPY3D_BATCH_OP");
-            const SOURCE: usize = offset_of("CUDA_MEMCPY3D_BATCH_OP", "src.op.ptr.ptr");
-            let operations = call.snapshot(usize::from(operations), field::POINTEE);
-            let bytes = operations.and_then(|list| list.bytes.inline());
-            let operations = bytes.unwrap_or_default().chunks_exact(LENGTH);
-            // Of an array it is a handle, at which no memory of the host lies.
-            let word = |operation: &[u8]| operation.get(SOURCE..)?.first_chunk().copied();
-            operations
-                .filter_map(word)
-                .map(u64::from_le_bytes)
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+    let sides = described_accesses(function, call).unwrap_or_default();
+    let sources = sides.iter().filter(|side| !side.is_write);
+    sources.map(|side| side.base).collect()
 }
 
 /// The memory that copies of a call write, where its parameters do not have it, and whether they write
 /// all of it.
 pub(crate) fn described_targets(function: &Function, call: &Call<'_>) -> Vec<(Range<u64>, bool)> {
-    let bytes = |start: u64, length: u64| start..start.saturating_add(length);
-    match function.family {
-        Family::Copy(CopyOp::Described(_)) => described_target(call).into_iter().collect(),
-        Family::Copy(CopyOp::Batch { targets, sizes, .. }) => {
-            let [targets, sizes] = [targets, sizes].map(|at| words(call, at).unwrap_or_default());
-            let pairs = targets.iter().zip(sizes);
-            let pairs = pairs.map(|(&start, &length)| {
-                let [start, length] = [start, length].map(u64::from_le_bytes);
-                (bytes(start, length), true)
-            });
-            pairs.collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The memory that a copy which a struct describes writes, and whether it writes all of it.
-fn described_target(call: &Call<'_>) -> Option<(Range<u64>, bool)> {
-    let (_, address) = described_memory(call, "dst")?;
-    let value = |member| described_value(call, member);
-    let (row, height) = (value("WidthInBytes")?, value("Height")?);
-    let depth = value("Depth").unwrap_or(1);
-    let pitch = value("dstPitch").filter(|&pitch| pitch != 0).unwrap_or(row);
-    let layer = value("dstHeight")
-        .filter(|&rows| rows != 0)
-        .unwrap_or(height);
-    let at = |z: u64, y: u64, x: u64| {
-        let rows = z.wrapping_mul(layer).wrapping_add(y);
-        rows.wrapping_mul(pitch).wrapping_add(x)
-    };
-    let first = value("dstZ").unwrap_or(0);
-    let start = at(first, value("dstY")?, value("dstXInBytes")?);
-    let start = address.wrapping_add(start);
-    let last = at(depth.checked_sub(1)?, height.checked_sub(1)?, row);
-    let is_whole = (height == 1 || pitch == row) && (depth == 1 || layer == height);
-    Some((start..start.saturating_add(last), is_whole))
-}
-
-/// The kind and the address of memory, `src` or `dst`, of a copy that a struct describes; `None` for
-/// an array.
-fn described_memory(call: &Call<'_>, side: &str) -> Option<(MemoryType, u64)> {
-    let value = |member| described_value(call, &format!("{side}{member}"));
-    let kind = MemoryType::of(value("MemoryType")?)?;
-    let address = match kind {
-        MemoryType::Host => value("Host")?,
-        MemoryType::Device | MemoryType::Unified => value("Device")?,
-        MemoryType::Array => return None,
-    };
-    Some((kind, address))
+    let sides = described_accesses(function, call).unwrap_or_default();
+    let targets = sides.iter().filter(|side| side.is_write);
+    targets.map(|side| (side.span(), side.is_whole())).collect()
 }
 
 /// A copy that a struct describes.

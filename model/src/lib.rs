@@ -37,7 +37,10 @@ mod work;
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
 pub use contexts::{Contexts, Current, LeftPushes};
-pub use copied::{Copied, Side, described_side, described_sources, each_copy, filled_bytes};
+pub use copied::{
+    Copied, DescribedAccess, Side, described_accesses, described_accesses_in, described_side,
+    described_sources, each_copy, filled_bytes,
+};
 pub use effects::{CallArguments, Effect, Effects};
 pub use graphs::{
     AUTO_FREE_ON_LAUNCH, DEVICE_LAUNCH, Exec, Graph, GraphMemory, Graphs, KernelWork, Node,

@@ -8,6 +8,7 @@ use cutape_registry::{
     CopyOp, Extent, Family, Function, Kind, Meaning, MemoryType, Role, StreamMemoryOp, Struct,
 };
 
+use crate::copied::described_accesses;
 use crate::effects::CallArguments;
 
 /// An access to memory of the work that a call enqueues or does.
@@ -67,6 +68,13 @@ impl Operands {
         for snapshot in call.snapshots() {
             operands.add_snapshot(function, &snapshot);
         }
+        let described = described_accesses(function, call).unwrap_or_default();
+        let touches = described.into_iter().map(|access| match access.is_write {
+            false => Touch::Read(access.span()),
+            true if access.is_whole() => Touch::Write(access.span()),
+            true => Touch::Any(access.start),
+        });
+        operands.touches.extend(touches);
         operands
     }
 
@@ -159,8 +167,7 @@ impl Operands {
                 let name = name.trim_end_matches([' ', '*']);
                 if let Some(structure) = cutape_registry::structure(name) {
                     self.add_structs(function, structure, bytes);
-                } else if name == "CUdeviceptr" || matches!(function.family, Family::Copy(_)) {
-                    // The addresses of a batch of copies.
+                } else if name == "CUdeviceptr" && !matches!(function.family, Family::Copy(_)) {
                     self.touches.extend(words_of(bytes).map(Touch::Any));
                 }
             }
@@ -169,6 +176,7 @@ impl Operands {
     }
 
     fn add_structs(&mut self, function: &Function, structure: &'static Struct, bytes: &[u8]) {
+        let copies = matches!(function.family, Family::Copy(_));
         let moves = matches!(
             function.family,
             Family::Copy(_) | Family::Graph(_) | Family::StreamMemory(_)
@@ -198,6 +206,8 @@ impl Operands {
                             self.written_arrays.push(value);
                         }
                     }
+                    // What a copy describes are rows.
+                    _ if copies => {}
                     _ => self.touches.push(match (moves, is_source) {
                         (true, true) => Touch::ReadAny(value),
                         (true, false) => Touch::Any(value),
@@ -214,7 +224,7 @@ fn span(start: u64, extent: Extent) -> Range<u64> {
 }
 
 /// Numbers of eight bytes, one after the other.
-pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let words = bytes.as_chunks::<8>().0.iter();
     words.map(|word| u64::from_le_bytes(*word))
 }
