@@ -4,11 +4,12 @@ use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{
-    Family, Function, GraphOp, ImplicitWait, Kind, Role, StreamMemoryOp, Waits, function,
+    CopyOp, Family, Function, GraphOp, ImplicitWait, Kind, MemoryType, Role, StreamMemoryOp, Waits,
+    function,
 };
 
 use crate::captures::Capture;
-use crate::copied::{waits_for_default, was_complete};
+use crate::copied::{described_host_target, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{Exec, GraphAction, Work, captured_work, node_arrays};
 use crate::needs::Operands;
@@ -188,7 +189,9 @@ impl<X> State<X> {
             Action::UnknownWait if may_wait(effects.function, call) => {
                 self.order.wait_for_unknown(stream);
             }
-            Action::None if was_complete(effects.function, call) => {
+            Action::None
+                if was_complete(effects.function, call) || self.writes_pageable(effects, call) =>
+            {
                 self.order.complete_stream(stream);
             }
             // A node of the graph may wait for an event.
@@ -201,6 +204,23 @@ impl<X> State<X> {
         Some((stream, work))
     }
 
+    /// Whether an asynchronous copy writes memory of the host that is not page-locked, as far as
+    /// calls show: it is complete when the call returns (manual, API synchronization behavior).
+    fn writes_pageable(&self, effects: &Effects, call: &Call<'_>) -> bool {
+        let target = match effects.function.family {
+            Family::Copy(CopyOp::Linear(at) | CopyOp::Unified(at))
+                if matches!(at.to, MemoryType::Host | MemoryType::Unified) =>
+            {
+                call.argument(usize::from(at.target))
+            }
+            _ => match described_host_target(effects.function, call) {
+                Some(target) => target,
+                None => return false,
+            },
+        };
+        self.place_at(target).is_none()
+    }
+
     /// Whether work may tell the program that it, and all work before it, is complete: a function
     /// of the program, or a value in memory of the host, which the program may poll. Whether it did
     /// is not recorded.
@@ -210,7 +230,11 @@ impl<X> State<X> {
             Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch) => {
                 let operands = Operands::of(effects.function, call);
                 let mut touches = operands.touches().iter();
-                touches.any(|touch| self.shared_around(touch.address()).is_some())
+                // Memory that is not known may be of the host, under another address.
+                touches.any(|touch| {
+                    let address = touch.address();
+                    self.shared_around(address).is_some() || self.place_at(address).is_none()
+                })
             }
             Family::Graph(GraphOp::Launch) => {
                 let exec = self.graphs.exec(call.argument(0));
