@@ -149,8 +149,8 @@ pub(crate) struct Plan {
     pub(crate) touched: Box<[(usize, Length, AccessEffect)]>,
     /// It copies.
     pub(crate) copies: bool,
-    /// It copies as a `CUDA_MEMCPY2D` describes.
-    pub(crate) copies_plane: bool,
+    /// It copies as structs or arrays describe.
+    pub(crate) describes_copies: bool,
     /// It takes flags.
     pub(crate) takes_flags: bool,
     /// It enqueues a function of the program that an error keeps from running.
@@ -275,7 +275,10 @@ impl Plan {
             calls_back: matches!(family, Family::HostFunction | Family::StreamCallback),
             hands_over_function: hands_over_function(family),
             asks: is_question(function),
-            copies_plane: family == Family::Copy(CopyOp::Described(CopyShape::Plane)),
+            describes_copies: matches!(
+                family,
+                Family::Copy(CopyOp::Described(_) | CopyOp::Batch { .. } | CopyOp::Batch3D { .. })
+            ),
             copies_unified: matches!(family, Family::Copy(CopyOp::Unified(_))),
             is_trivial: steps.is_empty()
                 && function.deprecated.is_empty()

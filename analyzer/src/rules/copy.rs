@@ -1,7 +1,7 @@
 //! Copies and memsets whose arguments contradict each other.
 
 use cutape_format::layout::field;
-use cutape_model::STREAM_PER_THREAD;
+use cutape_model::{STREAM_PER_THREAD, described_accesses_in};
 use cutape_registry::{CopyOp, Family, MemoryType, Width, rules};
 
 use super::{Check, Draft, code};
@@ -110,9 +110,8 @@ struct Side {
 
 /// A batch of copies that depend on each other, or whose attributes are malformed.
 pub(super) fn batch(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    if drafts.is_empty() {
-        drafts.extend(dependent(check).or_else(|| malformed(check)));
-    }
+    let found = dependent(check);
+    drafts.extend(found.or_else(|| malformed(check).filter(|_| drafts.is_empty())));
 }
 
 /// The numbers in an array of the call.
@@ -124,31 +123,19 @@ fn array(check: &Check<'_, '_>, position: usize) -> Option<Vec<u64>> {
 }
 
 fn dependent(check: &Check<'_, '_>) -> Option<Draft> {
-    let Family::Copy(CopyOp::Batch {
-        targets,
-        sources,
-        sizes,
-        ..
-    }) = check.family()
-    else {
-        return None;
+    let read = |position| {
+        let snapshot = check.call.snapshot(position, field::POINTEE)?;
+        bytes_of(check.context, snapshot.bytes)
     };
-    let read = |position: u8| array(check, usize::from(position));
-    let (targets, sources, sizes) = (read(targets)?, read(sources)?, read(sizes)?);
-    let mut sides = Vec::with_capacity(2 * sizes.len());
-    for (copy, ((&target, &source), &size)) in targets.iter().zip(&sources).zip(&sizes).enumerate()
-    {
-        let side = |start: u64, is_target| Side {
-            start,
-            end: start.saturating_add(size),
-            copy,
-            is_target,
-        };
-        if size > 0 {
-            sides.extend([side(target, true), side(source, false)]);
-        }
-    }
-    let (first, second) = overlap(sides)?;
+    let sides = described_accesses_in(check.plan.function, &read)?;
+    let sides = sides.iter().map(|side| Side {
+        start: side.start,
+        // Of rows with bytes between them, the first.
+        end: side.start.saturating_add(side.extent.row),
+        copy: side.copy,
+        is_target: side.is_write,
+    });
+    let (first, second) = overlap(sides.collect())?;
     let verb = |side: Side| if side.is_target { "writes" } else { "reads" };
     let what = format!(
         "has copies that depend on each other: copy {} {} {:#x}..{:#x}, and copy {} {} \
@@ -194,26 +181,53 @@ fn malformed(check: &Check<'_, '_>) -> Option<Draft> {
     if !check.went_wrong() {
         return None;
     }
-    let count = check.argument("count").unwrap_or(0);
-    let attributes = check.argument("numAttrs").unwrap_or(0);
-    let indices = check.plan.at("attrsIdxs");
-    let indices = indices.and_then(|position| array(check, position));
-    let indices = indices.unwrap_or_default();
     let stream = check.plan.stream(check.call)?;
     let is_default = stream < STREAM_PER_THREAD && !check.plan.function.per_thread;
-    let what = if is_default {
-        "puts a batch into the legacy default stream, which takes none".to_owned()
-    } else if attributes > count {
-        format!("has {attributes} attributes for {count} copies")
-    } else if indices.first().is_some_and(|&first| first != 0) {
-        "has no attribute for its first copy: the first index is not 0".to_owned()
-    } else if !indices.is_sorted_by(|a, b| a < b) {
-        "has indices of attributes that do not rise".to_owned()
-    } else if indices.last().is_some_and(|&last| last >= count) {
-        "has an attribute for a copy beyond the last one".to_owned()
-    } else {
-        return None;
+    let what = match is_default {
+        true => "puts a batch into the legacy default stream, which takes none".to_owned(),
+        false => attribute_error(check).or_else(|| order_error(check))?,
     };
     let title = "malformed batch of copies";
     Some(check.draft(rules::MEMORY_BATCH_COPY_INVALID, title, what))
+}
+
+/// What is wrong with the attributes of a batch of lines, and the copies that they are for.
+fn attribute_error(check: &Check<'_, '_>) -> Option<String> {
+    let (count, attributes) = (check.argument("count")?, check.argument("numAttrs")?);
+    let indices = check.plan.at("attrsIdxs");
+    let indices = indices.and_then(|position| array(check, position));
+    let indices = indices.unwrap_or_default();
+    if attributes > count {
+        Some(format!("has {attributes} attributes for {count} copies"))
+    } else if attributes == 0 && count > 0 {
+        Some(format!("has no attributes for its {count} copies"))
+    } else if indices.first().is_some_and(|&first| first != 0) {
+        Some("has no attribute for its first copy: the first index is not 0".to_owned())
+    } else if !indices.is_sorted_by(|a, b| a < b) {
+        Some("has indices of attributes that do not rise".to_owned())
+    } else if indices.last().is_some_and(|&last| last >= count) {
+        Some("has an attribute for a copy beyond the last one".to_owned())
+    } else {
+        None
+    }
+}
+
+/// A copy of a batch without a `srcAccessOrder`, which a struct of zeros has none of.
+fn order_error(check: &Check<'_, '_>) -> Option<String> {
+    let (list, position) = match check.family() {
+        Family::Copy(CopyOp::Batch { attributes, .. }) => ("attrs", attributes),
+        Family::Copy(CopyOp::Batch3D { operations, .. }) => ("opList", operations),
+        _ => return None,
+    };
+    let (structure, bytes) = check.structure_at(position.into())?;
+    let mut entries = bytes.chunks_exact(structure.size).enumerate();
+    let number = |entry: &[u8], name: &str| structure.number(entry, name);
+    entries.find_map(|(index, entry)| {
+        let order = number(entry, "srcAccessOrder")? as u32;
+        (!(1..=3).contains(&order)).then(|| {
+            format!(
+                "has `{list}[{index}].srcAccessOrder` {order}, which is no CUmemcpySrcAccessOrder"
+            )
+        })
+    })
 }

@@ -1,8 +1,8 @@
 //! Device addresses: copies, memsets and kernel parameters that reach freed memory or beyond an
 //! allocation.
 
-use cutape_model::{CallArguments, ObjectId};
-use cutape_registry::{Kind, Length, MemoryType, rules};
+use cutape_model::{CallArguments, DescribedAccess, ObjectId, described_accesses};
+use cutape_registry::{CopyOp, Family, Kind, Length, MemoryType, rules};
 
 use super::context::blame_reset;
 use super::{Check, Draft, at, code};
@@ -42,14 +42,10 @@ pub(super) fn freed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
-/// The bytes that a role speaks of, if they are one piece.
+/// The bytes from the first to the last that a role speaks of.
 fn bytes(check: &Check<'_, '_>, length: Length) -> Option<u64> {
-    if matches!(length, Length::Pitched(..) | Length::PitchedBy(..)) {
-        return None;
-    }
-    let arguments = CallArguments(check.call);
-    let extent = length.evaluate(check.plan.function, &arguments)?;
-    Some(extent.content())
+    let extent = length.evaluate(check.plan.function, &CallArguments(check.call))?;
+    Some(extent.span())
 }
 
 /// A piece that begins in an allocation and ends beyond it.
@@ -59,25 +55,28 @@ fn bounds(check: &Check<'_, '_>, position: usize, length: Length) -> Option<Draf
         return None;
     }
     let address = check.call.argument(position);
-    let length = bytes(check, length)?;
+    let end = address.saturating_add(bytes(check, length)?);
+    beyond(check, check.parameter(position), address, end)
+}
+
+/// Bytes from an address on that end beyond the allocation in which they begin.
+fn beyond(check: &Check<'_, '_>, name: &str, address: u64, end: u64) -> Option<Draft> {
     let id = check.state.memory_at(address)?;
     let object = check.object(id)?;
-    let left = object
-        .handle
-        .saturating_add(object.size)
-        .saturating_sub(address);
+    let last = object.handle.saturating_add(object.size);
     // Memory of unknown size may be longer, and a mapping may continue in the next one.
-    if object.size == 0 || length <= left || check.state.objects.end_of(id).is_some() {
+    if object.size == 0 || end <= last || check.state.objects.end_of(id).is_some() {
         return None;
     }
     let what = format!(
-        "accesses {length} bytes from `{}` {address:#x} on, but {}, {} bytes from {}, has only \
-         {left} bytes left there: {} bytes too many",
-        check.parameter(position),
+        "accesses {} bytes from `{name}` {address:#x} on, but {}, {} bytes from {}, has only {} \
+         bytes left there: {} bytes too many",
+        end - address,
         check.label(id),
         object.size,
         at(object.created),
-        length - left,
+        last.saturating_sub(address),
+        end - last,
     );
     let title = "access beyond the end of an allocation";
     Some(
@@ -245,22 +244,31 @@ pub(super) fn host_pointer_fault(check: &Check<'_, '_>) -> Option<Draft> {
     )
 }
 
-/// A copy that a struct describes: the device addresses in it.
-pub(super) fn described_copy(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
-    let Some((structure, bytes)) = check.structure_at(0) else {
-        return;
-    };
-    let read = |name: &str| structure.number(bytes, name);
-    for (kind, address) in [
-        ("srcMemoryType", "srcDevice"),
-        ("dstMemoryType", "dstDevice"),
-    ] {
-        if read(kind) == Some(MemoryType::Device as u64)
-            && read("WidthInBytes") != Some(0)
-            && read("Height") != Some(0)
-            && let Some(value) = read(address)
-        {
-            drafts.extend(operand(check, value, address));
+/// Copies that structs or arrays describe: bytes beyond an allocation, and freed memory.
+pub(super) fn described(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let sides = described_accesses(check.plan.function, check.call);
+    for side in sides.unwrap_or_default() {
+        // Only the address tells whether memory of the unified kind is the device's.
+        let is_certain = side.memory == MemoryType::Device
+            || (side.memory == MemoryType::Unified && check.went_wrong());
+        if !is_certain {
+            continue;
         }
+        let name = described_name(check, &side);
+        let found = beyond(check, &name, side.start, side.end);
+        drafts.extend(found.or_else(|| operand(check, side.start, &name)));
+    }
+}
+
+/// What a program calls one side of a copy that is described.
+pub(super) fn described_name(check: &Check<'_, '_>, side: &DescribedAccess) -> String {
+    let (copy, is_write) = (side.copy, side.is_write);
+    match check.family() {
+        Family::Copy(CopyOp::Batch { .. }) if is_write => format!("dsts[{copy}]"),
+        Family::Copy(CopyOp::Batch { .. }) => format!("srcs[{copy}]"),
+        Family::Copy(CopyOp::Batch3D { .. }) if is_write => format!("opList[{copy}].dst"),
+        Family::Copy(CopyOp::Batch3D { .. }) => format!("opList[{copy}].src"),
+        _ if is_write => "dstDevice".to_owned(),
+        _ => "srcDevice".to_owned(),
     }
 }

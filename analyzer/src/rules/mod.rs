@@ -427,10 +427,13 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             (Unaccessed, Cause(virtual_memory::parameter_access)),
         ],
         Family::Copy(CopyOp::Described(_)) => &[
-            (Freed, Cause(memory::described_copy)),
+            (Always, Cause(memory::described)),
             (Wrong, Consequence(copy::descriptor)),
         ],
-        Family::Copy(CopyOp::Batch { .. }) => &[(Always, Cause(copy::batch))],
+        Family::Copy(CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) => &[
+            (Always, Cause(memory::described)),
+            (Always, Cause(copy::batch)),
+        ],
         Family::Copy(CopyOp::Peer(_)) => &[(Always, Consequence(peer::copy_context))],
         Family::Memset => &[(Wrong, Consequence(copy::memset))],
         Family::Context(ContextOp::EnablePeer | ContextOp::DisablePeer) => {

@@ -12,6 +12,16 @@ const RESERVED: &str = "
     cuMemCreate handle:=0x900 size=2097152
 ";
 
+/// Memory of 4096 bytes that was written.
+const WRITTEN: &str = "
+    cuInit Flags=0
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuStreamCreate phStream:=0x300 Flags=1
+    cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+    cuMemsetD8_v2 dstDevice=0x10000 N=4096
+    cuCtxSynchronize
+";
+
 const MULTICAST: &str = "
     cuInit Flags=0
     cuCtxCreate_v2 pctx:=0xc1 dev=0
@@ -53,7 +63,7 @@ pub(crate) const MEMORY: &[Row] = &[
     ),
     (
         "memory-batch-copy-invalid",
-        START,
+        WRITTEN,
         // Two buffers are exchanged.
         "cuMemcpyBatchAsync_v2 dsts=[0x10000,0x10400] srcs=[0x10400,0x10000] sizes=[64,64] \
          count=2 attrsIdxs=[0] numAttrs=1 hStream=0x300",
@@ -67,16 +77,89 @@ pub(crate) const MEMORY: &[Row] = &[
     ),
     (
         "memory-batch-copy-invalid",
-        START,
+        WRITTEN,
         "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
          attrsIdxs=[0] numAttrs=1 hStream=0 -> 1",
         &[],
     ),
     (
         "memory-batch-copy-invalid",
-        START,
+        WRITTEN,
         "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
          attrsIdxs=[1] numAttrs=1 hStream=0x300 -> 1",
+        &[],
+    ),
+    // An attribute of zeros; none at all; a box that is written and read.
+    (
+        "memory-batch-copy-invalid",
+        WRITTEN,
+        "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 attrs=[4:0*6] \
+         attrsIdxs=[0] numAttrs=1 hStream=0x300 -> 1",
+        &[
+            // Refused for a reason that the attributes do not show.
+            "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
+             attrs=[4:3,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x300 -> 1",
+        ],
+    ),
+    (
+        "memory-batch-copy-invalid",
+        WRITTEN,
+        "cuMemcpyBatchAsync_v2 dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 numAttrs=0 \
+         hStream=0x300 -> 1",
+        &[],
+    ),
+    (
+        "memory-batch-copy-invalid",
+        WRITTEN,
+        "cuMemcpy3DBatchAsync_v2 numOps=2 \
+         opList=[1,0x10000,32,4,0,1,0x10200,32,4,0,16,4,1,1,\
+         1,0x10200,32,4,0,1,0x10400,32,4,0,16,4,1,1] hStream=0x300",
+        &[
+            // The left and the right half of the same rows.
+            "cuMemcpy3DBatchAsync_v2 numOps=2 \
+             opList=[1,0x10000,32,4,0,1,0x10200,32,4,0,16,4,1,1,\
+             1,0x10010,32,4,0,1,0x10210,32,4,0,16,4,1,1] hStream=0x300",
+        ],
+    ),
+    // Copies and memsets that leave their allocation.
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        // One row too many; the last row begins inside.
+        "cuMemcpy2D_v2 pCopy=[0,0,1,0x70001000,0,0,64,0,0,2,0,0x10000,0,128,64,33]",
+        &[
+            // The padding of the last row may be missing.
+            "cuMemcpy2D_v2 pCopy=[0,0,1,0x70001000,0,0,64,0,0,2,0,0x10000,0,128,64,32]",
+            "cuMemcpy2D_v2 pCopy=[0,0,1,0x70001000,0,0,64,0,0,2,0,0x10000,0,128,64,0]",
+        ],
+    ),
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemcpy2DAsync_v2 pCopy=[0,8,2,0,0x10000,0,128,0,0,1,0x70001000,0,0,64,64,25] \
+         hStream=0x300 -> 1",
+        &["cuMemsetD8Async dstDevice=0x10000 N=4096 hStream=0x300\n\
+           cuMemcpy2DAsync_v2 pCopy=[0,8,2,0,0x10000,0,128,0,0,1,0x70001000,0,0,64,64,24] \
+           hStream=0x300"],
+    ),
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemcpy3D_v2 pCopy=[0,0,0,0,1,0x70001000,0,0,0,64,8,0,0,0,0,2,0,0x10000,0,0,64,8,64,8,9]",
+        &["cuMemcpy3D_v2 \
+           pCopy=[0,0,0,0,1,0x70001000,0,0,0,64,8,0,0,0,0,2,0,0x10000,0,0,64,8,64,8,8]"],
+    ),
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemsetD2D8_v2 dstDevice=0x10000 dstPitch=128 Width=64 Height=33",
+        &["cuMemsetD2D8_v2 dstDevice=0x10000 dstPitch=128 Width=64 Height=32"],
+    ),
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemcpyBatchAsync_v2 dsts=[0x7000100] srcs=[0x10000] sizes=[4097] count=1 \
+         attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x300 -> 1",
         &[],
     ),
     (

@@ -126,6 +126,52 @@ pub(crate) const ORDER: &[Row] = &[
          cuMemsetD8Async dstDevice=0x1000010 N=64 hStream=0x304",
         &[],
     ),
+    // A copy to pageable memory is complete when its call returns.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=8 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+        &[
+            "cuMemcpyDtoHAsync_v2 dstHost@0x99000000:=5 srcDevice=0x1000000 ByteCount=8 \
+             hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+            // The trace lacks its bytes.
+            "cuMemcpyDtoHAsync_v2 dstHost=0x99000000 srcDevice=0x1000000 ByteCount=8 \
+             hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+            "cuMemcpyAsync dst=0x99000000 src=0x1000000 ByteCount=8 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+            "cuMemcpy2DAsync_v2 pCopy=[0,0,2,0,0x1000000,0,64,0,0,1,0x99000000,0,0,64,64,8] \
+             hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+        ],
+    ),
+    // A value that the CPU may have seen: all work before it is complete.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuStreamWriteValue32_v2 stream=0x301 addr=0x1000800 value=1 flags=0\n\
+         cuMemcpyDtoHAsync_v2 dstHost=0x7000100 srcDevice=0x1000000 ByteCount=64 hStream=0x302",
+        &[
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x7000000 value=1 flags=0\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000100 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuMemcpyDtoHAsync_v2 dstHost=0x7000100 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x301\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x7000000 value=1 flags=0\n\
+             cuMemFreeHost p=0x7000000",
+            // At the device's address of registered memory.
+            "cuMemHostRegister_v2 p=0x8000000 bytesize=4096 Flags=2\n\
+             cuMemHostGetDevicePointer_v2 pdptr:=0x9000000 p=0x8000000\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x9000000 value=1 flags=0\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000100 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+        ],
+    ),
     // Page-locked memory.
     (
         "memory-race-cross-stream",
@@ -138,6 +184,38 @@ pub(crate) const ORDER: &[Row] = &[
              hStream=0x301\n\
              cuMemcpyHtoDAsync_v2 dstDevice=0x1000800 srcHost=0x99000000 ByteCount=64 \
              hStream=0x302",
+        ],
+    ),
+    // Copies in batches, of lines and of boxes.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuMemcpyBatchAsync_v2 dsts=[0x7000100] srcs=[0x1000000] sizes=[64] count=1 \
+         attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302",
+        &[
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuMemcpyBatchAsync_v2 dsts=[0x7000100] srcs=[0x1000000] sizes=[64] count=1 \
+             attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302",
+            // The source was read before the call returned.
+            "cuMemcpyBatchAsync_v2 dsts=[0x7000100] srcs=[0x1000000] sizes=[64] count=1 \
+             attrs=[4:2,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301",
+        ],
+    ),
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemcpy3DBatchAsync_v2 numOps=1 \
+         opList=[1,0x7000000,32,4,0,1,0x1000000,32,4,0,16,4,1,1] hStream=0x302\n\
+         cuMemsetD8Async dstDevice=0x1000020 N=8 hStream=0x301",
+        &[
+            // Between two rows.
+            "cuMemcpy3DBatchAsync_v2 numOps=1 \
+             opList=[1,0x7000000,32,4,0,1,0x1000000,32,4,0,16,4,1,1] hStream=0x302\n\
+             cuMemsetD8Async dstDevice=0x1000010 N=16 hStream=0x301",
         ],
     ),
     // An event that was recorded too early.
@@ -312,6 +390,13 @@ pub(crate) const ORDER: &[Row] = &[
         &[],
     ),
     (
+        "memory-host-buffer-freed-while-pending",
+        STREAMS,
+        "cuMemcpyBatchAsync_v2 dsts=[0x1000000] srcs=[0x7000000] sizes=[64] count=1 \
+         attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302\n cuMemFreeHost p=0x7000000",
+        &[],
+    ),
+    (
         "memory-uninitialised-read",
         STREAMS,
         "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
@@ -336,6 +421,18 @@ pub(crate) const ORDER: &[Row] = &[
              cuMemsetD2D8_v2 dstDevice=0x2000000 dstPitch=64 Width=8 Height=4\n\
              cuMemcpyDtoH_v2 dstHost=0x99000000 srcDevice=0x2000000 ByteCount=256",
         ],
+    ),
+    (
+        "memory-uninitialised-read",
+        STREAMS,
+        "cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+         cuMemcpyBatchAsync_v2 dsts=[0x7000000] srcs=[0x2000000] sizes=[64] count=1 \
+         attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302",
+        &["cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+             cuMemcpyBatchAsync_v2 dsts=[0x2000000] srcs=[0x7000000] sizes=[64] count=1 \
+             attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000800 srcDevice=0x2000000 ByteCount=64 \
+             hStream=0x302"],
     ),
     (
         "memory-race-host-access",

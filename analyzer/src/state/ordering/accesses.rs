@@ -1,9 +1,10 @@
 //! The accesses of one call.
 
 use cutape_format::Call;
-use cutape_format::layout::field;
-use cutape_model::{Access, AccessEffect, AccessKind, CallArguments, ObjectId, Site};
-use cutape_registry::{Extent, Kind, MemoryType, layout};
+use cutape_model::{
+    Access, AccessEffect, AccessKind, CallArguments, ObjectId, Site, described_accesses,
+};
+use cutape_registry::{Extent, Kind};
 
 use super::names::constant_pointers;
 use crate::layouts::pointers;
@@ -14,44 +15,6 @@ use crate::state::State;
 const KERNELS: usize = 65536;
 /// Device addresses are larger; smaller numbers in parameters are counts.
 const FIRST_ADDRESS: u64 = 1 << 20;
-
-/// One side of `CUDA_MEMCPY2D`.
-struct Side {
-    kind: usize,
-    host: usize,
-    device: usize,
-    pitch: usize,
-    x: usize,
-    y: usize,
-    effect: AccessEffect,
-}
-
-const fn plane(member: &str) -> usize {
-    layout::offset_of("CUDA_MEMCPY2D_v2", member)
-}
-
-const SIDES: [Side; 2] = [
-    Side {
-        kind: plane("srcMemoryType"),
-        host: plane("srcHost"),
-        device: plane("srcDevice"),
-        pitch: plane("srcPitch"),
-        x: plane("srcXInBytes"),
-        y: plane("srcY"),
-        effect: AccessEffect::Read,
-    },
-    Side {
-        kind: plane("dstMemoryType"),
-        host: plane("dstHost"),
-        device: plane("dstDevice"),
-        pitch: plane("dstPitch"),
-        x: plane("dstXInBytes"),
-        y: plane("dstY"),
-        effect: AccessEffect::Write,
-    },
-];
-const WIDTH: usize = plane("WidthInBytes");
-const HEIGHT: usize = plane("Height");
 
 impl State {
     /// Collects the call's accesses to memory whose object is known.
@@ -82,32 +45,14 @@ impl State {
                 site,
             });
         };
-        if plan.copies_plane {
-            let snapshot = call.snapshot(0, field::POINTEE);
-            let Some(bytes) = snapshot.and_then(|snapshot| snapshot.bytes.inline()) else {
-                return;
-            };
-            let word = |offset: usize| {
-                let word = bytes.get(offset..).and_then(<[u8]>::first_chunk);
-                word.map_or(0, |word| u64::from_le_bytes(*word))
-            };
-            for side in &SIDES {
-                let base = match MemoryType::of(word(side.kind) & 0xffff_ffff) {
-                    Some(MemoryType::Host) => word(side.host),
-                    Some(MemoryType::Device | MemoryType::Unified) => word(side.device),
-                    _ => continue,
+        if plan.describes_copies {
+            let sides = described_accesses(plan.function, call).unwrap_or_default();
+            for side in sides.iter().filter(|side| side.is_in_order) {
+                let effect = match side.is_write {
+                    true => AccessEffect::Write,
+                    false => AccessEffect::Read,
                 };
-                let width = word(WIDTH);
-                let pitch = word(side.pitch).max(width);
-                let start = word(side.y)
-                    .saturating_mul(pitch)
-                    .saturating_add(word(side.x));
-                let extent = Extent {
-                    row: width,
-                    pitch,
-                    rows: word(HEIGHT),
-                };
-                add(base.saturating_add(start), extent, side.effect);
+                add(side.start, side.extent, effect);
             }
             return;
         }

@@ -5,7 +5,10 @@ mod names;
 mod sources;
 
 use cutape_format::Call;
-use cutape_model::{Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Site};
+use cutape_model::{
+    Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Side, Site,
+    described_accesses, each_copy,
+};
 use cutape_registry::{Extent, Family, Kind, MemoryOp};
 
 use super::State;
@@ -129,7 +132,10 @@ impl State {
         let Some(work) = self.model.submit_in_default(&plan.effects, call) else {
             return;
         };
-        let is_upload = plan.copies && self.ordering.current.len() == 1;
+        let mut is_upload = false;
+        each_copy(plan.function, call, &self.model, &mut |copied| {
+            is_upload |= copied.is_some_and(|copied| copied.from == Side::Host);
+        });
         for access in &mut self.ordering.current {
             access.synchronous = true;
             if is_upload {
@@ -146,9 +152,7 @@ impl State {
             return;
         }
         match plan.ordered {
-            Ordered::Transfer if plan.touched.is_empty() && !plan.copies_plane => {
-                ordering.fresh.clear();
-            }
+            Ordered::Transfer if writes_unknown_memory(plan, call) => ordering.fresh.clear(),
             Ordered::Transfer => {
                 for access in &ordering.current {
                     if access.effect == AccessEffect::Read {
@@ -297,6 +301,14 @@ impl State {
                 || start >= freed.start.saturating_add(freed.size)
         };
         self.ordering.freed.retain(apart);
+    }
+}
+
+/// Whether the trace lacks which memory a transfer writes.
+fn writes_unknown_memory(plan: &Plan, call: &Call<'_>) -> bool {
+    match plan.describes_copies {
+        true => described_accesses(plan.function, call).is_none(),
+        false => plan.touched.is_empty(),
     }
 }
 
