@@ -2,6 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::finding::Severity;
+
 /// How many kernels are remembered.
 const MOST: usize = 65536;
 
@@ -24,19 +26,63 @@ impl Layouts {
     }
 }
 
-/// The parameters of a launch that may be pointers, with their numbers: those of eight bytes. Which
-/// members of a struct are pointers, and which of its bytes were never set, is not known.
+/// The longest struct whose members are looked at. Longer ones have arrays whose ends may hold what
+/// was on the stack before.
+const LONGEST_STRUCT: u32 = 64;
+
+/// A word of a launch's parameters that may be a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    /// The number of the parameter.
+    pub(crate) number: usize,
+    /// Where it is in a parameter that is a struct.
+    pub(crate) member: Option<u32>,
+    pub(crate) address: u64,
+}
+
+impl Pointer {
+    /// How sure a finding is about what the kernel may not follow. A member of a struct may never
+    /// have been set.
+    pub(crate) fn severity(self) -> Severity {
+        match self.member {
+            None => Severity::Warning,
+            Some(_) => Severity::Advice,
+        }
+    }
+
+    /// `parameter 2`, or where in it.
+    pub(crate) fn what(self) -> String {
+        match self.member {
+            None => format!("parameter {}", self.number),
+            Some(offset) => format!("byte {offset} of parameter {}", self.number),
+        }
+    }
+}
+
+/// The words of a launch's parameters that may be pointers: parameters of eight bytes, and aligned
+/// words of short structs. Which members of a struct are pointers is not known.
 pub(crate) fn pointers<'a>(
     layout: &'a [(u32, u32)],
     bytes: &'a [u8],
-) -> impl Iterator<Item = (usize, u64)> + 'a {
-    let parameters = layout
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, size))| *size == 8);
-    parameters.filter_map(|(number, &(offset, _))| {
-        let word = bytes.get(offset as usize..)?.first_chunk()?;
-        Some((number, u64::from_le_bytes(*word)))
+) -> impl Iterator<Item = Pointer> + 'a {
+    let parameters = layout.iter().enumerate();
+    parameters.flat_map(move |(number, &(start, size))| {
+        let words = match size {
+            8..=LONGEST_STRUCT => size / 8,
+            _ => 0,
+        };
+        let offsets = (0..words).map(|word| 8 * word);
+        offsets.filter_map(move |offset| {
+            let word = bytes
+                .get(start as usize + offset as usize..)?
+                .first_chunk()?;
+            let address = u64::from_le_bytes(*word);
+            (address != 0).then_some(Pointer {
+                number,
+                member: (size != 8).then_some(offset),
+                address,
+            })
+        })
     })
 }
 
@@ -45,16 +91,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_parameters_of_eight_bytes_may_be_pointers() {
-        let mut bytes = [0; 32];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from(at % 8 == 0) * at as u8;
-        }
+    fn words_may_be_pointers() {
+        let words: [u64; 5] = [0, 1, 2, 3, 4];
+        let bytes: Vec<u8> = words.iter().copied().flat_map(u64::to_le_bytes).collect();
         let mut layouts = Layouts::default();
-        layouts.note(7, vec![(0, 4), (8, 8), (16, 16), (32, 8), (24, 8)]);
+        layouts.note(
+            7,
+            vec![(0, 8), (8, 4), (16, 20), (32, 8), (40, 8), (0, 128)],
+        );
         let layout = layouts.of(7).unwrap();
         let found: Vec<_> = pointers(layout, &bytes).collect();
-        assert_eq!(found, [(1, 8), (4, 24)]);
+        let pointer = |number, member, address| Pointer {
+            number,
+            member,
+            address,
+        };
+        let expected = [
+            pointer(2, Some(0), 2),
+            pointer(2, Some(8), 3),
+            pointer(3, None, 4),
+        ];
+        assert_eq!(found, expected);
         assert_eq!(layouts.of(8), None);
     }
 }

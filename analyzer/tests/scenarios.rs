@@ -32,6 +32,60 @@ fn a_handle_is_reused_a_thousand_times() {
 }
 
 #[test]
+fn an_address_that_may_be_an_end() {
+    let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
+        cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+        cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n cuMemAlloc_v2 dptr:=0x11000 bytesize=4096\n\
+        cuMemAddressReserve ptr:=0x40000000 size=0x600000\n cuMemCreate handle:=0x900\n\
+        cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+        cuMemMap ptr=0x40200000 size=0x200000 handle=0x900\n\
+        cuMemSetAccess ptr=0x40000000 size=0x400000 desc=[1,3] count=1\n\
+        cuMemMap ptr=0x40400000 size=0x200000 handle=0x900\n";
+    let freed = "memory-use-after-free-kernel-argument";
+    let unmapped = "memory-vmm-access-not-set";
+    let captured = "cuStreamCreate phStream:=0x300\n cuStreamBeginCapture_v2 hStream=0x300\n\
+        cuLaunchKernel f=0x200 hStream=0x300 layout=8,8 params=0x10ff0,0x11000\n\
+        cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+        cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+        cuMemFree_v2 dptr=0x11000\n cuGraphLaunch hGraph=0xa01 hStream=0x300";
+    for (calls, rule, severity) in [
+        // The first and the last address; another address only; one past the end.
+        (
+            "cuMemFree_v2 dptr=0x11000\n cuLaunchKernel f=0x200 layout=8,8 params=0x10000,0x11000",
+            freed,
+            Severity::Advice,
+        ),
+        (
+            "cuMemFree_v2 dptr=0x11000\n cuLaunchKernel f=0x200 layout=8,8 params=0x20000,0x11000",
+            freed,
+            Severity::Warning,
+        ),
+        (
+            "cuMemFree_v2 dptr=0x11000\n cuLaunchKernel f=0x200 layout=8,8 params=0x10000,0x11008",
+            freed,
+            Severity::Warning,
+        ),
+        // Of a graph; of two mappings.
+        (captured, "graph-baked-pointer-freed", Severity::Advice),
+        (
+            "cuLaunchKernel f=0x200 layout=8,8 params=0x40000000,0x40400000",
+            unmapped,
+            Severity::Advice,
+        ),
+        (
+            "cuLaunchKernel f=0x200 layout=8,8 params=0x40400000,0x40400010",
+            unmapped,
+            Severity::Warning,
+        ),
+    ] {
+        let found = findings(&format!("{start}{calls}"));
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
+        assert_eq!(found, [(rule, severity)], "{calls}");
+    }
+}
+
+#[test]
 fn a_free_and_an_allocation_that_overlap() {
     // Thread 1's allocation is entered first and gets the block that thread 0 frees meanwhile.
     let script = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=64\n\

@@ -118,7 +118,7 @@ impl Process {
             let pieces = pieces.filter(|piece| piece.field == field::KERNEL_PARAMETERS);
             for bytes in pieces.filter_map(|piece| piece.bytes.inline()) {
                 let pointers = pointers(layout, bytes);
-                found.extend(pointers.filter_map(|(_, address)| state.memory_at(address)));
+                found.extend(pointers.filter_map(|pointer| state.memory_at(pointer.address)));
             }
         }
         found

@@ -5,9 +5,10 @@ use cutape_model::{AUTO_FREE_ON_LAUNCH, Graph, KernelWork, Node, NodeAllocation,
 use cutape_registry::{Kind, rules};
 use rustc_hash::FxHashMap;
 
-use super::memory::ended_at;
+use super::memory::{as_maybe_end, ended_at, may_be_end};
 use super::{Check, Draft, at, code};
 use crate::finding::Severity;
+use crate::layouts;
 use crate::plan::Step;
 
 /// Pairs of nodes that paths are looked for between, in one graph.
@@ -149,15 +150,15 @@ fn unloaded(check: &Check<'_, '_>, function: ObjectId, node: &Node) -> Draft {
 /// A value that a node uses as an address.
 struct Pointer {
     address: u64,
-    /// The operand's name, or the number of the kernel's parameter.
-    from: Result<&'static str, usize>,
+    /// The operand's name, or where it is in the kernel's parameters.
+    from: Result<&'static str, layouts::Pointer>,
 }
 
 impl Pointer {
     fn what(&self) -> String {
         match self.from {
             Ok(name) => format!("`{name}`"),
-            Err(number) => format!("parameter {number} of its kernel"),
+            Err(pointer) => format!("{} of its kernel", pointer.what()),
         }
     }
 
@@ -185,15 +186,11 @@ fn pointers(check: &Check<'_, '_>, work: &Work) -> Vec<Pointer> {
             operands.collect()
         }
         Work::Kernel(kernel) => {
-            let layout = check.state.layout(kernel.function);
-            let slots = layout.iter().flat_map(|slots| slots.iter()).enumerate();
-            let slots = slots.filter(|(_, (_, size))| *size == 8);
-            let pointers = slots.filter_map(|(number, &(offset, _))| {
-                let bytes = kernel.parameters.get(offset as usize..)?;
-                Some(Pointer {
-                    address: u64::from_le_bytes(*bytes.first_chunk()?),
-                    from: Err(number),
-                })
+            let layout = check.state.layout(kernel.function).unwrap_or_default();
+            let pointers = layouts::pointers(layout, &kernel.parameters);
+            let pointers = pointers.map(|pointer| Pointer {
+                address: pointer.address,
+                from: Err(pointer),
             });
             pointers.collect()
         }
@@ -203,7 +200,8 @@ fn pointers(check: &Check<'_, '_>, work: &Work) -> Vec<Pointer> {
 
 /// The first address of a node that lies in freed memory.
 fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft> {
-    pointers(check, work).into_iter().find_map(|pointer| {
+    let all = pointers(check, work);
+    let found = all.iter().filter_map(|pointer| {
         if check.state.graphs.memory_at(pointer.address).is_some() {
             return None;
         }
@@ -211,8 +209,20 @@ fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft
             .or_else(|| freed_host(check, node, pointer.address))?;
         // What a module's end freed is the module's story.
         let is_memory = matches!(check.kind(id), Some(Kind::Memory | Kind::HostMemory));
-        is_memory.then(|| freed(check, node, id, &pointer))
-    })
+        is_memory.then_some(())?;
+        let draft = freed(check, node, id, pointer);
+        Some(match is_maybe_end(check, pointer, &all) {
+            true => as_maybe_end(draft),
+            false => draft,
+        })
+    });
+    found.min_by_key(|draft| draft.severity == Some(Severity::Advice))
+}
+
+/// Whether a node may get an address as the end of its data, which nothing follows.
+fn is_maybe_end(check: &Check<'_, '_>, pointer: &Pointer, all: &[Pointer]) -> bool {
+    let others = all.iter().map(|other| other.address);
+    !pointer.is_certain() && may_be_end(check, pointer.address, others)
 }
 
 /// The page-locked memory that an address lay in when the node got it, and that was freed since.
@@ -245,8 +255,8 @@ fn freed(check: &Check<'_, '_>, node: &Node, id: ObjectId, pointer: &Pointer) ->
             format!("freed by {end}"),
             format!("the graph launched by {}", at(check.site)),
         ]);
-    if !pointer.is_certain() {
-        draft = draft.severity(Severity::Warning);
+    if let Err(parameter) = pointer.from {
+        draft = draft.severity(parameter.severity());
     }
     draft
 }
@@ -328,12 +338,13 @@ fn unordered_memory(check: &Check<'_, '_>, graph: &Graph) -> Option<Draft> {
     }
     let mut before_free: FxHashMap<usize, Vec<bool>> = FxHashMap::default();
     for (index, node) in graph.live() {
-        for pointer in pointers(check, &node.work) {
+        let all = pointers(check, &node.work);
+        for pointer in &all {
             let is_meant = |allocation: &NodeAllocation| allocation.contains(pointer.address);
             let any = allocations
                 .iter()
                 .find(|known| is_meant(known) && known.free.is_some());
-            if any.is_none() {
+            if any.is_none() || is_maybe_end(check, pointer, &all) {
                 continue;
             }
             let before = graph.allocation_before(index, &allocations, is_meant);
@@ -352,7 +363,7 @@ fn unordered_memory(check: &Check<'_, '_>, graph: &Graph) -> Option<Draft> {
                 (Some(true), None) => allocation,
                 _ => free,
             };
-            return Some(unordered(check, graph, (other, index), &pointer));
+            return Some(unordered(check, graph, (other, index), pointer));
         }
     }
     None
@@ -398,8 +409,8 @@ fn unordered(
         ),
     );
     let mut draft = Draft::new(rules::GRAPH_ALLOCATION_LIFETIME, title, message);
-    if !pointer.is_certain() {
-        draft = draft.severity(Severity::Warning);
+    if let Err(parameter) = pointer.from {
+        draft = draft.severity(parameter.severity());
     }
     draft
 }

@@ -184,31 +184,63 @@ fn freed_address(
     Some(blame_reset(check, end.site, draft))
 }
 
-/// A launch: parameters of eight bytes that lie in freed memory.
+/// A launch: parameters that lie in freed memory.
 pub(super) fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let (Some(layout), Some(bytes)) = (check.launch_layout(), check.launch_parameters()) else {
         return;
     };
-    for (number, address) in pointers(layout, bytes) {
-        if address == 0 {
-            continue;
-        }
+    for pointer in pointers(layout, bytes) {
+        let address = pointer.address;
         let Some(id) = ended_at(check, address) else {
             continue;
         };
         let what = format!(
-            "{} passes {address:#x} as parameter {number} of the kernel",
-            check.function()
+            "{} passes {address:#x} as {} of the kernel",
+            check.function(),
+            pointer.what(),
         );
         let Some(mut draft) = freed_address(check, id, address, &what, true) else {
             continue;
         };
         // Whether the kernel follows the pointer is not recorded.
         if draft.rule == rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT && !check.went_wrong() {
-            draft = draft.severity(Severity::Warning);
+            draft = draft.severity(pointer.severity());
+            let others = pointers(layout, bytes).map(|other| other.address);
+            if may_be_end(check, address, others) {
+                draft = as_maybe_end(draft);
+            }
         }
         drafts.push(draft);
     }
+}
+
+/// Whether an address may be meant as the end of the memory before it, because another of these
+/// addresses lies there: kernels often get the first and the last address of their data.
+pub(super) fn may_be_end(
+    check: &Check<'_, '_>,
+    address: u64,
+    mut others: impl Iterator<Item = u64>,
+) -> bool {
+    let Some(last) = address.checked_sub(1) else {
+        return false;
+    };
+    let state = check.state;
+    let live = state.memory.live().find(last).map(|(range, _)| range);
+    let before = live
+        .or_else(|| state.graphs.memory_around(last))
+        .or_else(|| state.virtual_memory.mapped_before(address));
+    before
+        .is_some_and(|before| before.end == address && others.any(|other| before.contains(&other)))
+}
+
+/// A finding about an address that may be meant as the end of other memory, which no kernel follows.
+pub(super) fn as_maybe_end(mut draft: Draft) -> Draft {
+    draft.message = format!(
+        "{} Other memory ends there, of which the kernel gets an address too, so this one may be \
+         meant as its end.",
+        draft.message.trim_end(),
+    );
+    draft.severity(Severity::Advice)
 }
 
 /// An illegal address, after a kernel was passed host memory that the driver does not know.

@@ -1,16 +1,18 @@
 //! Virtual memory: reserve, map and give access in that order; multicast objects.
 
+use cutape_model::described_accesses;
 use cutape_registry::{Family, Kind, MulticastOp, VirtualMemoryOp, rules};
 
+use super::memory::{as_maybe_end, described_name, may_be_end};
 use super::{Check, Draft, Rule, When, at, code};
 use crate::finding::Severity;
+use crate::layouts::pointers;
 use crate::plan::{Plan, Step};
 use crate::state::data::Data;
 
 /// For copies and memsets.
 pub(super) fn rule_of(plan: &Plan) -> Option<(When, Rule)> {
-    let applies =
-        plan.takes_addresses && matches!(plan.function.family, Family::Copy(_) | Family::Memset);
+    let applies = matches!(plan.function.family, Family::Copy(_) | Family::Memset);
     applies.then_some((When::MappedWrong, Rule::Consequence(operand_access)))
 }
 
@@ -148,17 +150,22 @@ fn current_device(check: &Check<'_, '_>) -> Option<i32> {
 /// A copy or memset that failed on a mapping to which its device has no access.
 pub(super) fn operand_access(check: &Check<'_, '_>) -> Option<Draft> {
     let device = current_device(check)?;
-    check.plan.steps.iter().find_map(|&(position, step)| {
+    let steps = check.plan.steps.iter().filter_map(|&(position, step)| {
         let Step::Device(_) = step else { return None };
         let address = check.call.argument(position);
+        Some((check.parameter(position).to_owned(), address))
+    });
+    let described = described_accesses(check.plan.function, check.call).unwrap_or_default();
+    let described = described.iter();
+    let described = described.map(|side| (described_name(check, side), side.start));
+    steps.chain(described).find_map(|(name, address)| {
         let (_, mapping) = check.state.virtual_memory.mappings.find(address)?;
         if mapping.access_of(device)? != 0 {
             return None;
         }
         let what = format!(
-            "uses `{}` {address:#x}, which {} mapped. No cuMemSetAccess has given device {device} \
-             access to that mapping since",
-            check.parameter(position),
+            "uses `{name}` {address:#x}, which {} mapped. No cuMemSetAccess has given device \
+             {device} access to that mapping since",
             at(mapping.site),
         );
         let title = "mapped memory used without access to it";
@@ -176,28 +183,29 @@ pub(super) fn parameter_access(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 fn without_access(check: &Check<'_, '_>) -> Option<Draft> {
     let device = current_device(check)?;
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
-    let numbered = layout.iter().enumerate();
-    let mut words = numbered.filter(|(_, (_, size))| *size == 8);
-    words.find_map(|(number, &(offset, _))| {
-        let word = bytes.get(offset as usize..)?.first_chunk()?;
-        let address = u64::from_le_bytes(*word);
+    let found = pointers(layout, bytes).filter_map(|pointer| {
+        let address = pointer.address;
         let (_, mapping) = check.state.virtual_memory.mappings.find(address)?;
         if mapping.access_of(device)? != 0 {
             return None;
         }
         let what = format!(
-            "passes {address:#x} as parameter {number} of the kernel. {} mapped that memory, and \
-             no cuMemSetAccess has given device {device} access to the mapping since",
+            "passes {address:#x} as {} of the kernel. {} mapped that memory, and no cuMemSetAccess \
+             has given device {device} access to the mapping since",
+            pointer.what(),
             at(mapping.site),
         );
         let title = "mapped memory passed to a kernel without access to it";
         let draft = check.draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what);
+        let others = pointers(layout, bytes).map(|other| other.address);
         // Whether the kernel follows the pointer is not recorded.
         Some(match check.went_wrong() {
             true => draft,
-            false => draft.severity(Severity::Warning),
+            false if may_be_end(check, address, others) => as_maybe_end(draft),
+            false => draft.severity(pointer.severity()),
         })
-    })
+    });
+    found.min_by_key(|draft| draft.severity == Some(Severity::Advice))
 }
 
 /// Memory bound to a multicast object that lacks devices, or unbound as it was not bound.

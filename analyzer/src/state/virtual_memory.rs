@@ -1,5 +1,7 @@
 //! Virtual memory as calls show it: reserved addresses, mappings, and who has access to them.
 
+use std::ops::Range;
+
 use cutape_format::Call;
 use cutape_format::layout::field;
 use cutape_model::{IntervalMap, Site};
@@ -139,6 +141,18 @@ impl VirtualMemory {
             at = range.end;
         }
         (at == end && size > 0).then_some(())
+    }
+
+    /// The addresses before this one that mappings with access make up without a gap.
+    pub(crate) fn mapped_before(&self, address: u64) -> Option<Range<u64>> {
+        let mut start = address;
+        while let Some(last) = start.checked_sub(1)
+            && let Some((range, mapping)) = self.mappings.find(last)
+            && !mapping.has_no_access()
+        {
+            start = range.start;
+        }
+        (start < address).then_some(start..address)
     }
 
     /// True if every byte is mapped.

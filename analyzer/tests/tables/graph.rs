@@ -271,6 +271,27 @@ pub(crate) const GRAPHS: &[Row] = &[
              cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
         ],
     ),
+    // A kernel gets an address of memory that the graph allocates after it; the control gets the end
+    // of its own.
+    (
+        "graph-allocation-lifetime",
+        START,
+        "cuStreamBeginCapture_v2 hStream=0x300\n\
+         cuMemAllocAsync dptr:=0x80000 bytesize=4096 hStream=0x300\n\
+         cuLaunchKernel f=0x200 hStream=0x300 layout=8,8 params=0x80000,0x81010\n\
+         cuMemAllocAsync dptr:=0x81000 bytesize=4096 hStream=0x300\n\
+         cuMemFreeAsync dptr=0x81000 hStream=0x300\n cuMemFreeAsync dptr=0x80000 hStream=0x300\n\
+         cuStreamEndCapture hStream=0x300 phGraph:=0x800\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800",
+        &["cuStreamBeginCapture_v2 hStream=0x300\n\
+           cuMemAllocAsync dptr:=0x80000 bytesize=4096 hStream=0x300\n\
+           cuLaunchKernel f=0x200 hStream=0x300 layout=8,8 params=0x80000,0x81000\n\
+           cuMemAllocAsync dptr:=0x81000 bytesize=4096 hStream=0x300\n\
+           cuMemFreeAsync dptr=0x81000 hStream=0x300\n\
+           cuMemFreeAsync dptr=0x80000 hStream=0x300\n\
+           cuStreamEndCapture hStream=0x300 phGraph:=0x800\n\
+           cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800"],
+    ),
     // The address of memory that a node has freed is given to the next allocation of the graph.
     (
         "graph-allocation-lifetime",

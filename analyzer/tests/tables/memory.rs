@@ -285,6 +285,23 @@ pub(crate) const MEMORY: &[Row] = &[
          cuMemSetAccess ptr=0x40000000 size=4194304 desc=[1,3] count=1 -> 1",
         &[],
     ),
+    // In a struct; through a copy of rows.
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuLaunchKernel f=0x200 layout=8,24 params=5,5,0x40000100,7",
+        &[],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+         cuMemcpy2D_v2 pCopy=[0,0,1,0x70001000,0,0,64,0,0,2,0,0x40000000,0,64,64,4] -> 1",
+        &["cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
+           cuMemSetAccess ptr=0x40000000 size=2097152 desc=[1,3] count=1\n\
+           cuMemcpy2D_v2 pCopy=[0,0,1,0x70001000,0,0,64,0,0,2,0,0x40000000,0,64,64,4]"],
+    ),
     (
         "memory-vmm-map-order",
         RESERVED,

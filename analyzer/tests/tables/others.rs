@@ -264,6 +264,20 @@ pub(crate) const OTHERS: &[Row] = &[
             "cuMemFree_v2 dptr=0x10000\n cuLaunchKernel f=0x200 layout=4,4 params=0x10000",
         ],
     ),
+    // A member of a struct, behind a push without a pop.
+    (
+        "memory-use-after-free-kernel-argument",
+        START,
+        "cuCtxPushCurrent_v2 ctx=0xc1\n cuMemFree_v2 dptr=0x10000\n\
+         cuLaunchKernel f=0x200 layout=8,24 params=5,7,0x10000,64",
+        &[
+            "cuCtxPushCurrent_v2 ctx=0xc1\n\
+             cuLaunchKernel f=0x200 layout=8,24 params=5,7,0x10000,64\n cuMemFree_v2 dptr=0x10000",
+            // The end of a long array of pointers may never have been set.
+            "cuMemFree_v2 dptr=0x10000\n\
+             cuLaunchKernel f=0x200 layout=128 params=7,0*14,0x10000",
+        ],
+    ),
     (
         "context-use-after-destroy",
         START,

@@ -1,6 +1,7 @@
 //! All graphs and executable graphs by handle, and the memory that graphs allocate.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -167,6 +168,11 @@ impl Graphs {
     pub fn memory_at(&self, address: u64) -> Option<(u64, &GraphMemory)> {
         let (range, memory) = self.memory.find(address)?;
         Some((range.start, memory))
+    }
+
+    /// The addresses of the memory of a graph that holds this one.
+    pub fn memory_around(&self, address: u64) -> Option<Range<u64>> {
+        Some(self.memory.find(address)?.0)
     }
 
     /// References to a user object.

@@ -1299,7 +1299,7 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: a batch that exchanged two buffers returned CUDA_SUCCESS",
         undecidable: "",
         cannot_see: "",
-        example: "error[memory-batch-copy-invalid]: batch of copies that depend on each other\n --> call 6: cuMemcpyBatchAsync_v2(dsts: 0x7ff000000000 [0x10000, 0x10400], srcs: 0x7ff000000100\n  |   [0x10400, 0x10000], sizes: 0x7ff000000200 [64, 64], count: 2, attrs: NULL, attrsIdxs:\n  |   0x7ff000000500 0, numAttrs: 1, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at 0x400080\n  | cuMemcpyBatchAsync_v2 has copies that depend on each other: copy 0 writes 0x10000..0x10040, and\n  | copy 1 reads 0x10000..0x10040. The copies of a batch have no order among themselves, so the\n  | result is undefined. The driver returned CUDA_SUCCESS, but does not promise to detect this\n  | misuse.\n  = help: Put copies that depend on each other into different batches of one stream.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyBatchAsync",
+        example: "error[memory-batch-copy-invalid]: batch of copies that depend on each other\n --> call 6: cuMemcpyBatchAsync_v2(dsts: 0x7ff000000000 [0x10000, 0x10400], srcs: 0x7ff000000100\n  |   [0x10400, 0x10000], sizes: 0x7ff000000200 [64, 64], count: 2, attrs: NULL, attrsIdxs:\n  |   0x7ff000000500 0, numAttrs: 1, hStream: 0x300 (stream#1)) = CUDA_SUCCESS thread 0 at 0x400080\n  | cuMemcpyBatchAsync_v2 has copies that depend on each other: copy 0 writes 0x10000..0x10040, and\n  | copy 1 reads 0x10000..0x10040. The copies of a batch have no order among themselves, so the\n  | result is undefined. The driver returned CUDA_SUCCESS, but does not promise to detect this\n  | misuse.\n  = help: Put copies that depend on each other into different batches of one stream.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyBatchAsync and cuMemcpy3DBatchAsync",
     },
     Rule {
         id: "memory-copy-descriptor",
@@ -1323,7 +1323,7 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: cuMemsetD32 and cuMemcpyHtoD past the end returned CUDA_ERROR_INVALID_VALUE; an overrun into padding or a neighbouring allocation returned no error",
         undecidable: "",
         cannot_see: "",
-        example: "error[memory-copy-out-of-bounds]: access beyond the end of an allocation\n --> call 7: cuMemcpy2D_v2(pCopy: 0x7ff000000000 {srcMemoryType: CU_MEMORYTYPE_HOST, srcHost:\n  |   0x70001000, srcPitch: 64, dstMemoryType: CU_MEMORYTYPE_DEVICE, dstDevice: 0x10000, dstPitch:\n  |   128, WidthInBytes: 64, Height: 33}) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuMemcpy2D_v2 accesses 4160 bytes from `dstDevice` 0x10000 on, but memory#1 0x10000, 4096 bytes\n  | from cuMemAlloc_v2 (call 6), has only 4096 bytes left there: 64 bytes too many. The driver\n  | returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   part of: context#1 0xc1\n  = help: Derive the size from that of the allocation. For a memset, divide it by the element\n      size.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyHtoD and cuMemsetD32",
+        example: "error[memory-copy-out-of-bounds]: access beyond the end of an allocation\n --> call 7: cuMemcpy2D_v2(pCopy: 0x7ff000000000 {srcMemoryType: CU_MEMORYTYPE_HOST, srcHost:\n  |   0x70001000, srcPitch: 64, dstMemoryType: CU_MEMORYTYPE_DEVICE, dstDevice: 0x10000, dstPitch:\n  |   128, WidthInBytes: 64, Height: 33}) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuMemcpy2D_v2 accesses 4160 bytes from `dstDevice` 0x10000 on, but memory#1 0x10000, 4096 bytes\n  | from cuMemAlloc_v2 (call 6), has only 4096 bytes left there: 64 bytes too many. The driver\n  | returned CUDA_SUCCESS, but does not promise to detect this misuse.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 6, thread 0, at 0x400070\n  |   part of: context#1 0xc1\n  = help: Derive the size from that of the allocation. For a memset, divide it by the element\n      size. Where an operand may be of the host (cuMemcpy, batches), only a copy that the\n      driver refused is reported.\n  = manual: CUDA Driver API, Memory Management, cuMemcpyHtoD, cuMemcpy2D and cuMemsetD32",
     },
     Rule {
         id: "memory-double-free",
@@ -1523,7 +1523,7 @@ pub static RULES: &[Rule] = &[
         severity: Severity::Error,
         statement: "A pointer that is passed to a kernel must refer to memory that stays allocated while the kernel runs.",
         manual: "CUDA Driver API, Memory Management, cuMemFree; Execution Control, cuLaunchKernel",
-        advice: "Free the memory after the launch has completed, or pass NULL for what the kernel does not use.",
+        advice: "Free the memory after the launch has completed, or pass NULL for what the kernel does not use. Of structs up to 64 bytes, cutape takes each aligned word for a pointer, which is advice: a member may never have been set. So is an address that may be meant as the end of other memory.",
         observed: "driver 580.159, H200, 2026-11-20: the launch succeeded; the next synchronisation and every call after it returned CUDA_ERROR_ILLEGAL_ADDRESS",
         undecidable: "",
         cannot_see: "",

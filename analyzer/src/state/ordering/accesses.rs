@@ -7,14 +7,14 @@ use cutape_model::{
 use cutape_registry::{Extent, Kind};
 
 use super::names::constant_pointers;
-use crate::layouts::pointers;
+use crate::layouts::{Pointer, pointers};
 use crate::plan::{Ordered, Plan};
 use crate::state::State;
 
-/// How many kernels' names are remembered.
-const KERNELS: usize = 65536;
 /// Device addresses are larger; smaller numbers in parameters are counts.
 const FIRST_ADDRESS: u64 = 1 << 20;
+/// How many kernels' names are remembered.
+const KERNELS: usize = 65536;
 
 impl State {
     /// Collects the call's accesses to memory whose object is known.
@@ -75,7 +75,12 @@ impl State {
             return;
         };
         let mut constants = None;
-        for (number, address) in pointers(layout, bytes) {
+        for pointer in pointers(layout, bytes) {
+            let Pointer {
+                number,
+                member,
+                address,
+            } = pointer;
             if address < FIRST_ADDRESS {
                 continue;
             }
@@ -86,7 +91,8 @@ impl State {
                 let found = self.model.objects.resolve(Kind::Function, handle).live();
                 found.and_then(|id| known_constants(&mut self.ordering.constants, &self.model, id))
             });
-            let effect = match constants.as_ref().and_then(|list| list.get(number)) {
+            let of_name = constants.as_ref().and_then(|list| list.get(number));
+            let effect = match of_name.filter(|_| member.is_none()) {
                 Some(true) => AccessEffect::Read,
                 Some(false) => AccessEffect::Write,
                 None => AccessEffect::Unknown,
