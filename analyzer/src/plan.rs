@@ -7,7 +7,8 @@ use cutape_format::layout::field;
 use cutape_model::{AccessEffect, Effect, Effects, Kinds};
 use cutape_registry::{
     ContextOp, CopyOp, CopyShape, Family, Function, FunctionOp, GraphOp, ImageSource, Kind,
-    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, OptionArray, Parent, Role, StreamMemoryOp, Waits,
+    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, OptionArray, Parent, Role, StreamMemoryOp,
+    VirtualMemoryOp, Waits,
 };
 
 /// Host functions, callbacks, host nodes, and destructors of user objects.
@@ -130,7 +131,7 @@ pub(crate) struct Plan {
     pub(crate) takes_addresses: bool,
     /// It ends objects.
     pub(crate) destroys: bool,
-    /// It frees memory of the device or the host.
+    /// It frees or unmaps memory of the device or the host.
     pub(crate) frees_memory: bool,
     /// Positions of host addresses that it copies from or to.
     pub(crate) host_operands: Box<[usize]>,
@@ -251,12 +252,13 @@ impl Plan {
                 .map(|(position, _)| position)
                 .collect(),
             destroys: has(|step| matches!(step, Step::Destroy(_))),
-            frees_memory: has(|step| {
-                matches!(
-                    step,
-                    Step::Destroy(Kind::Memory | Kind::HostMemory | Kind::Registration)
-                )
-            }),
+            frees_memory: matches!(family, Family::VirtualMemory(VirtualMemoryOp::Unmap { .. }))
+                || has(|step| {
+                    matches!(
+                        step,
+                        Step::Destroy(Kind::Memory | Kind::HostMemory | Kind::Registration)
+                    )
+                }),
             takes_functions_only: has(|step| matches!(step, Step::Use(Kind::Function)))
                 && !matches!(family, Family::Launch(_) | Family::Occupancy(_)),
             takes_nodes: has(|step| matches!(step, Step::UseMany(Kind::GraphNode))),

@@ -1,9 +1,11 @@
 //! Work in two streams on the same memory that nothing orders, and memory that is read before it
 //! was written.
 
+use std::ops::Range;
+
 use cutape_format::Note;
 use cutape_model::{Access, AccessEffect, AccessKind, ObjectId};
-use cutape_registry::{Kind, rules};
+use cutape_registry::{Family, ImplicitWait, Kind, MemoryOp, VirtualMemoryOp, rules};
 
 use super::{Check, Draft, at};
 use crate::finding::Severity;
@@ -221,17 +223,32 @@ pub(super) fn freed_while_pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
         let Some(id) = check.state.objects.live(kind, handle) else {
             continue;
         };
-        drafts.extend(pending_use(check, kind, id));
+        drafts.extend(pending_use(check, kind, id, None));
+    }
+    if let Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) = check.family() {
+        let [start, size] = [address, size].map(|at| check.call.argument(usize::from(at)));
+        let bytes = start..start.saturating_add(size);
+        let mappings = check.state.virtual_memory.mappings_in(&bytes);
+        let mut allocations = mappings.filter_map(|(_, mapping)| mapping.allocation);
+        drafts.extend(
+            allocations.find_map(|id| pending_use(check, Kind::Allocation, id, Some(&bytes))),
+        );
     }
 }
 
-fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft> {
-    use cutape_registry::{Family, ImplicitWait, MemoryOp};
+/// Work that may still use memory that the call releases, or unmaps from these addresses.
+fn pending_use(
+    check: &Check<'_, '_>,
+    kind: Kind,
+    id: ObjectId,
+    unmapped: Option<&Range<u64>>,
+) -> Option<Draft> {
     let order = &check.state.order;
     let stream_ordered = check.family() == Family::Memory(MemoryOp::FreeAsync);
     let stream = check.state.ordering.stream;
     let pending = |access: &&Access| {
         !access.synchronous
+            && unmapped.is_none_or(|bytes| bytes.contains(&access.address))
             && access.work != AccessKind::Allocation
             && match stream.filter(|_| stream_ordered) {
                 Some(stream) => !order.is_before(access.stream, stream),
@@ -281,6 +298,11 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
             "memory of a pool freed by cuMemFree while work may still use it",
             "cuMemFree does not wait for the work on memory of a pool",
         ),
+        Kind::Allocation => (
+            rules::MEMORY_FREE_PENDING_WORK,
+            "memory unmapped while work may still use it",
+            why,
+        ),
         _ => (
             rules::MEMORY_FREE_PENDING_WORK,
             "memory freed while work may still use it",
@@ -294,9 +316,14 @@ fn pending_use(check: &Check<'_, '_>, kind: Kind, id: ObjectId) -> Option<Draft>
         return Some(draft);
     }
     let mut message = format!(
-        "{} releases {} while {}, which {} it, may not be complete: no call since then has waited \
+        "{} {} {} while {}, which {} it, may not be complete: no call since then has waited \
          for that work. {why}.",
         check.function(),
+        if unmapped.is_some() {
+            "unmaps"
+        } else {
+            "releases"
+        },
         check.label(id),
         at(access.site),
         match assumed {

@@ -1,6 +1,6 @@
 //! Virtual memory: reserve, map and give access in that order; multicast objects.
 
-use cutape_model::described_accesses;
+use cutape_model::{CallArguments, described_accesses};
 use cutape_registry::{Family, Kind, MulticastOp, VirtualMemoryOp, rules};
 
 use super::memory::{as_maybe_end, described_name, may_be_end};
@@ -8,7 +8,6 @@ use super::{Check, Draft, Rule, When, at, code};
 use crate::finding::Severity;
 use crate::layouts::pointers;
 use crate::plan::{Plan, Step};
-use crate::state::data::Data;
 
 /// For copies and memsets.
 pub(super) fn rule_of(plan: &Plan) -> Option<(When, Rule)> {
@@ -138,34 +137,42 @@ fn free_error(check: &Check<'_, '_>, address: u64, size: u64) -> Option<String> 
     ))
 }
 
-/// The device of the thread's current context.
-fn current_device(check: &Check<'_, '_>) -> Option<i32> {
-    let current = check.state.contexts.current(check.call.thread).object?;
-    match check.object(current)?.data {
-        Data::Context(data) if check.owns_content(current) => Some(data.device),
-        _ => None,
-    }
+/// The device that the call's work runs on, if its context is known and shares nothing.
+fn device(check: &Check<'_, '_>) -> Option<i32> {
+    let stream = check.plan.stream(check.call);
+    let of_stream = stream.and_then(|stream| check.state.stream_context(stream));
+    let current = || check.state.contexts.current(check.call.thread).object;
+    let context = of_stream.or_else(current)?;
+    let is_known = check.owns_content(context);
+    check.state.device_of(context).filter(|_| is_known)
 }
 
 /// A copy or memset that failed on a mapping to which its device has no access.
 pub(super) fn operand_access(check: &Check<'_, '_>) -> Option<Draft> {
-    let device = current_device(check)?;
+    let device = device(check)?;
+    let function = check.plan.function;
     let steps = check.plan.steps.iter().filter_map(|&(position, step)| {
-        let Step::Device(_) = step else { return None };
-        let address = check.call.argument(position);
-        Some((check.parameter(position).to_owned(), address))
-    });
-    let described = described_accesses(check.plan.function, check.call).unwrap_or_default();
-    let described = described.iter();
-    let described = described.map(|side| (described_name(check, side), side.start));
-    steps.chain(described).find_map(|(name, address)| {
-        let (_, mapping) = check.state.virtual_memory.mappings.find(address)?;
-        if mapping.access_of(device)? != 0 {
+        let Step::Device(length) = step else {
             return None;
-        }
+        };
+        let start = check.call.argument(position);
+        let extent = length.evaluate(function, &CallArguments(check.call));
+        let length = extent.map_or(1, |extent| extent.span());
+        let bytes = start..start.saturating_add(length);
+        Some((check.parameter(position).to_owned(), bytes))
+    });
+    let described = described_accesses(function, check.call).unwrap_or_default();
+    let described = described.iter();
+    let described = described.map(|side| (described_name(check, side), side.span()));
+    steps.chain(described).find_map(|(name, bytes)| {
+        let mut mappings = check.state.virtual_memory.mappings_in(&bytes);
+        let (piece, mapping) =
+            mappings.find(|(_, mapping)| mapping.access_of(device) == Some(0))?;
         let what = format!(
-            "uses `{name}` {address:#x}, which {} mapped. No cuMemSetAccess has given device \
-             {device} access to that mapping since",
+            "uses `{name}` {:#x}. At {:#x}, {} mapped memory, and no cuMemSetAccess has given \
+             device {device} access to that mapping since",
+            bytes.start,
+            piece.start,
             at(mapping.site),
         );
         let title = "mapped memory used without access to it";
@@ -181,7 +188,7 @@ pub(super) fn parameter_access(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 }
 
 fn without_access(check: &Check<'_, '_>) -> Option<Draft> {
-    let device = current_device(check)?;
+    let device = device(check)?;
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
     let found = pointers(layout, bytes).filter_map(|pointer| {
         let address = pointer.address;

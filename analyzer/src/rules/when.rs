@@ -36,7 +36,7 @@ pub(crate) enum When {
     Captured,
     /// It has had contexts of several devices.
     Devices,
-    /// A mapping exists to which nothing has access.
+    /// A mapping exists to which some device may have no access.
     Unaccessed,
     /// Virtual memory is mapped, and the call failed.
     MappedWrong,
@@ -170,7 +170,11 @@ impl When {
             Self::Busy => !state.ordering.accesses.is_empty(),
             Self::FreedBusy => !state.ordering.freed.is_empty(),
             Self::Devices => state.devices.len() > 1,
-            Self::Unaccessed => state.virtual_memory.without_access > 0,
+            Self::Unaccessed => {
+                let memory = &state.virtual_memory;
+                memory.without_access > 0
+                    || (state.devices.len() > 1 && !memory.mappings.is_empty())
+            }
             Self::MappedWrong => {
                 call.result() != Some(0) && !state.virtual_memory.mappings.is_empty()
             }

@@ -335,7 +335,11 @@ impl State {
                 }
             }
             Family::VirtualMemory(operation) => {
-                (self.virtual_memory).follow(plan, call, context, site, operation);
+                self.forget_unmapped(call, operation);
+                let handle = plan.handle_of(call, Kind::Allocation);
+                let allocation =
+                    handle.and_then(|handle| self.objects.live(Kind::Allocation, handle));
+                (self.virtual_memory).follow(plan, call, context, (site, allocation), operation);
             }
             Family::Multicast(operation) => self.multicast(plan, call, context, operation),
             Family::Function(FunctionOp::Count) | Family::Kernel(FunctionOp::Count) => {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_model::{IntervalMap, Site};
+use cutape_model::{IntervalMap, ObjectId, Site};
 use cutape_registry::VirtualMemoryOp;
 
 use crate::context::TraceContext;
@@ -17,6 +17,8 @@ const DEVICE: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) site: Site,
+    /// The physical memory.
+    pub(crate) allocation: Option<ObjectId>,
     /// Access was given by a call whose description is not in the trace.
     unknown: bool,
     /// By kind and number of the location: CUmemAccess_flags.
@@ -48,13 +50,13 @@ pub(crate) struct VirtualMemory {
 }
 
 impl VirtualMemory {
-    /// A call has succeeded.
+    /// A call has succeeded, which maps that physical memory if it maps any.
     pub(super) fn follow(
         &mut self,
         plan: &Plan,
         call: &Call<'_>,
         context: &dyn TraceContext,
-        site: Site,
+        (site, allocation): (Site, Option<ObjectId>),
         operation: VirtualMemoryOp,
     ) {
         let argument = |position: u8| call.argument(usize::from(position));
@@ -79,6 +81,7 @@ impl VirtualMemory {
                 self.unmap(start, size);
                 let mapping = Mapping {
                     site,
+                    allocation,
                     unknown: false,
                     access: Vec::new(),
                 };
@@ -127,6 +130,19 @@ impl VirtualMemory {
             self.without_access -= usize::from(had_none);
             self.without_access += usize::from(has_none);
         }
+    }
+
+    /// The mappings that share a byte with these addresses.
+    pub(crate) fn mappings_in(
+        &self,
+        bytes: &Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, &Mapping)> {
+        self.mappings.pieces(bytes)
+    }
+
+    /// The physical memory that is mapped at an address.
+    pub(crate) fn allocation_at(&self, address: u64) -> Option<ObjectId> {
+        self.mappings.find(address)?.1.allocation
     }
 
     /// The mappings that make up these addresses; `None` if they are not exactly that.

@@ -285,6 +285,32 @@ pub(crate) const MEMORY: &[Row] = &[
          cuMemSetAccess ptr=0x40000000 size=4194304 desc=[1,3] count=1 -> 1",
         &[],
     ),
+    // A memset that reaches a mapping without access; a launch on another device.
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+         cuMemSetAccess ptr=0x40000000 size=0x200000 desc=[1,3] count=1\n\
+         cuMemMap ptr=0x40200000 size=0x200000 handle=0x900\n\
+         cuMemsetD8_v2 dstDevice=0x40000000 N=0x200001 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+         cuMemSetAccess ptr=0x40000000 size=0x200000 desc=[1,3] count=1\n\
+         cuCtxCreate_v2 pctx:=0xc2 dev=1\n\
+         cuModuleLoadData module:=0x101 image@0x5000:PTX\n\
+         cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\"\n\
+         cuLaunchKernel f=0x201 layout=8 params=0x40000000",
+        &["cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+             cuMemSetAccess ptr=0x40000000 size=0x200000 desc=[4:1,0,3,1,1,3] count=2\n\
+             cuCtxCreate_v2 pctx:=0xc2 dev=1\n\
+             cuModuleLoadData module:=0x101 image@0x5000:PTX\n\
+             cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\"\n\
+             cuLaunchKernel f=0x201 layout=8 params=0x40000000"],
+    ),
     // In a struct; through a copy of rows.
     (
         "memory-vmm-access-not-set",

@@ -21,6 +21,20 @@ const STREAMS: &str = "
     cuCtxSynchronize
 ";
 
+/// A single stream, and memory that is mapped at two addresses.
+const MAPPED: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuStreamCreate phStream:=0x301 Flags=1
+    cuEventCreate phEvent:=0x401 Flags=2
+    cuMemAddressReserve ptr:=0x40000000 size=0x600000
+    cuMemCreate handle:=0x900 size=0x200000
+    cuMemMap ptr=0x40000000 size=0x200000 handle=0x900
+    cuMemMap ptr=0x40200000 size=0x200000 handle=0x900
+    cuMemSetAccess ptr=0x40000000 size=0x400000 desc=[1,3] count=1
+";
+
 pub(crate) const ORDER: &[Row] = &[
     (
         "memory-race-cross-stream",
@@ -365,6 +379,49 @@ pub(crate) const ORDER: &[Row] = &[
             "cuMemsetD8_v2 dstDevice=0x1000000 N=64\n cuMemFree_v2 dptr=0x1000000",
             "cuMemcpyHtoD_v2 dstDevice=0x1000000 srcHost=0x99000000 ByteCount=64\n\
              cuMemFree_v2 dptr=0x1000000",
+        ],
+    ),
+    // Memory is unmapped behind a memset, and behind a kernel in the only stream.
+    (
+        "memory-free-pending-work",
+        MAPPED,
+        "cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0x301\n\
+         cuMemUnmap ptr=0x40000000 size=0x200000",
+        &[
+            "cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301\n cuMemUnmap ptr=0x40000000 size=0x200000",
+            // Another mapping of the same memory; memory that was mapped there before.
+            "cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0x301\n\
+             cuMemUnmap ptr=0x40200000 size=0x200000",
+            "cuMemUnmap ptr=0x40000000 size=0x200000\n cuMemCreate handle:=0x900\n\
+             cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+             cuMemUnmap ptr=0x40000000 size=0x200000",
+        ],
+    ),
+    (
+        "memory-free-pending-work",
+        MAPPED,
+        "cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x40000100\n\
+         cuMemRelease handle=0x900\n cuMemUnmap ptr=0x40000000 size=0x200000",
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x40000100\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n cuEventSynchronize hEvent=0x401\n\
+             cuMemUnmap ptr=0x40000000 size=0x200000",
+        ],
+    ),
+    // Streams that use mapped memory.
+    (
+        "memory-race-cross-stream",
+        MAPPED,
+        "cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x40000020 N=64 hStream=0",
+        &[
+            "cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x40000040 N=64 hStream=0",
+            "cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0 hEvent=0x401\n\
+             cuMemsetD8Async dstDevice=0x40000000 N=64 hStream=0",
         ],
     ),
     (

@@ -31,7 +31,8 @@ impl State {
             if extent.content() == 0 {
                 return;
             }
-            let Some(object) = self.model.place_at(address) else {
+            let mapped = || self.virtual_memory.allocation_at(address);
+            let Some(object) = self.model.place_at(address).or_else(mapped) else {
                 return;
             };
             self.ordering.current.push(Access {
@@ -84,7 +85,8 @@ impl State {
             if address < FIRST_ADDRESS {
                 continue;
             }
-            let Some(object) = self.model.place_at(address) else {
+            let mapped = || self.virtual_memory.allocation_at(address);
+            let Some(object) = self.model.place_at(address).or_else(mapped) else {
                 continue;
             };
             let constants = constants.get_or_insert_with(|| {

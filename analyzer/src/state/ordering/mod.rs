@@ -9,7 +9,7 @@ use cutape_model::{
     Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Side, Site,
     described_accesses, each_copy,
 };
-use cutape_registry::{Extent, Family, Kind, MemoryOp};
+use cutape_registry::{Extent, Family, Kind, MemoryOp, VirtualMemoryOp};
 
 use super::State;
 use super::data::{Data, MemoryOrigin, Own};
@@ -42,7 +42,8 @@ impl State {
             }
             let is_needed = self.has_several_streams()
                 || !self.ordering.sources.is_empty()
-                || self.ordering.live_of_pools > 0;
+                || self.ordering.live_of_pools > 0
+                || !self.virtual_memory.mappings.is_empty();
             if !is_needed {
                 self.ordering.uses_default |= uses_default(plan, call);
                 return;
@@ -284,6 +285,20 @@ impl State {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Forgets accesses to memory that a call unmaps.
+    pub(crate) fn forget_unmapped(&mut self, call: &Call<'_>, operation: VirtualMemoryOp) {
+        let VirtualMemoryOp::Unmap { address, size } = operation else {
+            return;
+        };
+        let [start, size] = [address, size].map(|at| call.argument(usize::from(at)));
+        let unmapped = start..start.saturating_add(size);
+        for (_, mapping) in self.virtual_memory.mappings_in(&unmapped) {
+            if let Some(allocation) = mapping.allocation {
+                self.ordering.accesses.remove(allocation);
+            }
         }
     }
 
