@@ -169,7 +169,7 @@ impl Analyzer {
             let is_cancelled = match &deferred.until {
                 Deferral::Call => is_again && about.is_none(),
                 Deferral::Function(function) => about == Some(*function) && (is_launch || is_again),
-                Deferral::StickyError(_) => false,
+                Deferral::StickyError(_) | Deferral::Reuse(_) => false,
                 Deferral::Lookup(module, wanted) => {
                     owner == Some(*module)
                         && name
@@ -228,13 +228,16 @@ impl Analyzer {
             {
                 data.options_reported = true;
             }
-            if !self.deferred.is_empty() && matches!(plan.function.family, Family::Launch(_)) {
-                // It says what the deferred finding would say.
-                self.deferred.retain(|deferred| match deferred.until {
-                    Deferral::Function(id) => !draft.objects.contains(&id),
-                    _ => true,
-                });
-            }
+            let is_launch = matches!(plan.function.family, Family::Launch(_));
+            // It says what the deferred finding would say.
+            self.deferred.retain(|deferred| match deferred.until {
+                Deferral::Function(id) => !is_launch || !draft.objects.contains(&id),
+                Deferral::Reuse(id) => {
+                    draft.rule != rule_ids::MEMORY_REUSE_CROSS_STREAM
+                        || !draft.objects.contains(&id)
+                }
+                _ => true,
+            });
             self.state.init_reported |= rules::is_uninitialized(call);
             self.state.host_addresses.is_reported |=
                 draft.rule == rule_ids::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;

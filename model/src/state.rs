@@ -306,6 +306,14 @@ impl<X> State<X> {
         self.memory_at(address).or_else(host)
     }
 
+    /// The addresses from the first page-locked or registered memory to the last.
+    pub fn page_locked_span(&self) -> Option<Range<u64>> {
+        let mut ranges = self.host.live().iter();
+        let first = ranges.next()?.0;
+        let last = ranges.next_back().map_or(first.end, |(range, _)| range.end);
+        Some(first.start..last)
+    }
+
     /// The memory that host and device share around an address: page-locked, registered or managed.
     pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
         if let Some((range, _)) = self.host.live().find(address) {

@@ -156,27 +156,30 @@ impl<X> State<X> {
         }
     }
 
+    /// A stream waits for the last launch of an executable graph that it launches: no two run at once
+    /// (manual, cuGraphLaunch). Returns whether that graph signals the host, if it was launched.
+    pub fn wait_for_last_launch(&mut self, exec: u64, stream: u32) -> Option<bool> {
+        let graph = self.objects.live(Kind::GraphExec, exec)?;
+        let &(ref earlier, signals) = self.last_launches.get(&graph)?;
+        self.order.wait(stream, earlier);
+        Some(signals)
+    }
+
     fn submit_work(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
         let stream = self.call_stream(effects, call)?;
         if !self.captures.is_empty() && self.captures.of(stream).is_some() {
             return None;
         }
-        // No two launches of an executable graph run at once (manual, cuGraphLaunch).
         let graph = match effects.action {
             Action::GraphLaunch => effects.handle_of(call, Kind::GraphExec),
             _ => None,
         };
-        let graph = graph.and_then(|handle| self.objects.live(Kind::GraphExec, handle));
-        let earlier = graph.and_then(|graph| self.last_launches.get(&graph));
-        let signals = match earlier {
-            Some(&(ref earlier, signals)) => {
-                self.order.wait(stream, earlier);
-                signals
-            }
-            None => self.signals_host(effects, call),
-        };
+        let last = graph.and_then(|handle| self.wait_for_last_launch(handle, stream));
+        let signals = last.unwrap_or_else(|| self.signals_host(effects, call));
         let work = self.order.submit(stream)?;
-        if let Some(graph) = graph {
+        if let Some(graph) = graph
+            && let Some(graph) = self.objects.live(Kind::GraphExec, graph)
+        {
             let clock = self.order.clock(stream);
             self.last_launches.insert(graph, (clock, signals));
         }

@@ -13,4 +13,6 @@ pub(crate) enum Deferral {
     Lookup(ObjectId, String),
     /// Another finding says the same, and that the program went on after this call's error.
     StickyError(u64),
+    /// Another finding says that this memory is given out again while it is used.
+    Reuse(ObjectId),
 }

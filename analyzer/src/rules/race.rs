@@ -7,7 +7,7 @@ use cutape_format::Note;
 use cutape_model::{Access, AccessEffect, AccessKind, ObjectId};
 use cutape_registry::{Family, ImplicitWait, Kind, MemoryOp, VirtualMemoryOp, rules};
 
-use super::{Check, Draft, at};
+use super::{Check, Deferral, Draft, at};
 use crate::finding::Severity;
 
 /// What a finding says of work that it only assumes to use the memory.
@@ -68,6 +68,15 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                 other.address,
             ),
         ),
+        AccessKind::Node => (
+            RACE,
+            format!(
+                "{first} launches a graph with a node that {} {label} from {:#x} on. {second} \
+                 {used} in another stream",
+                verb(other),
+                other.address,
+            ),
+        ),
         AccessKind::Copy | AccessKind::Memset => {
             let bytes = access.overlap(other).unwrap_or(access.span());
             let early = match other.synchronous {
@@ -117,6 +126,7 @@ fn used(access: &Access) -> String {
                 access.address
             )
         }
+        AccessKind::Node => format!("launches a graph with a node that {} it", verb(access)),
         _ => format!("{} it", verb(access)),
     }
 }
@@ -202,6 +212,7 @@ pub(super) fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     drafts.push(
         Draft::new(rules::MEMORY_REUSE_CROSS_STREAM, title, message)
             .culprit(freed.access.site.caller)
+            .about(freed.access.object)
             .chain(vec![
                 format!("passed to a kernel by {}", at(freed.access.site)),
                 format!("freed by {} in another stream", at(freed.freed)),
@@ -261,14 +272,7 @@ fn pending_use(
         .iter()
         .filter(pending)
         .rfind(|access| !is_kernel(access));
-    // What a kernel may use is reported when the memory is given out again.
-    let assumed = || {
-        accesses
-            .iter()
-            .filter(|_| !stream_ordered)
-            .rfind(|access| pending(access))
-    };
-    let access = certain.or_else(assumed)?;
+    let access = certain.or_else(|| accesses.iter().rfind(|access| pending(access)))?;
     let assumed = is_kernel(&access);
     let origin = check
         .object(id)
@@ -342,6 +346,8 @@ fn pending_use(
     ]);
     if assumed {
         draft = draft.severity(Severity::Advice);
+        // If the memory is given out before the kernel is over, that is the finding.
+        draft.deferral = stream_ordered.then_some(Deferral::Reuse(id));
     } else if !waits && rule == rules::MEMORY_FREE_PENDING_WORK {
         draft = draft.severity(Severity::Warning);
     }

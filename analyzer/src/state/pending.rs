@@ -89,3 +89,28 @@ pub(crate) struct Source {
     pub(super) stream: (u32, u64),
     pub(crate) site: Site,
 }
+
+impl Source {
+    /// Whether bytes that are read later are certain to be others where they are the same memory.
+    pub(super) fn differs(
+        &self,
+        later: Range<u64>,
+        content: &Content,
+        context: &dyn TraceContext,
+    ) -> bool {
+        let own = self.address..self.address.saturating_add(self.length);
+        if own == later {
+            return self.content.differs(content, context);
+        }
+        // A buffer that is filled again with more or less.
+        let (Content::Bytes(old), Content::Bytes(new)) = (&self.content, content) else {
+            return false;
+        };
+        let shared = own.start.max(later.start)..own.end.min(later.end);
+        let part = |bytes: &[u8], start: u64| {
+            let range = (shared.start - start) as usize..shared.end.checked_sub(start)? as usize;
+            Some(bytes.get(range)?.to_vec())
+        };
+        !shared.is_empty() && part(old, own.start) != part(new, later.start)
+    }
+}

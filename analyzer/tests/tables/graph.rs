@@ -66,7 +66,8 @@ pub(crate) const GRAPHS: &[Row] = &[
         BUILT,
         "cuMemFree_v2 dptr=0x10000\n cuGraphLaunch hGraph=0xa00 hStream=0x300",
         &[
-            "cuGraphLaunch hGraph=0xa00 hStream=0x300\n cuMemFree_v2 dptr=0x10000",
+            "cuGraphLaunch hGraph=0xa00 hStream=0x300\n cuStreamSynchronize hStream=0x300\n\
+             cuMemFree_v2 dptr=0x10000",
             // Something is allocated at that address again.
             "cuMemFree_v2 dptr=0x10000\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n\
              cuGraphLaunch hGraph=0xa00 hStream=0x300",

@@ -21,6 +21,23 @@ const STREAMS: &str = "
     cuCtxSynchronize
 ";
 
+/// The same, and a graph of a memset at the start of the memory and a kernel that gets byte 0x400.
+const GRAPH: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuModuleLoadData module:=0x100 image@0x5000:PTX
+    cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"
+    cuStreamCreate phStream:=0x301 Flags=1
+    cuStreamCreate phStream:=0x302 Flags=1
+    cuEventCreate phEvent:=0x401 Flags=2
+    cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096
+    cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096
+    cuStreamBeginCapture_v2 hStream=0x301
+    cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301
+    cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x1000400
+    cuStreamEndCapture hStream=0x301 phGraph:=0x800
+    cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800
+";
+
 /// A single stream, and memory that is mapped at two addresses.
 const MAPPED: &str = "
     cuCtxCreate_v2 pctx:=0xc1 dev=0
@@ -253,9 +270,50 @@ pub(crate) const ORDER: &[Row] = &[
             "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000800,5\n\
              cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
              hStream=0x302",
-            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,5\n\
-             cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000000,5",
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,0x1000400\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000000,0x1000800",
         ],
+    ),
+    // Kernels whose names tell nothing: one that gets a single address writes there.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,5\n\
+         cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000000,0x1000800",
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,5\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000000,0x1000800",
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,5\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000400,0x1000800",
+        ],
+    ),
+    // What a graph does, against a copy and against a kernel.
+    (
+        "memory-race-cross-stream",
+        GRAPH,
+        "cuGraphLaunch hGraph=0xa00 hStream=0x301\n\
+         cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x302",
+        &[
+            "cuGraphLaunch hGraph=0xa00 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 \
+             hStream=0x302",
+            "cuGraphLaunch hGraph=0xa00 hStream=0x301\n\
+             cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000800 ByteCount=64 \
+             hStream=0x302",
+            // The next launch of a graph waits for the last one.
+            "cuGraphLaunch hGraph=0xa00 hStream=0x301\n cuGraphLaunch hGraph=0xa00 hStream=0x302",
+        ],
+    ),
+    (
+        "memory-race-cross-stream",
+        GRAPH,
+        "cuMemsetD8Async dstDevice=0x1000400 N=64 hStream=0x302\n\
+         cuGraphLaunch hGraph=0xa00 hStream=0x301",
+        &[],
     ),
     (
         "memory-race-cross-stream",
@@ -315,6 +373,23 @@ pub(crate) const ORDER: &[Row] = &[
              cuMemFreeAsync dptr=0x2000000 hStream=0x301",
         ],
     ),
+    // Freed while a kernel in another stream may use it, and not given out again.
+    (
+        "memory-pool-access-unordered",
+        STREAMS,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+         cuStreamSynchronize hStream=0x301\n\
+         cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x2000000\n\
+         cuMemFreeAsync dptr=0x2000000 hStream=0x301\n cuCtxSynchronize",
+        &[
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x2000000\n\
+             cuEventRecord hEvent=0x402 hStream=0x302\n\
+             cuStreamWaitEvent hStream=0x301 hEvent=0x402\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x301\n cuCtxSynchronize",
+        ],
+    ),
     (
         "memory-pool-access-unordered",
         STREAMS,
@@ -341,7 +416,7 @@ pub(crate) const ORDER: &[Row] = &[
             "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
              cuStreamSynchronize hStream=0x301\n\
              cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x2000000\n\
-             cuMemFreeAsync dptr=0x2000000 hStream=0x301\n cuStreamSynchronize hStream=0x302\n\
+             cuStreamSynchronize hStream=0x302\n cuMemFreeAsync dptr=0x2000000 hStream=0x301\n\
              cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301",
         ],
     ),
@@ -453,6 +528,26 @@ pub(crate) const ORDER: &[Row] = &[
          attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x302\n cuMemFreeHost p=0x7000000",
         &[],
     ),
+    // A kernel in the only stream gets the address of page-locked memory.
+    (
+        "memory-host-buffer-freed-while-pending",
+        super::START,
+        "cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096\n\
+         cuLaunchKernel f=0x200 hStream=0x300 layout=8,8 params=5,0x7000040\n\
+         cuMemFreeHost p=0x7000000",
+        &["cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096\n\
+             cuLaunchKernel f=0x200 hStream=0x300 layout=8,8 params=5,0x7000040\n\
+             cuStreamSynchronize hStream=0x300\n cuMemFreeHost p=0x7000000"],
+    ),
+    // A memset that nothing waits for where a loop over buffers has none:
+    // https://github.com/openxla/xla/issues/46093
+    (
+        "memory-host-buffer-freed-while-pending",
+        STREAMS,
+        "cuMemsetD32Async dstDevice=0x7000000 N=16 hStream=0x301\n cuMemFreeHost p=0x7000000",
+        &["cuMemsetD32Async dstDevice=0x7000000 N=16 hStream=0x301\n\
+           cuStreamSynchronize hStream=0x301\n cuMemFreeHost p=0x7000000"],
+    ),
     (
         "memory-uninitialised-read",
         STREAMS,
@@ -529,6 +624,26 @@ pub(crate) const ORDER: &[Row] = &[
              hStream=0x301\n cuLaunchHostFunc hStream=0x301 fn=0x99\n\
              cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
              hStream=0x301",
+        ],
+    ),
+    // The same buffer with more bytes.
+    (
+        "memory-race-host-access",
+        STREAMS,
+        "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+         hStream=0x301\n\
+         cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two,three\" ByteCount=10 \
+         hStream=0x302",
+        &[
+            // The first bytes are the same; the next ones were not copied before.
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=3 \
+             hStream=0x301\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"one,two\" ByteCount=8 \
+             hStream=0x302",
+            "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000004=\"two\" ByteCount=4 \
+             hStream=0x302",
         ],
     ),
 ];

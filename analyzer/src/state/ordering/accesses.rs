@@ -2,9 +2,10 @@
 
 use cutape_format::Call;
 use cutape_model::{
-    Access, AccessEffect, AccessKind, CallArguments, ObjectId, Site, described_accesses,
+    Access, AccessEffect, AccessKind, CallArguments, Exec, ObjectId, Site, Work, described_accesses,
 };
-use cutape_registry::{Extent, Kind};
+use cutape_registry::{Extent, Family, GraphOp, Kind};
+use rustc_hash::FxHashSet;
 
 use super::names::constant_pointers;
 use crate::layouts::{Pointer, pointers};
@@ -13,6 +14,8 @@ use crate::state::State;
 
 /// Device addresses are larger; smaller numbers in parameters are counts.
 const FIRST_ADDRESS: u64 = 1 << 20;
+/// How many nodes of a graph are looked at.
+const NODES: usize = 4096;
 /// How many kernels' names are remembered.
 const KERNELS: usize = 65536;
 
@@ -66,15 +69,78 @@ impl State {
     }
 
     fn launch(&mut self, plan: &Plan, call: &Call<'_>, stream: (u32, u64), site: Site) {
+        if plan.function.family == Family::Graph(GraphOp::Launch) {
+            self.graph_launch(call.argument(0), stream, site);
+            return;
+        }
         let Some(bytes) = plan.parameters(call) else {
             return;
         };
         let Some(handle) = plan.launched.map(|position| call.argument(position)) else {
             return;
         };
+        let mut found = Vec::new();
+        self.kernel(handle, bytes, (stream, site), &mut found);
+        self.ordering.current.append(&mut found);
+    }
+
+    /// What the nodes of a graph use.
+    fn graph_launch(&mut self, exec: u64, stream: (u32, u64), site: Site) {
+        self.model.wait_for_last_launch(exec, stream.0);
+        let exec = self.model.graphs.exec(exec).and_then(Exec::known_active);
+        let works: Vec<Work> = exec.map_or_else(Vec::new, |nodes| {
+            let works = nodes.into_iter().map(|(_, work)| work.clone());
+            works.take(NODES).collect()
+        });
+        let mut found: Vec<Access> = Vec::new();
+        for work in &works {
+            match work {
+                Work::Kernel(kernel) => {
+                    let parameters = &kernel.parameters;
+                    self.kernel(kernel.function, parameters, (stream, site), &mut found);
+                }
+                Work::Memory(operands) => {
+                    for operand in operands.iter() {
+                        let effect = match operand.name.starts_with("src") {
+                            true => AccessEffect::Read,
+                            false => AccessEffect::Write,
+                        };
+                        let address = operand.address;
+                        let mapped = || self.virtual_memory.allocation_at(address);
+                        let object = self.model.place_at(address).or_else(mapped);
+                        found.extend(object.map(|object| Access {
+                            object,
+                            address,
+                            // How far it goes from there is not known.
+                            extent: Extent::flat(1),
+                            effect,
+                            work: AccessKind::Node,
+                            synchronous: false,
+                            stream,
+                            site,
+                        }));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut seen = FxHashSet::default();
+        found.retain(|access| seen.insert((access.address, access.effect as u8)));
+        self.ordering.current.append(&mut found);
+    }
+
+    /// What a kernel may use through its parameters.
+    fn kernel(
+        &mut self,
+        handle: u64,
+        bytes: &[u8],
+        (stream, site): ((u32, u64), Site),
+        found: &mut Vec<Access>,
+    ) {
         let Some(layout) = self.layouts.of(handle) else {
             return;
         };
+        let first = found.len();
         let mut constants = None;
         for pointer in pointers(layout, bytes) {
             let Pointer {
@@ -99,7 +165,7 @@ impl State {
                 Some(false) => AccessEffect::Write,
                 None => AccessEffect::Unknown,
             };
-            self.ordering.current.push(Access {
+            found.push(Access {
                 object,
                 address,
                 extent: Extent::flat(1),
@@ -109,6 +175,12 @@ impl State {
                 stream,
                 site,
             });
+        }
+        // A kernel writes something: if it gets one address, at that.
+        if let Some([only]) = found.get_mut(first..)
+            && only.effect == AccessEffect::Unknown
+        {
+            only.effect = AccessEffect::Write;
         }
     }
 }

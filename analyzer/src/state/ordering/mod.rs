@@ -43,13 +43,24 @@ impl State {
             let is_needed = self.has_several_streams()
                 || !self.ordering.sources.is_empty()
                 || self.ordering.live_of_pools > 0
-                || !self.virtual_memory.mappings.is_empty();
+                || !self.virtual_memory.mappings.is_empty()
+                || self.gets_host_memory(plan, call);
             if !is_needed {
                 self.ordering.uses_default |= uses_default(plan, call);
                 return;
             }
         }
         self.observe_accesses(plan, call);
+    }
+
+    /// Whether a launch gets an address among those of page-locked memory.
+    fn gets_host_memory(&self, plan: &Plan, call: &Call<'_>) -> bool {
+        let Some(host) = self.model.page_locked_span() else {
+            return false;
+        };
+        let words = plan.parameters(call).unwrap_or_default().as_chunks().0;
+        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+        words.any(|word| host.contains(&word))
     }
 
     fn observe_accesses(&mut self, plan: &Plan, call: &Call<'_>) {

@@ -46,10 +46,8 @@ impl State {
         let mut sources = self.ordering.sources.iter();
         let source = sources.find(|source| {
             source.object == access.object
-                && source.address == access.address
-                && source.length == access.extent.content()
                 && !self.order.is_done(source.stream.0, source.stream.1)
-                && source.content.differs(&content, context)
+                && source.differs(access.span(), &content, context)
         })?;
         Some((source, access.object))
     }
