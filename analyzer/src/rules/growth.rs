@@ -23,12 +23,17 @@ pub(super) fn in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let Some(context) = check.ended_context() else {
         return;
     };
-    let children = check.state.objects.children(context);
+    let how = format!("{} ended their context", at(check.site));
+    let objects = &check.state.objects;
+    let is_memory = |id: &ObjectId| check.kind(*id) == Some(Kind::Memory);
+    if let Some(id) = objects.children(context).find(is_memory) {
+        drafts.extend(only_one(check.state, &how).map(|draft| draft.object(id)));
+    }
+    let children = objects.children(context);
     let mut lost = lost_by_place(check.state, children);
     lost.retain(|&(place, created)| {
         place.0 == Kind::Memory || are_many(check.state, place, created)
     });
-    let how = format!("{} ended their context", at(check.site));
     drafts.extend(lost.into_iter().map(|lost| draft(lost, &how)));
 }
 
@@ -86,6 +91,24 @@ fn are_many(state: &State, place: Place, created: &Created) -> bool {
     let same = key.map_or(0, |(context, image)| state.growth.of_image(context, image));
     // More of one image have a finding at the load.
     (SUSPICIOUS..MANY_MODULES).contains(&same) || (created.live >= MANY && same < MANY_MODULES)
+}
+
+/// The only memory that a program has not freed: one that frees nothing leaves that to the end of its
+/// context.
+fn only_one(state: &State, how: &str) -> Option<Draft> {
+    let ((_, caller, function), created, freed) = state.growth.only_memory()?;
+    let message = format!(
+        "One allocation of {} bytes was still alive when {how}, made at the place of {}. The program \
+         has freed its other memory, {freed} in number.",
+        created.bytes,
+        at(created.first),
+    );
+    let draft = Draft::new(rules::MEMORY_LEAK, "memory never freed", message);
+    let draft = draft.severity(Severity::Advice).subject(caller);
+    Some(draft.chain(vec![
+        format!("allocated by {function}"),
+        format!("still alive when {how}"),
+    ]))
 }
 
 fn draft(((kind, caller, function), created): (Place, &Created), how: &str) -> Draft {

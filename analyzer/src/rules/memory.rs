@@ -86,32 +86,69 @@ fn beyond(check: &Check<'_, '_>, name: &str, address: u64, end: u64) -> Option<D
     )
 }
 
-/// Memory that is freed by the call for another kind.
+/// Memory that is freed by the call for another kind, or not by its start.
 fn wrong_kind(check: &Check<'_, '_>, kind: Kind, handle: u64) -> Option<Draft> {
+    const FREED: [Kind; 4] = [
+        Kind::Memory,
+        Kind::HostMemory,
+        Kind::Registration,
+        Kind::Global,
+    ];
     let objects = &check.state.objects;
-    if handle == 0
-        || !matches!(kind, Kind::Memory | Kind::HostMemory)
-        || objects.live(kind, handle).is_some()
-        || !check.went_wrong()
-    {
+    let is_freed = handle != 0 && FREED.contains(&kind) && check.went_wrong();
+    if !is_freed || objects.live(kind, handle).is_some() {
         return None;
     }
-    let mut others = [Kind::Memory, Kind::HostMemory, Kind::Global].into_iter();
-    let id = others.find_map(|other| objects.live(other, handle))?;
-    let object = check.object(id)?;
-    let what = format!(
-        "frees {}, but gets {}, which is {} from {}",
-        kind.name(),
-        check.label(id),
-        object.kind.name(),
-        at(object.created),
-    );
+    let mut others = FREED.into_iter();
+    let found = others.find_map(|other| objects.live(other, handle));
+    let found = found.or_else(|| check.state.place_at(handle));
+    let what = match found.and_then(|id| Some((id, check.object(id)?))) {
+        Some((id, object)) if object.handle == handle => format!(
+            "frees {}, but gets {}, which is {} from {}",
+            kind.name(),
+            check.label(id),
+            object.kind.name(),
+            at(object.created),
+        ),
+        Some((id, object)) => format!(
+            "gets {handle:#x}, which is byte {} of {} from {}. Memory is freed with the address \
+             that its allocation returned",
+            handle.saturating_sub(object.handle),
+            check.label(id),
+            at(object.created),
+        ),
+        None => unallocated(check, kind, handle)?,
+    };
     let title = "memory freed by the call for another kind";
-    Some(
-        check
-            .draft(rules::MEMORY_FREE_WRONG_KIND, title, what)
-            .object(id),
-    )
+    let draft = check.draft(rules::MEMORY_FREE_WRONG_KIND, title, what);
+    Some(match found {
+        Some(id) => draft.object(id),
+        None => draft.subject(handle),
+    })
+}
+
+/// What is wrong with the free of an address that no allocation returned.
+fn unallocated(check: &Check<'_, '_>, kind: Kind, address: u64) -> Option<String> {
+    if let Some((_, mapping)) = check.state.virtual_memory.mappings.find(address) {
+        return Some(format!(
+            "gets {address:#x}, which {} mapped. A mapping is undone with cuMemUnmap",
+            at(mapping.site),
+        ));
+    }
+    let thread = check.state.threads.get(check.call.thread as usize);
+    let is_of_failure = thread.is_some_and(|thread| !thread.failures.is_empty());
+    let is_known = check.state.freed_at(address).is_some() || is_of_failure;
+    let is_refused = check.call.result() == Some(code::INVALID_VALUE);
+    let used = check.state.host_addresses.copy_with(address);
+    let used = used.map(|copy| format!(", and {} used as host memory", at(copy)));
+    (is_refused && !is_known).then(|| {
+        format!(
+            "frees {}, but gets {address:#x}, which no call of the driver allocated{}. Memory of \
+             malloc or the stack is not the driver's to free",
+            kind.name(),
+            used.unwrap_or_default(),
+        )
+    })
 }
 
 /// The ended object that an address lies in.

@@ -19,6 +19,8 @@ pub(crate) type Place = (Kind, u64, &'static str);
 pub(crate) struct Created {
     pub(crate) first: Site,
     pub(crate) live: u32,
+    /// How many of them the program has ended.
+    pub(super) ended: u32,
     pub(crate) bytes: u64,
     pub(crate) newest: ObjectId,
     /// The program has ended one, or used one after it had created the next.
@@ -52,6 +54,20 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
+    /// The place of the only memory that lives, if the program has freed all the other; and how much
+    /// other that is.
+    pub(crate) fn only_memory(&self) -> Option<(Place, &Created, u32)> {
+        let memory = || {
+            self.places
+                .iter()
+                .filter(|(place, _)| place.0 == Kind::Memory)
+        };
+        let freed = memory().map(|(_, created)| created.ended).sum();
+        let mut living = memory().filter(|(_, created)| created.live > 0);
+        let (&place, created) = living.next().filter(|(_, created)| created.live == 1)?;
+        (freed > 0 && living.next().is_none()).then_some((place, created, freed))
+    }
+
     /// How many live modules of a context have an image.
     pub(crate) fn of_image(&self, context: u64, fingerprint: u64) -> u32 {
         let count = self.images.get(&(context, fingerprint));

@@ -47,7 +47,7 @@ impl HostAddresses {
     }
 
     /// The copy that used the address as host memory.
-    pub(super) fn copy_with(&self, address: u64) -> Option<Site> {
+    pub(crate) fn copy_with(&self, address: u64) -> Option<Site> {
         let (used, copy) = (*self.used.get(place_of(address))?)?;
         (used == address).then_some(copy)
     }

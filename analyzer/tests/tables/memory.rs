@@ -201,7 +201,8 @@ pub(crate) const MEMORY: &[Row] = &[
          cuCtxDestroy_v2 ctx=0xc1",
         &[
             "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
-             cuMemFree_v2 dptr=0x$00000000\n cuCtxDestroy_v2 ctx=0xc1",
+             cuMemFree_v2 dptr=0x$00000000\n cuMemFree_v2 dptr=0x10000\n\
+             cuCtxDestroy_v2 ctx=0xc1",
             // Buffers that are filled first and used later, by a kernel that gets one of them.
             "loop 20 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
              cuMemsetD8_v2 dstDevice=0x$00000000 N=64\n\
@@ -223,6 +224,48 @@ pub(crate) const MEMORY: &[Row] = &[
          cuMemsetD8_v2 dstDevice=0x$00000000 N=64",
         &["loop 100 cuMemAlloc_v2 dptr:=0x$00000000 bytesize=64; \
            cuMemsetD8_v2 dstDevice=0x$00000000 N=64\n cuCtxSynchronize -> !"],
+    ),
+    // The only memory that is not freed.
+    (
+        "memory-leak",
+        WRITTEN,
+        "cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n\
+         cuCtxDestroy_v2 ctx=0xc1",
+        &[
+            "cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n cuMemFree_v2 dptr=0x10000\n\
+             cuMemFree_v2 dptr=0x20000\n cuCtxDestroy_v2 ctx=0xc1",
+            // The program does not end its context, frees nothing, or leaves more to that end.
+            "cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n cuMemFree_v2 dptr=0x10000",
+            "cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n cuCtxDestroy_v2 ctx=0xc1",
+            "cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n cuMemAlloc_v2 dptr:=0x30000 bytesize=64\n\
+             cuMemFree_v2 dptr=0x10000\n cuCtxDestroy_v2 ctx=0xc1",
+        ],
+    ),
+    // An address inside an allocation; a mapping; registered memory; memory of malloc.
+    (
+        "memory-free-wrong-kind",
+        WRITTEN,
+        "cuMemFree_v2 dptr=0x10040 -> 1",
+        &["cuMemFree_v2 dptr=0x10000"],
+    ),
+    (
+        "memory-free-wrong-kind",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n cuMemFree_v2 dptr=0x40000000 -> 1",
+        &[],
+    ),
+    (
+        "memory-free-wrong-kind",
+        WRITTEN,
+        "cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n cuMemFreeHost p=0x8000000 -> 1",
+        &["cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n cuMemHostUnregister p=0x8000000"],
+    ),
+    (
+        "memory-free-wrong-kind",
+        WRITTEN,
+        "cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x8000000 ByteCount=64 hStream=0x300\n\
+         cuMemFreeHost p=0x8000000 -> 1",
+        &[],
     ),
     (
         "memory-host-pointer-as-kernel-argument",

@@ -1371,7 +1371,7 @@ pub static RULES: &[Rule] = &[
         observed: "driver 580.159, H200, 2026-11-20: cuMemFree of memory from cuMemAllocHost returned CUDA_ERROR_INVALID_VALUE",
         undecidable: "",
         cannot_see: "",
-        example: "error[memory-free-wrong-kind]: memory freed by the call for another kind\n --> call 8: cuMemFree_v2(dptr: 0x50000) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x4000a0\n  | cuMemFree_v2 frees memory, but gets host memory#1 0x50000, which is host memory from\n  | cuMemAllocHost_v2 (call 7). The driver returned CUDA_ERROR_INVALID_VALUE.\n  | host memory#1 0x50000\n  |   created: cuMemAllocHost_v2, call 7, thread 0, at 0x400090\n  |   part of: context#1 0xc1\n  = help: Keep track of how each pointer was allocated.\n  = manual: CUDA Driver API, Memory Management, cuMemFree and cuMemFreeHost",
+        example: "error[memory-free-wrong-kind]: memory freed by the call for another kind\n --> call 6: cuMemFree_v2(dptr: 0x10040) = CUDA_ERROR_INVALID_VALUE thread 0 at 0x400080\n  | cuMemFree_v2 gets 0x10040, which is byte 64 of memory#1 0x10000 from cuMemAlloc_v2 (call 3).\n  | Memory is freed with the address that its allocation returned. The driver returned\n  | CUDA_ERROR_INVALID_VALUE.\n  | memory#1 0x10000\n  |   created: cuMemAlloc_v2, call 3, thread 0, at 0x400040\n  |   part of: context#1 0xc1\n  = help: Keep track of how each pointer was allocated.\n  = manual: CUDA Driver API, Memory Management, cuMemFree and cuMemFreeHost",
     },
     Rule {
         id: "memory-host-buffer-freed-while-pending",
