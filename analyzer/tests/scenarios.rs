@@ -32,6 +32,34 @@ fn a_handle_is_reused_a_thousand_times() {
 }
 
 #[test]
+fn what_the_driver_waits_for_is_one_advice() {
+    let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
+        cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+        cuStreamCreate phStream:=0x301 Flags=1\n cuStreamCreate phStream:=0x302 Flags=1\n\
+        cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096\n cuMemAlloc_v2 dptr:=0x2000000 bytesize=4096\n\
+        cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096\n cuMemAllocHost_v2 pp:=0x8000000 bytesize=64\n\
+        cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,0x2000000\n\
+        cuMemsetD8Async dstDevice=0x7000000 N=64 hStream=0x301\n\
+        cuMemsetD8Async dstDevice=0x8000000 N=64 hStream=0x301\n";
+    for (calls, rule) in [
+        (
+            "cuMemFree_v2 dptr=0x1000000\n cuMemFree_v2 dptr=0x2000000",
+            "memory-free-pending-work",
+        ),
+        (
+            "cuMemFreeHost p=0x7000000\n cuMemFreeHost p=0x8000000",
+            "memory-host-buffer-freed-while-pending",
+        ),
+        ("cuModuleUnload hmod=0x100", "module-unload-work-pending"),
+    ] {
+        let found = findings(&format!("{start}{calls}"));
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
+        assert_eq!(found, [(rule, Severity::Advice)], "{calls}");
+    }
+}
+
+#[test]
 fn an_address_that_may_be_an_end() {
     let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
         cuModuleLoadData module:=0x100 image@0x5000:PTX\n\

@@ -119,7 +119,12 @@ fn wrong_kind(check: &Check<'_, '_>, kind: Kind, handle: u64) -> Option<Draft> {
         ),
         None => unallocated(check, kind, handle)?,
     };
-    let title = "memory freed by the call for another kind";
+    let is_whole = found.and_then(|id| Some(check.object(id)?.handle == handle));
+    let title = match is_whole {
+        Some(true) => "memory freed by the call for another kind",
+        Some(false) => "memory freed by an address inside it",
+        None => "memory freed that no allocation returned",
+    };
     let draft = check.draft(rules::MEMORY_FREE_WRONG_KIND, title, what);
     Some(match found {
         Some(id) => draft.object(id),

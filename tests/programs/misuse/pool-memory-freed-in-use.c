@@ -1,5 +1,5 @@
-// A buffer is freed in the stream in which it was allocated, while a kernel in another stream may use
-// it: https://github.com/NVlabs/cuda-oxide/issues/619. The control lets the free wait for the kernel.
+// A buffer is freed in the stream in which it was allocated, while a kernel of another stream runs
+// (https://github.com/NVlabs/cuda-oxide/issues/619). The control lets the free wait for the kernel.
 // expect: memory-pool-access-unordered
 #include "program.h"
 
