@@ -27,7 +27,7 @@ pub(super) fn in_context(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let objects = &check.state.objects;
     let is_memory = |id: &ObjectId| check.kind(*id) == Some(Kind::Memory);
     if let Some(id) = objects.children(context).find(is_memory) {
-        drafts.extend(only_one(check.state, &how).map(|draft| draft.object(id)));
+        drafts.extend(only_one(check.state, context, &how).map(|draft| draft.object(id)));
     }
     let children = objects.children(context);
     let mut lost = lost_by_place(check.state, children);
@@ -95,11 +95,11 @@ fn are_many(state: &State, place: Place, created: &Created) -> bool {
 
 /// The only memory that a program has not freed: one that frees nothing leaves that to the end of its
 /// context.
-fn only_one(state: &State, how: &str) -> Option<Draft> {
-    let ((_, caller, function), created, freed) = state.growth.only_memory()?;
+fn only_one(state: &State, context: ObjectId, how: &str) -> Option<Draft> {
+    let ((_, caller, function), created, freed) = state.growth.only_memory(context)?;
     let message = format!(
         "One allocation of {} bytes was still alive when {how}, made at the place of {}. The program \
-         has freed its other memory, {freed} in number.",
+         has freed its other memory, {freed} in that context.",
         created.bytes,
         at(created.first),
     );

@@ -36,7 +36,6 @@ impl State {
         let created = growth.places.entry(place).or_insert(Created {
             first: object.created,
             live: 0,
-            ended: 0,
             bytes: 0,
             newest: id,
             is_managed: false,
@@ -64,15 +63,17 @@ impl State {
         };
         let object = self.model.objects.get(id);
         let (size, end) = object.map_or((0, None), |object| (object.size, object.end));
-        let is_own_end = end.is_some_and(|end| end.by.is_none());
-        if is_own_end {
+        let context = object.and_then(|object| object.context);
+        if end.is_some_and(|end| end.by.is_none()) {
             self.growth.manage(place);
+            if let Some(context) = context.filter(|_| place.0 == Kind::Memory) {
+                *self.growth.freed.entry(context).or_insert(0) += 1;
+            }
         }
         let growth = &mut self.growth;
         if let Some(created) = growth.places.get_mut(&place) {
             let was_suspicious = created.seems_lost();
             created.live = created.live.saturating_sub(1);
-            created.ended = created.ended.saturating_add(u32::from(is_own_end));
             created.bytes = created.bytes.saturating_sub(size);
             growth.suspicious -= usize::from(was_suspicious && !created.seems_lost());
         }

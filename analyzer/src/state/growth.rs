@@ -19,8 +19,6 @@ pub(crate) type Place = (Kind, u64, &'static str);
 pub(crate) struct Created {
     pub(crate) first: Site,
     pub(crate) live: u32,
-    /// How many of them the program has ended.
-    pub(super) ended: u32,
     pub(crate) bytes: u64,
     pub(crate) newest: ObjectId,
     /// The program has ended one, or used one after it had created the next.
@@ -47,6 +45,8 @@ impl Created {
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     pub(crate) places: FxHashMap<Place, Created>,
+    /// How much memory of a context the program has freed.
+    pub(super) freed: FxHashMap<ObjectId, u32>,
     /// How many places seem to have lost their objects.
     pub(super) suspicious: usize,
     /// Live modules and libraries by context and fingerprint of the image.
@@ -54,18 +54,15 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// The place of the only memory that lives, if the program has freed all the other; and how much
-    /// other that is.
-    pub(crate) fn only_memory(&self) -> Option<(Place, &Created, u32)> {
-        let memory = || {
-            self.places
-                .iter()
-                .filter(|(place, _)| place.0 == Kind::Memory)
-        };
-        let freed = memory().map(|(_, created)| created.ended).sum();
-        let mut living = memory().filter(|(_, created)| created.live > 0);
+    /// The place of the only memory that lives, if the program has freed other memory of that context;
+    /// and how much.
+    pub(crate) fn only_memory(&self, context: ObjectId) -> Option<(Place, &Created, u32)> {
+        let freed = *self.freed.get(&context)?;
+        let memory = self.places.iter();
+        let mut living =
+            memory.filter(|(place, created)| place.0 == Kind::Memory && created.live > 0);
         let (&place, created) = living.next().filter(|(_, created)| created.live == 1)?;
-        (freed > 0 && living.next().is_none()).then_some((place, created, freed))
+        living.next().is_none().then_some((place, created, freed))
     }
 
     /// How many live modules of a context have an image.
