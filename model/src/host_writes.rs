@@ -23,6 +23,7 @@ use crate::needs::{Operands, Touch};
 use crate::objects::{ObjectId, Retention};
 use crate::order::StreamKey;
 use crate::state::State;
+use crate::stream_values::written_values;
 use crate::trace_state::function_of;
 
 /// Work that may still write host memory.
@@ -542,16 +543,18 @@ impl HostWrites {
             self.state.host.live().find(target).is_some()
         };
         // From pageable memory, a copy may only have read it; from page-locked memory it is complete
-        // (CUDA manual, API synchronization behavior).
-        let is_from_page_locked = match function.family {
-            Family::Copy(CopyOp::Linear(at)) => {
-                let source = call.argument(usize::from(at.source));
-                at.from == MemoryType::Host
-                    && function.stream.is_none()
-                    && self.state.host.live().find(source).is_some()
-            }
-            _ => false,
+        // (CUDA manual, API synchronization behavior; also to managed memory: tests/gpu/waits.c, H200,
+        // driver 580.159.04, 2026-11-26).
+        let source = match function.family {
+            Family::Copy(CopyOp::Linear(at)) if at.from == MemoryType::Host => Some(at.source),
+            Family::Copy(CopyOp::Unified(at)) => Some(at.source),
+            _ => None,
         };
+        let is_from_page_locked = function.stream.is_none()
+            && source.is_some_and(|at| {
+                let source = call.argument(usize::from(at));
+                self.state.host.live().find(source).is_some()
+            });
         function.is_synchronous_readback()
             || is_from_page_locked
             || function.unified_without_stream().is_some_and(is_to_host)
@@ -675,7 +678,9 @@ impl HostWrites {
             }
         }
         let mut writes = Vec::new();
-        let described = described_targets(effects.function, call);
+        let mut described = described_targets(effects.function, call);
+        let values = written_values(effects.function, call).into_iter();
+        described.extend(values.map(|bytes| (bytes, true)));
         let is_described = !described.is_empty();
         for (bytes, is_exact) in described {
             if self.state.shared_around(bytes.start).is_some() {

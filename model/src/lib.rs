@@ -31,6 +31,7 @@ mod order;
 mod sharing;
 mod site;
 mod state;
+mod stream_values;
 mod trace_state;
 mod work;
 

@@ -1,11 +1,8 @@
 //! What calls do to the order of work: streams, events, captures, waits.
 
 use cutape_format::Call;
-use cutape_format::layout::field;
-use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{
-    CopyOp, Family, Function, GraphOp, ImplicitWait, Kind, MemoryType, Role, StreamMemoryOp, Waits,
-    function,
+    CopyOp, Family, GraphOp, ImplicitWait, Kind, MemoryType, StreamMemoryOp, Waits, function,
 };
 
 use crate::captures::Capture;
@@ -16,6 +13,7 @@ use crate::needs::Operands;
 use crate::objects::{NewObject, Origin};
 use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
 use crate::state::{Data, EVENT_EXTERNAL, LastStreams, State, StreamQuestion};
+use crate::stream_values::may_wait;
 
 /// Results of `cuStreamEndCapture` that leave the capture as it was (cuda.h:
 /// CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED and _WRONG_THREAD, INVALID_VALUE,
@@ -471,29 +469,4 @@ impl<X> State<X> {
                 .complete(everything.as_ref().unwrap_or(&event.before));
         }
     }
-}
-/// Whether a call makes a stream wait for a value: a batch of operations that the trace has may only
-/// write some.
-fn may_wait(function: &Function, call: &Call<'_>) -> bool {
-    const LENGTH: usize = size_of("CUstreamBatchMemOpParams");
-    const OPERATION: usize = offset_of("CUstreamBatchMemOpParams", "operation");
-    // CUstreamBatchMemOpType of cuda.h: CU_STREAM_MEM_OP_WRITE_VALUE_32 and _64.
-    const WRITES: [u32; 2] = [2, 5];
-    if function.family != Family::StreamMemory(StreamMemoryOp::Batch) {
-        return true;
-    }
-    let list = function
-        .params
-        .iter()
-        .position(|param| matches!(param.role, Role::In(_)));
-    let list = list.and_then(|at| call.snapshot(at, field::POINTEE)?.bytes.inline());
-    let Some(list) = list.filter(|list| !list.is_empty()) else {
-        return true;
-    };
-    list.chunks(LENGTH).any(|operation| {
-        let kind = operation
-            .get(OPERATION..)
-            .and_then(|rest| rest.first_chunk());
-        kind.is_none_or(|kind| !WRITES.contains(&u32::from_le_bytes(*kind)))
-    })
 }
