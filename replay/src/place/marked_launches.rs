@@ -52,7 +52,8 @@ impl Job<'_, '_> {
         Some(Mark { kernel, ..mark })
     }
 
-    /// Keeps what memory holds before work writes there, and after earlier such work.
+    /// Keeps what memory holds before work writes there, and after earlier such work, if the trace
+    /// has said what the program wrote there.
     fn hold(&mut self, write: &PendingWrite) {
         let bytes = &write.bytes;
         let unproven = |call: &u64| self.player.plan.pending_writes.unproven(*call).iter();
@@ -67,6 +68,10 @@ impl Job<'_, '_> {
         let Found::Live(range, offset) = self.ranges.find(bytes.start) else {
             return;
         };
+        let known = self.lent.shadows.get(&range.start);
+        if known.is_none_or(|(made, _)| *made != range.made) {
+            return;
+        }
         if length > LONGEST_HELD || offset + length > range.length || !range.is_of_host() {
             return;
         }
