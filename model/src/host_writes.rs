@@ -61,6 +61,8 @@ enum Returned {
         /// The executable graph that was launched.
         graph: Option<u64>,
     },
+    /// Work is complete that the call waited for.
+    Finished(Vec<PendingWrite>),
     Recorded {
         stream: u32,
         event: u64,
@@ -223,6 +225,7 @@ impl HostWrites {
                 }
                 return;
             }
+            Returned::Finished(_) => return,
             Returned::Recorded {
                 stream,
                 event,
@@ -278,8 +281,10 @@ impl HostWrites {
             write.bytes.start < bytes.end && bytes.start < write.bytes.end
         };
         let mut writes = self.pending.iter().map(|(_, _, write)| write);
+        let overlapping = self.in_progress().filter(|write| is_there(bytes, write));
+        let overlapping: Vec<PendingWrite> = overlapping.cloned().collect();
         if !writes.any(|write| is_there(bytes, write)) {
-            return Vec::new();
+            return overlapping;
         }
         let effects = function_of(call.signature).map(Effects::of);
         let stream = effects.map(|effects| self.stream_of(&effects, call));
@@ -292,7 +297,19 @@ impl HostWrites {
             is_before: stream.is_some_and(|stream| order.is_before((of, at), stream)),
             ..write.clone()
         });
-        found.collect()
+        found.chain(overlapping).collect()
+    }
+
+    /// What calls in progress enqueue, or do before they return.
+    fn in_progress(&self) -> impl Iterator<Item = &PendingWrite> {
+        let calls = self
+            .returned
+            .values()
+            .filter_map(|(_, returned)| match returned {
+                Returned::Enqueued { writes, .. } | Returned::Finished(writes) => Some(writes),
+                _ => None,
+            });
+        calls.flatten()
     }
 
     /// The allocation around an address that host and device share, at the entry of the call that was
@@ -351,19 +368,13 @@ impl HostWrites {
             }
             About::Bytes(bytes) => bytes,
         };
-        let being_enqueued = self
-            .returned
-            .values()
-            .filter_map(|(_, returned)| match returned {
-                Returned::Enqueued { writes, .. } => Some(writes),
-                _ => None,
-            });
         let pending = self.pending.iter().map(|(_, _, write)| write);
         let (start, end) = (bytes.start, bytes.end);
         let found = pending
-            .chain(being_enqueued.flatten())
+            .chain(self.in_progress())
             .filter(|write| write.bytes.start < end && start < write.bytes.end);
         let found = found.map(|write| (question.call, write.clone()));
+        let found: Vec<(u64, PendingWrite)> = found.collect();
         self.answers.pending.extend(found);
     }
 
@@ -429,6 +440,8 @@ impl HostWrites {
                     graph,
                 },
             );
+        } else if !writes.is_empty() {
+            self.at_return(call, Returned::Finished(writes));
         }
         if let Some(returned) = returned {
             self.at_return(call, returned);

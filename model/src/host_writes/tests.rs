@@ -116,11 +116,24 @@ fn work_may_write_until_a_call_proves_that_it_is_complete() {
     const ROWS: &[u64] = &[0, 0, 2, 0, DEVICE, 0, 0, 0, 0, 1, PINNED, 0, 0, 0, 8, 1];
     const CREATE: Step = ("cuCtxCreate_v2", &[0x88, 0, 0], (15, 16), &[]);
     const ALLOCATE: Step = ("cuMemAlloc_v2", &[DEVICE + LENGTH, 8], (17, 18), &[]);
-    let table: [(&str, &[Step], &[Pending]); 29] = [
+    let table: [(&str, &[Step], &[Pending]); 31] = [
         ("a memset", &[MEMSET, NOW], &[SET]),
         (
-            "before it has returned",
+            "while its call is in progress",
             &[MEMSET, (LOOK, &[0], (20, 22), &[])],
+            &[SET],
+        ),
+        (
+            "while a call that waits for it is in progress",
+            &[
+                ("cuMemsetD32_v2", &[PINNED, 0, 2], (20, 30), &[]),
+                (LOOK, &[0], (25, 26), &[]),
+            ],
+            &[SET],
+        ),
+        (
+            "after such a call",
+            &[("cuMemsetD32_v2", &[PINNED, 0, 2], (20, 30), &[]), NOW],
             &[],
         ),
         (

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
-use cutape_format::{Note, Snapshot};
+use cutape_format::{Call, Note, Snapshot};
 use cutape_model::PendingWrite;
 use cutape_registry::Waits;
 
@@ -380,11 +380,13 @@ impl Job<'_, '_> {
             return;
         }
         let old = self.known_bytes(recorded, bytes.len());
+        let unknown = parts.iter_mut().filter(|part| part.2 == Writer::Unknown);
         if old.is_none() {
             // Without what the memory held before, what work has written cannot be told.
-            for part in parts.iter_mut().filter(|part| part.2 == Writer::Unknown) {
-                part.2 = Writer::Program;
-            }
+            unknown.for_each(|part| part.2 = Writer::Program);
+        } else if is_noted(self.call, recorded, bytes.len()) {
+            // The recorder looked there again for the note, which has been put.
+            unknown.for_each(|part| part.2 = Writer::Device);
         }
         self.put_parts(&parts, &old.unwrap_or_default(), bytes, (recorded, live));
     }
@@ -461,6 +463,20 @@ impl Job<'_, '_> {
             at = end;
         }
     }
+}
+
+/// Whether a call has notes of what memory there held before it.
+fn is_noted(call: &Call<'_>, address: u64, length: usize) -> bool {
+    let end = address.saturating_add(length as u64);
+    call.notes().any(|note| {
+        let Note::HostChanged(note, snapshot) = note else {
+            return false;
+        };
+        let noted = note
+            .address
+            .saturating_add(snapshot.bytes.length().unwrap_or(0));
+        note.is_after == 0 && note.address < end && address < noted
+    })
 }
 
 /// Divides runs of changed bytes, (offset, length) each, by which work may have been writing them.
