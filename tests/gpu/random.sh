@@ -5,7 +5,8 @@
 # PACKAGE is the output of `cargo xtask package`, COUNT how many programs, FIRST the number of the
 # first one, from 0; after SECONDS no others are begun. RESULTS gets the failing programs and their
 # traces. AT_ONCE: processes of programs, by default half as many as cores. LOAD: busy loops beside
-# them, by default one for each core.
+# them, by default one for each core. NULL_DRIVER=1: on the package's null driver, under its schedules.
+# PROGRAMS: other programs than the package's (`cargo xtask random --write`).
 set -eu
 if [ $# -lt 3 ]; then
     sed -n '2,/^set/s/^# //p' "$0" >&2

@@ -1,4 +1,5 @@
-"""Random programs on real hardware: bare, recorded, checked, replayed, with all cores busy.
+"""Random programs on real hardware: bare, recorded, checked, replayed, with all cores busy. With
+NULL_DRIVER=1 on the null driver of the package, under its schedules.
 
 Each property is tried with several programs in one process, and where it does not hold with each half
 of them, as long as there is time. The exit status is 1 if one fails alone, or if some fail together only.
@@ -21,6 +22,9 @@ os.environ["KEEP_CONTEXT"] = "1"
 AT_ONCE = int(os.environ.get("AT_ONCE", max(1, (os.cpu_count() or 1) // 2)))
 # Busy loops beside them, so that each is late at times.
 LOAD = int(os.environ.get("LOAD", os.cpu_count() or 1))
+NULL_DRIVER = os.environ.get("NULL_DRIVER") == "1"
+# Of the program, and of the replay.
+SCHEDULES = [("eager", "lazy"), ("lazy", "random"), ("random", "eager")]
 
 
 def programs(path):
@@ -37,10 +41,25 @@ def programs(path):
     return found
 
 
-def failure(package, folder, batch):
+def under(batch, schedule):
+    """The environment for a schedule of the null driver. Work that a program waits for without a call
+    would never run under the lazy one."""
+    silent = any(line.split()[1] in ("poll", "signal") for _, lines, _ in batch for line in lines)
+    if schedule == "random" or (schedule == "lazy" and silent):
+        schedule = f"random:{batch[0][0]}"
+    return {**os.environ, "CUTAPE_NULL_SCHEDULE": schedule}
+
+
+def failure(package, folder, batch, number):
     """The first property that does not hold of programs in one process, and what happened instead."""
     folder.mkdir(parents=True, exist_ok=True)
     cutape, own = str(package / "cutape"), package / "random"
+    driver, bare, recorded, replayed = [], {}, {}, {}
+    if NULL_DRIVER:
+        driver = ["--driver", "null"]
+        program, replay = SCHEDULES[number % len(SCHEDULES)]
+        recorded, replayed = {"env": under(batch, program)}, {"env": under(batch, replay)}
+        bare = {"env": {**recorded["env"], "LD_PRELOAD": str(package / "libcutape_null.so")}}
     command, printed = [str(own / "interpreter"), str(own / "mix.ptx")], []
     for seed, operations, lines in batch:
         file = folder / f"{seed}.txt"
@@ -58,9 +77,9 @@ def failure(package, folder, batch):
         wrong = [f"{got} for {wanted}" for got, wanted in pairs if got != wanted]
         return "; ".join(wrong[:4]) or (ended.out != printed and "other lines") or None
 
-    if problem := differs(Ended(command)):
+    if problem := differs(Ended(command, **bare)):
         return "bare", problem
-    if problem := differs(Ended([cutape, "record", "-o", str(trace), "--", *command])):
+    if problem := differs(Ended([cutape, "record", *driver, "-o", str(trace), "--", *command], **recorded)):
         return "recorded", problem
     checked = Ended([cutape, "check", "--format", "json", str(trace)])
     if checked.status not in (0, 1) or checked.err:
@@ -70,25 +89,27 @@ def failure(package, folder, batch):
     wrong = [found for found in findings if found["severity"] != "advice"]
     if wrong:
         return "checked", f"{wrong[0]['rule']} {wrong[0]['chain']}"
-    replayed = Ended([cutape, "replay", "--report", str(report), str(trace)])
-    if replayed.status != 0:
-        return "replayed", (replayed.out.decode(errors="replace") + replayed.message())[-600:]
+    ended = Ended([cutape, "replay", *driver, "--report", str(report), str(trace)], **replayed)
+    if ended.status != 0:
+        return "replayed", (ended.out.decode(errors="replace") + ended.message())[-600:]
     return None
 
 
-def try_batch(package, results, name, batch, end):
+def try_batch(package, results, name, batch, number, end):
     """The failures of a batch: seed, property, what happened; of its halves, where it fails. `None` if
     no time was left for it."""
     if time.monotonic() >= end:
         return None
     folder = results / name
-    if not (wrong := failure(package, folder, batch)):
+    if not (wrong := failure(package, folder, batch, number)):
         remove(folder)
         return []
     print(f"{name}: {len(batch)} programs: {': '.join(wrong)}", flush=True)
     half = len(batch) // 2
     halves = [batch[:half], batch[half:]] if half else []
-    found = [try_batch(package, results, f"{name}-{at}", part, end) for at, part in enumerate(halves)]
+    found = [
+        try_batch(package, results, f"{name}-{at}", part, number, end) for at, part in enumerate(halves)
+    ]
     failed = [one for failures in found for one in failures or []]
     if failed:
         remove(folder)
@@ -108,7 +129,8 @@ def main():
     first, seconds = (int(word) for word in (*sys.argv[4:6], *("0", "100000")[len(sys.argv) - 4 :]))
     end = time.monotonic() + seconds
     results.mkdir(parents=True, exist_ok=True)
-    chosen = programs(package / "random" / "programs.txt")[first : first + count]
+    written = os.environ.get("PROGRAMS", package / "random" / "programs.txt")
+    chosen = programs(Path(written))[first : first + count]
     batches = [chosen[at : at + BATCH] for at in range(0, len(chosen), BATCH)]
     described = machine(package / "cutape", results, package / "programs")
     failed = []
@@ -117,7 +139,9 @@ def main():
     busy = busy_loops(LOAD, seconds + TIMEOUT)
     try:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            found_in = lambda number: try_batch(package, results, f"batch-{number}", batches[number], end)
+            found_in = lambda number: try_batch(
+                package, results, f"batch-{number}", batches[number], number, end
+            )
             for batch, found in zip(batches, pool.map(found_in, range(len(batches)))):
                 tried += len(batch) if found is not None else 0
                 failed += found or []

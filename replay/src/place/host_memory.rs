@@ -232,7 +232,6 @@ impl<'t> Job<'_, 't> {
         let is_shared = self.sharers(&range).is_some();
         let known = self.lent.shadows.remove(&range.start);
         let known = known.filter(|(made, _)| *made == range.made);
-        let is_first = known.is_none();
         let mut shadow = match known {
             Some((_, shadow)) => shadow,
             None => {
@@ -261,14 +260,7 @@ impl<'t> Job<'_, 't> {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            let mut parts = self.parts_of(&whole_words(&runs, note.address, bytes.len()), note);
-            let unsure = parts
-                .iter_mut()
-                .filter(|part| part.2 == Writer::WorkOrProgram);
-            for part in unsure.filter(|_| is_first) {
-                // Nothing says what was there before the work: the program may have written it then.
-                part.2 = Writer::Device;
-            }
+            let parts = self.parts_of(&whole_words(&runs, note.address, bytes.len()), note);
             self.put_parts(&parts, old, &bytes, (note.address, live));
         }
         old.copy_from_slice(&bytes);

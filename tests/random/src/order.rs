@@ -347,6 +347,18 @@ impl Checker {
         done
     }
 
+    /// Records an event; the moment that it is complete. That is no work of a stream: a wait for a
+    /// blocking stream does not wait for what its event waits for in the legacy stream
+    /// (tests/gpu/waits.c).
+    fn record(&mut self, (context, key): (Id, StreamKey), called: Moment) -> Moment {
+        if matches!(key, StreamKey::Legacy(_)) {
+            return self.enqueue((context, key), called, &[]);
+        }
+        let mut all = self.earlier(context, key, called);
+        all.push(called);
+        self.add(&all)
+    }
+
     fn add_task(&mut self, (context, stream): (Id, StreamKey), enqueued: Moment, done: Moment) {
         let is_blocking = self.is_blocking(stream);
         self.tasks.push(Task {

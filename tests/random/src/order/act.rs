@@ -226,7 +226,7 @@ impl Checker {
             Action::Record { event, stream } => {
                 self.touch(Object::Event(event), called, true)?;
                 let place = self.stream(stream, thread, called)?;
-                let done = self.enqueue(place, called, &[]);
+                let done = self.record(place, called);
                 let found = object(self.events.get_mut(&event), Object::Event(event))?;
                 if found.0 != place.0 {
                     return Err(Mistake::Nonsense);
