@@ -1,18 +1,21 @@
 //! The analyzer: for each call its plan, its checks, then what it changes.
 
+use std::collections::HashMap;
+
 use cutape_format::Call;
 use cutape_registry::{Family, Kind, rules as rule_ids};
 
-use crate::call_site::{call_site, history, name_of, place, symbol};
+use crate::call_site::{call_site, code_place, history, name_of, place, symbol};
 use crate::class::class_of;
 use crate::context::TraceContext;
 use crate::decode::Names;
 use crate::finding::{CallResult, CallSite, Class, Finding, Severity};
+use crate::key::{CodePlace, FindingKey};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::reported::Reported;
 use crate::rules::undefined::is_same_source_name;
-use crate::rules::{self, Check, Deferral, Draft, Gates, Rules};
+use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
 use cutape_model::Site;
 
@@ -314,16 +317,21 @@ impl Analyzer {
             .collect()
     }
 
-    /// Writes a draft out, unless the same object was reported at the same place.
+    /// How many findings were left out since the last time, by the key of the one that they repeat.
+    pub fn take_repeats(&mut self) -> HashMap<FindingKey, u64> {
+        self.reported.take_repeats()
+    }
+
+    /// Writes a draft out, unless the same mistake with objects of the same calls was reported.
     fn write(
         &mut self,
         context: &dyn TraceContext,
         call: Option<(&Call<'_>, &Plan)>,
         draft: &Draft,
     ) -> Option<Finding> {
-        if let Some((call, plan)) = call
-            && !self.reported.insert(draft.key(plan, call))
-        {
+        let site = call.map(|(call, plan)| Site::of(plan.function.name, call));
+        let known = site.map(|site| draft.key(&self.state, site));
+        if known.is_some_and(|known| !self.reported.insert(known)) {
             return None;
         }
         if let Some(replaced) = &draft.replaces {
@@ -344,20 +352,32 @@ impl Analyzer {
         };
         let call = site;
         let call = call.or_else(|| Some(self.past_call(context, draft.site?)));
+        let place = match (draft.mistake, &call) {
+            (Mistake::Earlier(site), _) => Some(code_place(context, site)),
+            (_, None) => None,
+            (Mistake::Function, Some(call)) => Some(CodePlace::of(&call.function, &[], "")),
+            (Mistake::ThisCall, Some(call)) => {
+                Some(CodePlace::of(&call.function, &call.frames, &call.caller))
+            }
+        };
+        let objects = draft.objects.iter();
+        let objects = objects.filter_map(|&id| history(&self.state.objects, context, id));
+        let objects: Vec<_> = objects.collect();
+        let key = FindingKey::new(draft.rule, place.as_ref(), &objects);
+        if let Some(known) = known {
+            self.reported.name(&known, &key);
+        }
         Some(Finding {
             rule: draft.rule,
             class,
+            key,
             repeats: 0,
             severity,
             title: draft.title.clone(),
             call,
             message: draft.message.trim_end().to_owned(),
             related: Vec::new(),
-            objects: draft
-                .objects
-                .iter()
-                .filter_map(|&id| history(&self.state.objects, context, id))
-                .collect(),
+            objects,
             chain: draft.chain.clone(),
             advice: entry.map_or("", |entry| entry.advice).to_owned(),
             manual: entry.map_or("", |entry| entry.manual).to_owned(),

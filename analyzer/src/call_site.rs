@@ -7,6 +7,7 @@ use cutape_registry::Kind;
 use crate::context::TraceContext;
 use crate::decode::Names;
 use crate::finding::{CallSite, ObjectHistory, own_frame};
+use crate::key::CodePlace;
 use crate::render::{driver_messages, render_call, result_of};
 
 /// A call with its decoded arguments, in which `names` labels handles.
@@ -45,6 +46,15 @@ pub(crate) fn place(context: &dyn TraceContext, site: Site) -> String {
         Some(frame) => frame.place(context.meta("directory")),
         None => symbol(context, site.caller),
     }
+}
+
+/// Where the program makes a call, without what differs from run to run.
+pub(crate) fn code_place(context: &dyn TraceContext, site: Site) -> CodePlace {
+    let frames = match site.stack {
+        0 => Vec::new(),
+        stack => context.frames(stack),
+    };
+    CodePlace::of(site.function, &frames, &symbol(context, site.caller))
 }
 
 /// A symbol, else the address.
@@ -132,5 +142,6 @@ pub(crate) fn history<D>(
             Some(root) => format!("with {}: {}", label(objects, root), when(end.site)),
         }),
         parents,
+        creation: code_place(context, object.created),
     })
 }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::key::{CodePlace, FindingKey};
+
 /// What sort of event a finding is. All but misuse is hidden unless the user asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -241,6 +243,9 @@ pub struct ObjectHistory {
     pub destroyed_call: Option<u64>,
     /// Labels of what it belongs to, the nearest first.
     pub parents: Vec<String>,
+    /// Where the program created it, for [`FindingKey`].
+    #[serde(skip)]
+    pub creation: CodePlace,
 }
 
 /// A call that a finding is also about.
@@ -260,7 +265,9 @@ pub struct Finding {
     pub rule: &'static str,
     /// What sort of event it is.
     pub class: Class,
-    /// How many more of this rule at this place were left out.
+    /// Which mistake of the program it is: by it findings of other runs are compared.
+    pub key: FindingKey,
+    /// How many more with this key were left out.
     pub repeats: u64,
     /// How bad it is here.
     pub severity: Severity,

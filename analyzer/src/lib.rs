@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod analyzer;
+mod baseline;
 mod call_site;
 mod class;
 mod context;
@@ -14,6 +15,7 @@ pub mod decode;
 pub mod demangle;
 mod finding;
 pub mod glob;
+mod key;
 mod launch;
 mod layouts;
 pub mod output;
@@ -28,10 +30,12 @@ pub mod suggestion;
 mod suppress;
 
 pub use analyzer::Analyzer;
+pub use baseline::Baseline;
 pub use context::TraceContext;
 pub use finding::{
     CallResult, CallSite, Class, Finding, Frame, ObjectHistory, RecordedProcess, RelatedCall,
     Severity, own_frame,
 };
+pub use key::{CodePlace, FindingKey};
 pub use render::result_of;
-pub use suppress::{Baseline, SuppressionError, Suppressions};
+pub use suppress::{SuppressionError, Suppressions};

@@ -1,6 +1,5 @@
-//! Findings to leave out: suppression files and baselines.
+//! Findings to leave out: suppression files.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use crate::finding::Finding;
@@ -201,68 +200,6 @@ fn names_function(pattern: &str, name: &str) -> bool {
     glob::matches(pattern, name) || glob::matches(pattern, base())
 }
 
-/// Findings of an earlier run, to be left out: by rule, function and place in the program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Baseline {
-    known: HashSet<(String, String, String)>,
-}
-
-impl Baseline {
-    /// Reads findings as `output::json` writes them: an array, or an object with an array
-    /// `findings`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-        let list = value
-            .as_array()
-            .or_else(|| value.get("findings")?.as_array());
-        let list = list.ok_or("no array of findings in it")?;
-        let mut known = HashSet::new();
-        for (number, finding) in list.iter().enumerate() {
-            let rule = finding.get("rule").and_then(|rule| rule.as_str());
-            let rule = rule.ok_or_else(|| format!("finding {number} has no rule"))?;
-            let word = |name: &str| {
-                let call = finding.get("call");
-                let word = call
-                    .and_then(|call| call.get(name))
-                    .and_then(|word| word.as_str());
-                word.unwrap_or_default().to_owned()
-            };
-            known.insert((
-                rule.to_owned(),
-                word("function"),
-                place(&word("caller")).to_owned(),
-            ));
-        }
-        Ok(Self { known })
-    }
-
-    /// True if the finding is known.
-    pub fn contains(&self, finding: &Finding) -> bool {
-        let (function, caller) = finding.call.as_ref().map_or(("", ""), |call| {
-            (call.function.as_str(), place(&call.caller))
-        });
-        self.known.contains(&(
-            finding.rule.to_owned(),
-            function.to_owned(),
-            caller.to_owned(),
-        ))
-    }
-
-    /// The findings that are not known.
-    pub fn filter(&self, findings: Vec<Finding>) -> Vec<Finding> {
-        findings
-            .into_iter()
-            .filter(|finding| !self.contains(finding))
-            .collect()
-    }
-}
-
-/// The place of a caller. An address without a symbol differs from run to run and is ignored.
-fn place(caller: &str) -> &str {
-    if caller.starts_with("0x") { "" } else { caller }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,8 +234,5 @@ mod tests {
         ] {
             assert_eq!(names_function(pattern, name), expected, "{pattern} {name}");
         }
-        assert!(Baseline::parse("{}").is_err());
-        assert!(Baseline::parse("[{}]").is_err());
-        assert!(Baseline::parse("not json").is_err());
     }
 }

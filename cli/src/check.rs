@@ -23,6 +23,9 @@ use crate::input;
 use crate::output::{self, ReportFile};
 use crate::record::options::Recording;
 
+/// How many findings of one mistake are listed.
+pub(crate) const MOST_REPEATS: u64 = 1;
+
 /// What `check` takes.
 #[derive(clap::Args)]
 #[command(
@@ -59,8 +62,9 @@ pub(crate) struct Arguments {
     /// The program tests errors: hide findings about calls that failed.
     #[arg(long)]
     expect_errors: bool,
-    /// How many findings of one rule at one place to print; the rest is counted.
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    /// How many findings of one mistake to print: one rule, one place in the
+    /// program, objects created at one place. The rest is counted.
+    #[arg(long, default_value_t = MOST_REPEATS, value_name = "N", verbatim_doc_comment)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     most_repeats: u64,
     /// The least severity that makes the exit status 1.

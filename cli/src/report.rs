@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bench::Benchmark;
-use crate::check::{Choice, FindingFilter};
+use crate::check::{Choice, FindingFilter, MOST_REPEATS};
 use crate::failure::Failure;
 use crate::info::Summary;
 use crate::progress::Progress;
@@ -24,9 +24,6 @@ use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
 use crate::trim::refuse_existing;
 use crate::{input, output, quantity};
-
-/// How many findings of one rule at one place are listed.
-const MOST_REPEATS: u64 = 3;
 
 /// What `report` takes.
 #[derive(clap::Args)]
@@ -152,7 +149,8 @@ fn report_of(
         .run(&mut collector)?;
     input::known_functions(trace, walked.unknown_function())?;
     input::expect_undamaged(trace, &walked.damage(trace))?;
-    let rows = collector.finish();
+    let mut rows = collector.finish();
+    filter.settle(rows.take_repeats());
     let mut findings = filter.findings;
     // The worst first; those of one severity stay in order.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity as u8));

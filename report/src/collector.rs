@@ -1,8 +1,8 @@
 //! Keeps the rows of a trace as columns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use cutape_analyzer::Finding;
+use cutape_analyzer::{Finding, FindingKey};
 use cutape_export::rows::{
     CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, LaunchRow, MemoryRow, ObjectRow,
     RangeRow, Sink, StreamRef, WaitRow,
@@ -58,6 +58,7 @@ pub struct Collector<'f> {
     marks: [Column; 3],
     on_call: Box<dyn FnMut() + 'f>,
     on_finding: Box<dyn FnMut(&Finding) + 'f>,
+    repeats: HashMap<FindingKey, u64>,
 }
 
 /// A column for what every call has, and lists of calls for what few have.
@@ -124,6 +125,7 @@ impl<'f> Collector<'f> {
             marks: [Times, Small, Small].map(Column::new),
             on_call: Box::new(on_call),
             on_finding: Box::new(on_finding),
+            repeats: HashMap::new(),
         }
     }
 
@@ -184,6 +186,7 @@ impl<'f> Collector<'f> {
             end: self.end,
             tables,
             columns,
+            repeats: self.repeats,
         }
     }
 
@@ -436,6 +439,11 @@ impl Sink for Collector<'_> {
 
     fn finding(&mut self, row: &FindingRow<'_>) -> Result<(), Self::Error> {
         (self.on_finding)(row.finding);
+        Ok(())
+    }
+
+    fn repeats(&mut self, repeats: HashMap<FindingKey, u64>) -> Result<(), Self::Error> {
+        self.repeats = repeats;
         Ok(())
     }
 }

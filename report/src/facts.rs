@@ -1,8 +1,9 @@
 //! What the page is given beside columns: names, and what other verbs know about the trace.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
-use cutape_analyzer::Finding;
+use cutape_analyzer::{Finding, FindingKey};
 use cutape_model::MemoryKind;
 use serde::Serialize;
 use serde_json::Value;
@@ -35,6 +36,14 @@ pub struct Collected {
     pub(crate) end: u64,
     pub(crate) tables: Tables,
     pub(crate) columns: Columns,
+    pub(crate) repeats: HashMap<FindingKey, u64>,
+}
+
+impl Collected {
+    /// How many more findings with these keys there were than the collector was told of.
+    pub fn take_repeats(&mut self) -> HashMap<FindingKey, u64> {
+        std::mem::take(&mut self.repeats)
+    }
 }
 
 /// What rows name by number.

@@ -15,7 +15,7 @@ pub struct Omitted {
     pub suppressed: u64,
     /// In the baseline.
     pub known: u64,
-    /// As others of the same rule at the same place, beyond the limit.
+    /// With the key of others, beyond the limit.
     pub repeated: u64,
     /// Calls that failed only because of one that a finding is about.
     pub consequences: u64,

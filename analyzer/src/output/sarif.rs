@@ -68,6 +68,8 @@ fn result(finding: &Finding, ids: &[&str], trace: &str, root: &str) -> Value {
         "ruleIndex": ids.binary_search(&finding.rule).unwrap_or(0),
         "level": level(finding.severity),
         "message": { "text": format!("{}. {}", finding.title, finding.message) },
+        "occurrenceCount": finding.repeats + 1,
+        "partialFingerprints": { "cutape/v1": finding.key.text() },
         "locations": [{
             "physicalLocation": { "artifactLocation": artifact(&file, root) },
             "logicalLocations": place,

@@ -129,7 +129,7 @@ pub fn text(finding: &Finding, style: &Style) -> String {
     if finding.repeats > 0 {
         part(
             "repeated",
-            &format!("{} more times at this place", finding.repeats),
+            &format!("{} more times by the same code", finding.repeats),
         );
     }
     part("chain", &finding.chain.join(" -> "));

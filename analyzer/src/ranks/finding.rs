@@ -2,6 +2,7 @@
 
 use crate::class::is_exiting;
 use crate::finding::{CallSite, Class, Finding, ObjectHistory, RelatedCall, Severity};
+use crate::key::{CodePlace, FindingKey};
 
 /// A finding of a rule, with what the catalogue says.
 pub(super) fn finding(
@@ -13,8 +14,11 @@ pub(super) fn finding(
     objects: impl IntoIterator<Item = ObjectHistory>,
 ) -> Finding {
     let entry = cutape_registry::rule(rule);
+    let objects: Vec<ObjectHistory> = objects.into_iter().collect();
+    let place = CodePlace::of(&call.function, &call.frames, &call.caller);
     Finding {
         rule,
+        key: FindingKey::new(rule, Some(&place), &objects),
         class: match is_exiting(&call.frames) {
             true => Class::Teardown,
             false => Class::Misuse,
@@ -31,7 +35,7 @@ pub(super) fn finding(
                 call,
             })
             .collect(),
-        objects: objects.into_iter().collect(),
+        objects,
         chain: Vec::new(),
         advice: entry.map_or("", |entry| entry.advice).to_owned(),
         manual: entry.map_or("", |entry| entry.manual).to_owned(),

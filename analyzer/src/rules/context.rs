@@ -39,7 +39,7 @@ pub(super) fn reset_shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         Draft::new(rules::CONTEXT_PRIMARY_RESET_SHARED, title, message)
             .object(context)
             .object(last)
-            .culprit(check.call.caller),
+            .culprit(check.site),
     );
 }
 
@@ -58,7 +58,10 @@ pub(super) fn blame_reset(check: &Check<'_, '_>, end: Site, mut draft: Draft) ->
         return draft;
     }
     draft.rule = rules::CONTEXT_PRIMARY_RESET_SHARED;
-    draft.severity(Severity::Error).culprit(end.caller)
+    // All that it destroyed makes one finding.
+    let is_context = |id: &ObjectId| check.kind(*id) == Some(Kind::Context);
+    draft.objects.retain(is_context);
+    draft.severity(Severity::Error).culprit(end)
 }
 
 /// CUlimit: the sizes that are fixed by the first launch of a kernel that uses them.

@@ -82,7 +82,7 @@ fn of_undefined(check: &Check<'_, '_>, work: &RecentWork, cause: Site) -> Draft 
     );
     let title = "output of a failed call used by a kernel";
     Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
-        .culprit(cause.caller)
+        .culprit(cause)
         .chain(vec![
             failed,
             format!("its output passed by {}", named(check.state, work)),
@@ -270,5 +270,5 @@ pub(super) fn deprecated(check: &Check<'_, '_>) -> Option<Draft> {
     let title = format!("deprecated function {}", check.plan.function.base);
     // One finding a function is enough.
     let draft = Draft::new(rules::ERRORS_DEPRECATED_API, title, message);
-    Some(draft.culprit(u64::from(check.plan.function.id)))
+    Some(draft.once())
 }

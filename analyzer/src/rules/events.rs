@@ -153,7 +153,7 @@ fn early_wait(state: &State, id: ObjectId, has_ended: bool) -> Option<Draft> {
     };
     let chain = vec![label, format!("waited for by {}", at(wait)), record];
     let draft = Draft::new(rules::EVENT_WAIT_UNRECORDED, title, message);
-    Some(draft.about(id).culprit(wait.caller).chain(chain))
+    Some(draft.about(id).culprit(wait).chain(chain))
 }
 
 /// An attachment of managed memory that no driver accepts.

@@ -96,7 +96,7 @@ fn are_many(state: &State, place: Place, created: &Created) -> bool {
 /// The only memory that a program has not freed: one that frees nothing leaves that to the end of its
 /// context.
 fn only_one(state: &State, context: ObjectId, how: &str) -> Option<Draft> {
-    let ((_, caller, function), created, freed) = state.growth.only_memory(context)?;
+    let ((_, _, function), created, freed) = state.growth.only_memory(context)?;
     let message = format!(
         "One allocation of {} bytes was still alive when {how}, made at the place of {}. The program \
          has freed its other memory, {freed} in that context.",
@@ -104,14 +104,14 @@ fn only_one(state: &State, context: ObjectId, how: &str) -> Option<Draft> {
         at(created.first),
     );
     let draft = Draft::new(rules::MEMORY_LEAK, "memory never freed", message);
-    let draft = draft.severity(Severity::Advice).subject(caller);
+    let draft = draft.severity(Severity::Advice).culprit(created.first);
     Some(draft.chain(vec![
         format!("allocated by {function}"),
         format!("still alive when {how}"),
     ]))
 }
 
-fn draft(((kind, caller, function), created): (Place, &Created), how: &str) -> Draft {
+fn draft(((kind, _, function), created): (Place, &Created), how: &str) -> Draft {
     let (count, name) = (created.live, kind.name());
     let size = match created.bytes {
         0 => String::new(),
@@ -131,7 +131,7 @@ fn draft(((kind, caller, function), created): (Place, &Created), how: &str) -> D
             "objects created again and again, and never destroyed",
         ),
     };
-    let draft = Draft::new(rule, title, message).subject(caller);
+    let draft = Draft::new(rule, title, message).culprit(created.first);
     let draft = match is_code(kind) {
         true => draft.site(created.first),
         false => draft,

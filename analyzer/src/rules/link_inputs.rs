@@ -314,7 +314,7 @@ pub(super) fn lacking(check: &Check<'_, '_>) -> Option<Draft> {
     let title = "link without an input that was refused";
     Some(
         Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
-            .culprit(refused.site.caller)
+            .culprit(refused.site)
             .chain(vec![
                 format!("{} failed with {result}", at(refused.site)),
                 format!("{} returned {}", at(check.site), check.result_name()),

@@ -33,9 +33,12 @@ mod virtual_memory;
 mod when;
 
 use std::fmt::Display;
+use std::hash::{Hash, Hasher};
 
 use cutape_format::{Call, StructLayout};
 use cutape_model::{Object, ObjectId, Origin, Site};
+use rustc_hash::FxHasher;
+
 use cutape_registry::{
     ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
     MemoryOp, PrimaryOp, Shared, SharedKind, SharingOp, StreamOp, Waits,
@@ -50,6 +53,17 @@ use crate::state::State;
 use crate::state::data::Data;
 pub(crate) use deferral::Deferral;
 pub(crate) use when::{Gates, When};
+
+/// What the program does wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mistake {
+    /// It makes the call that the finding is about.
+    ThisCall,
+    /// It made that call, which later ones show to be wrong.
+    Earlier(Site),
+    /// It calls the function, wherever.
+    Function,
+}
 
 /// A finding before it is written out.
 #[derive(Debug)]
@@ -67,8 +81,8 @@ pub(crate) struct Draft {
     pub(crate) deferral: Option<Deferral>,
     /// It says what a finding that was put off would say.
     pub(crate) replaces: Option<Deferral>,
-    /// Where the program makes the mistake, if that is not this call: one finding is enough.
-    pub(crate) culprit: Option<u64>,
+    /// Where the program makes the mistake.
+    pub(crate) mistake: Mistake,
     /// The call that a finding at the end is about.
     pub(crate) site: Option<Site>,
 }
@@ -89,17 +103,33 @@ impl Draft {
             subject: 0,
             deferral: None,
             replaces: None,
-            culprit: None,
+            mistake: Mistake::ThisCall,
             site: None,
         }
     }
 
-    /// What it has in common with those that repeat it.
-    pub(crate) fn key(&self, plan: &Plan, call: &Call<'_>) -> Key {
-        match self.culprit {
-            Some(caller) => (self.rule, 0, caller, 0),
-            None => (self.rule, plan.function.id, call.caller, self.subject),
+    /// What it has in common with those that repeat it: the call that is wrong, and objects that
+    /// were created by the same calls.
+    pub(crate) fn key(&self, state: &State, this: Site) -> Key {
+        let mut hash = FxHasher::default();
+        let mut add = |site: Site| {
+            (site.function, site.caller, site.stack).hash(&mut hash);
+        };
+        add(match self.mistake {
+            Mistake::ThisCall => this,
+            Mistake::Earlier(site) => site,
+            Mistake::Function => Site {
+                caller: 0,
+                stack: 0,
+                ..this
+            },
+        });
+        let objects = self.objects.iter().filter_map(|&id| state.objects.get(id));
+        objects.for_each(|object| add(object.created));
+        if !matches!(self.mistake, Mistake::Earlier(_)) {
+            self.subject.hash(&mut hash);
         }
+        (self.rule, hash.finish())
     }
 
     /// What it says, for a rule that asks [`Check::is_reported`] first.
@@ -121,9 +151,15 @@ impl Draft {
         self
     }
 
-    /// The mistake is at another place of the program, and is reported once.
-    pub(crate) fn culprit(mut self, caller: u64) -> Self {
-        self.culprit = Some(caller);
+    /// The mistake is an earlier call, and is reported once.
+    pub(crate) fn culprit(mut self, site: Site) -> Self {
+        self.mistake = Mistake::Earlier(site);
+        self
+    }
+
+    /// One finding about a function is enough.
+    pub(crate) fn once(mut self) -> Self {
+        self.mistake = Mistake::Function;
         self
     }
 
@@ -183,7 +219,7 @@ impl Check<'_, '_> {
 
     /// Whether a finding is known already, so that its words are not needed.
     pub(crate) fn is_reported(&self, draft: &Draft) -> bool {
-        self.reported.contains(&draft.key(self.plan, self.call))
+        self.reported.contains(&draft.key(self.state, self.site))
     }
 
     /// The name of the parameter at a position.

@@ -35,7 +35,7 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         _ => rules::MEMORY_RACE_CROSS_STREAM,
     };
     let draft = Draft::new(rule, "", "")
-        .culprit(other.site.caller)
+        .culprit(other.site)
         .about(access.object);
     if check.is_reported(&draft) {
         drafts.push(draft);
@@ -211,7 +211,7 @@ pub(super) fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let title = "memory allocated again while a kernel in another stream may use it";
     drafts.push(
         Draft::new(rules::MEMORY_REUSE_CROSS_STREAM, title, message)
-            .culprit(freed.access.site.caller)
+            .culprit(freed.access.site)
             .about(freed.access.object)
             .chain(vec![
                 format!("passed to a kernel by {}", at(freed.access.site)),
@@ -313,9 +313,7 @@ fn pending_use(
             why,
         ),
     };
-    let draft = Draft::new(rule, "", "")
-        .culprit(access.site.caller)
-        .about(id);
+    let draft = Draft::new(rule, "", "").culprit(access.site).about(id);
     if check.is_reported(&draft) {
         return Some(draft);
     }
@@ -374,7 +372,7 @@ pub(super) fn changed_at_wait(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         drafts.push(
             Draft::new(rules::MEMORY_RACE_HOST_ACCESS, OVERWRITTEN, message)
                 .about(source.object)
-                .culprit(source.site.caller)
+                .culprit(source.site)
                 .chain(vec![
                     check.label(source.object),
                     format!("read by {}", at(source.site)),
@@ -404,7 +402,7 @@ pub(super) fn overwritten(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     drafts.push(
         Draft::new(rules::MEMORY_RACE_HOST_ACCESS, OVERWRITTEN, message)
             .about(object)
-            .culprit(check.site.caller)
+            .culprit(check.site)
             .chain(vec![
                 check.label(object),
                 format!("read by {}", at(source.site)),

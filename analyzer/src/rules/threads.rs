@@ -303,7 +303,7 @@ pub(super) fn hidden_order(check: &Check<'_, '_>) -> Option<Draft> {
     let title = "order between streams that only a value in memory makes";
     Some(
         Draft::new(rules::STREAM_MEMOP_HIDDEN_ORDER, title, message)
-            .culprit(wait.caller)
+            .culprit(wait)
             .chain(vec![
                 format!("wait by {}", at(wait)),
                 format!("write by {}", at(write)),

@@ -57,7 +57,7 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
         check.answer(),
     );
     let draft = Draft::new(rule, title, message)
-        .culprit(failure.site.caller)
+        .culprit(failure.site)
         .chain(vec![
             format!("{}{asked} failed with {result}", at(failure.site)),
             format!("its output, {:#x}, used by {}", used.value, at(check.site)),

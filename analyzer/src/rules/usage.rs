@@ -104,7 +104,7 @@ pub(super) fn none_current(check: &Check<'_, '_>) -> Option<Draft> {
         );
         let title = "context popped that was not pushed";
         let draft = check.draft(rules::CONTEXT_UNBALANCED, title, what);
-        return Some(draft.culprit(pop.caller));
+        return Some(draft.culprit(pop));
     }
     let what = format!(
         "works on the current context, but thread {} has none: no call made one current there, \
@@ -146,7 +146,7 @@ pub(super) fn unbalanced_at_end(state: &State) -> Vec<Draft> {
             at(left.first),
         );
         let draft = Draft::new(rule, "context pushed and never popped", message);
-        let draft = draft.site(left.first).culprit(left.first.caller);
+        let draft = draft.site(left.first).culprit(left.first);
         match left.count {
             1 => draft.severity(Severity::Advice),
             _ => draft,
@@ -164,7 +164,7 @@ pub(super) fn unbalanced_at_end(state: &State) -> Vec<Draft> {
             state.label(context),
         );
         let draft = Draft::new(rule, "primary context retained and never released", message);
-        let draft = draft.site(first).culprit(first.caller).about(context);
+        let draft = draft.site(first).culprit(first).about(context);
         draft.severity(Severity::Advice)
     });
     pushes.chain(retains).collect()

@@ -6,14 +6,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cutape_analyzer::output::{self as analyzer, Omitted, Style};
-use cutape_analyzer::{Baseline, Class, Finding, RecordedProcess, Suppressions};
+use cutape_analyzer::{Baseline, Class, Finding, FindingKey, RecordedProcess, Suppressions};
 use cutape_format::{Call, Trace};
 
 use crate::failure::Failure;
 use crate::input::Completeness;
 
-/// How many places are told apart when repeats are counted.
-const MOST_PLACES: usize = 1 << 16;
+/// How many keys are told apart when repeats are counted.
+const MOST_KEYS: usize = 1 << 16;
 
 /// Which findings count, as the user says.
 pub(crate) struct Choice<'a> {
@@ -25,17 +25,24 @@ pub(crate) struct Choice<'a> {
     pub(crate) all: bool,
     /// `--expect-errors`: the program tests errors.
     pub(crate) expects_errors: bool,
-    /// `--most-repeats`: findings of one rule at one place.
+    /// `--most-repeats`: findings with one key.
     pub(crate) most_repeats: u64,
 }
 
 /// What is taken back if a trace proves damaged.
 #[derive(Default)]
 struct Held {
-    text: String,
+    lines: Vec<HeldLine>,
     /// How many findings there were before.
     findings: usize,
     omitted: Omitted,
+}
+
+/// What is printed when a trace has proved undamaged.
+enum HeldLine {
+    Text(String),
+    /// A finding, which may be repeated until then.
+    Finding(usize),
 }
 
 /// Drops findings that the user suppressed or that a baseline contains, and prints the others.
@@ -45,8 +52,8 @@ pub(crate) struct FindingFilter {
     all: bool,
     expects_errors: bool,
     most_repeats: u64,
-    /// By rule, function and caller: how many there were, and which of `findings` was the first.
-    places: HashMap<(&'static str, String, String), (u64, usize)>,
+    /// How many there were, and which of `findings` was the first.
+    keys: HashMap<FindingKey, (u64, usize)>,
     /// Prints text findings immediately, not in a report at the end.
     prints: bool,
     style: Style,
@@ -74,13 +81,20 @@ impl FindingFilter {
     pub(crate) fn new(choice: &Choice<'_>, prints: bool, style: Style) -> Result<Self, Failure> {
         let suppressions = choice.suppress.map(|path| parse(path, Suppressions::parse));
         let baseline = choice.baseline.map(|path| parse(path, Baseline::parse));
+        let baseline = baseline.transpose()?;
+        if baseline.as_ref().is_some_and(Baseline::is_without_keys) {
+            message!(
+                "the baseline was written by an earlier version, so it hides every finding of a \
+                 rule at a call that it names; write it again with --write-baseline"
+            );
+        }
         Ok(Self {
             suppressions: suppressions.transpose()?,
-            baseline: baseline.transpose()?,
+            baseline,
             all: choice.all,
             expects_errors: choice.expects_errors,
             most_repeats: choice.most_repeats,
-            places: HashMap::new(),
+            keys: HashMap::new(),
             prints,
             style,
             held: None,
@@ -96,7 +110,7 @@ impl FindingFilter {
     /// Starts to hold back text.
     pub(crate) fn hold(&mut self) {
         self.held = Some(Held {
-            text: String::new(),
+            lines: Vec::new(),
             findings: self.findings.len(),
             omitted: self.omitted.clone(),
         });
@@ -104,9 +118,11 @@ impl FindingFilter {
 
     /// Prints the text held back, and later text immediately.
     pub(crate) fn release(&mut self) {
-        let held = self.held.take().map(|held| held.text);
-        if let Some(held) = held.filter(|held| !held.is_empty()) {
-            self.print(held.strip_suffix('\n').unwrap_or(&held));
+        for line in self.held.take().into_iter().flat_map(|held| held.lines) {
+            match line {
+                HeldLine::Text(text) => self.print(&text),
+                HeldLine::Finding(number) => self.print_finding(number),
+            }
         }
     }
 
@@ -114,7 +130,10 @@ impl FindingFilter {
     pub(crate) fn discard(&mut self) {
         if let Some(held) = self.held.take() {
             self.findings.truncate(held.findings);
-            self.places.retain(|_, (_, first)| *first < held.findings);
+            self.keys.retain(|_, (_, first)| *first < held.findings);
+            if let Some(baseline) = &mut self.baseline {
+                baseline.discard();
+            }
             self.omitted = held.omitted;
         }
     }
@@ -127,8 +146,7 @@ impl FindingFilter {
     /// Prints a line to stdout, until that fails.
     pub(crate) fn print(&mut self, text: &str) {
         if let Some(held) = &mut self.held {
-            held.text.push_str(text);
-            held.text.push('\n');
+            held.lines.push(HeldLine::Text(text.to_owned()));
             return;
         }
         if self.error.is_none() {
@@ -136,6 +154,15 @@ impl FindingFilter {
             self.error = writeln!(stdout, "{text}")
                 .and_then(|()| stdout.flush())
                 .err();
+        }
+    }
+
+    fn print_finding(&mut self, number: usize) {
+        if let Some(held) = &mut self.held {
+            held.lines.push(HeldLine::Finding(number));
+        } else if let Some(finding) = self.findings.get(number) {
+            let text = analyzer::text(finding, &self.style);
+            self.print(&text);
         }
     }
 
@@ -160,50 +187,74 @@ impl FindingFilter {
             if self.expects_errors && finding.class == Class::Misuse && was_refused(&finding) {
                 finding.class = Class::ExpectedError;
             }
-            if self
-                .suppressions
-                .as_ref()
-                .is_some_and(|list| list.matches(&finding))
-            {
+            let suppressions = self.suppressions.as_ref();
+            if suppressions.is_some_and(|list| list.matches(&finding)) {
                 self.omitted.suppressed += 1;
-            } else if self
-                .baseline
-                .as_ref()
-                .is_some_and(|list| list.contains(&finding))
-            {
-                self.omitted.known += 1;
-            } else if finding.class != Class::Misuse && !self.all {
-                *self.omitted.hidden.entry(finding.class).or_default() += 1;
-            } else if !self.is_repeated(&finding) {
-                if self.prints {
-                    let text = analyzer::text(&finding, &self.style);
-                    self.print(&text);
-                }
-                self.findings.push(finding);
+                continue;
+            }
+            let Some(baseline) = &mut self.baseline else {
+                self.keep(finding);
+                continue;
+            };
+            let (new, is_known) = baseline.judge(finding);
+            self.omitted.known += u64::from(is_known);
+            if let Some(finding) = new {
+                self.keep(finding);
             }
         }
     }
 
-    /// Counts the findings of a rule at a place; true beyond the limit.
-    fn is_repeated(&mut self, finding: &Finding) -> bool {
-        let Some(call) = &finding.call else {
-            return false;
+    /// Keeps and prints a finding that neither a suppression nor the baseline has.
+    fn keep(&mut self, finding: Finding) {
+        if finding.class != Class::Misuse && !self.all {
+            *self.omitted.hidden.entry(finding.class).or_default() += 1;
+        } else if !self.is_repeated(&finding.key) {
+            self.findings.push(finding);
+            if self.prints {
+                self.print_finding(self.findings.len() - 1);
+            }
+        }
+    }
+
+    /// At the end of a trace: the findings that the baseline knows at other lines are known, and
+    /// `repeats` of the others were left out by the analyzer.
+    pub(crate) fn settle(&mut self, repeats: HashMap<FindingKey, u64>) {
+        if let Some(baseline) = &mut self.baseline {
+            let (new, moved) = baseline.settle();
+            self.omitted.known += moved;
+            new.into_iter().for_each(|finding| self.keep(finding));
+        }
+        for (key, count) in repeats {
+            if let Some((_, first)) = self.keys.get(&key) {
+                self.count_repeats(*first, count);
+            }
+        }
+    }
+
+    /// Counts the findings with a key; true beyond the limit.
+    fn is_repeated(&mut self, key: &FindingKey) -> bool {
+        let Some((count, first)) = self.keys.get_mut(key) else {
+            let is_full = self.keys.len() >= MOST_KEYS;
+            if is_full {
+                self.omitted.repeated += 1;
+            } else {
+                self.keys.insert(key.clone(), (1, self.findings.len()));
+            }
+            return is_full;
         };
-        let key = (finding.rule, call.function.clone(), call.caller.clone());
-        if self.places.len() >= MOST_PLACES && !self.places.contains_key(&key) {
-            self.omitted.repeated += 1;
-            return true;
-        }
-        let (count, first) = self.places.entry(key).or_insert((0, self.findings.len()));
         *count += 1;
-        if *count <= self.most_repeats {
-            return false;
+        let (is_beyond, first) = (*count > self.most_repeats, *first);
+        if is_beyond {
+            self.count_repeats(first, 1);
         }
-        self.omitted.repeated += 1;
-        if let Some(first) = self.findings.get_mut(*first) {
-            first.repeats += 1;
+        is_beyond
+    }
+
+    fn count_repeats(&mut self, first: usize, count: u64) {
+        self.omitted.repeated += count;
+        if let Some(first) = self.findings.get_mut(first) {
+            first.repeats += count;
         }
-        true
     }
 
     /// Names a call in flight at the end, whether or not a rule explains it.

@@ -1,5 +1,6 @@
 //! `cutape check FOLDER`: each trace by itself, then the processes against each other.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use cutape_analyzer::ranks::{CheckedProcess, ProcessEnd, RankCheck, RankTraces};
@@ -117,6 +118,7 @@ fn check_together(
         set_ranges(trace, &mut findings, Some(name))?;
     }
     filter.add(findings);
+    filter.settle(HashMap::new());
     Ok(())
 }
 

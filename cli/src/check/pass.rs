@@ -70,6 +70,7 @@ impl Pass {
         let context = SymbolContext::new(trace, &self.resolver);
         filter.add(self.analyzer.finish(&context, trace.has_all_calls()));
         filter.omitted.consequences += self.analyzer.consequences();
+        filter.settle(self.analyzer.take_repeats());
     }
 
     /// Lists on stderr the functions whose calls are missing from the trace.

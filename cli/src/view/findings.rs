@@ -11,6 +11,7 @@ use cutape_format::{Cursor, Error, Trace};
 use super::pane::{PaneLine, Role, linked};
 use super::reply::{Reply, Send};
 use super::shared::SharedTrace;
+use crate::check::MOST_REPEATS;
 use crate::check::filter::{Choice, FindingFilter};
 use crate::check::pass::Pass;
 use crate::failure::Failure;
@@ -20,8 +21,6 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Calls between two looks at the clock.
 const STRIDE: u64 = 1 << 10;
-/// Findings of one rule at one place that are listed, as `check` does.
-const MOST_REPEATS: u64 = 3;
 
 /// Sends the findings that have come since.
 struct Reporter<'a> {

@@ -87,6 +87,7 @@ impl<'t> Rows<'t> {
                 let call = call.and_then(|call| calls.get(&call.index)).copied();
                 sink.finding(&FindingRow { finding, call })?;
             }
+            sink.repeats(analyzer.take_repeats())?;
         }
         Ok(walked)
     }

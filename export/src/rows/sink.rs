@@ -1,5 +1,9 @@
 //! What takes rows.
 
+use std::collections::HashMap;
+
+use cutape_analyzer::FindingKey;
+
 use super::row::{
     CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
     ObjectRow, RangeRow, TraceRow, WaitRow,
@@ -71,6 +75,11 @@ pub trait Sink {
 
     /// A finding; only if the pass was asked for them.
     fn finding(&mut self, _row: &FindingRow<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// After the findings: how many more there were with these keys.
+    fn repeats(&mut self, _repeats: HashMap<FindingKey, u64>) -> Result<(), Self::Error> {
         Ok(())
     }
 }
