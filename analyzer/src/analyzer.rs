@@ -9,7 +9,7 @@ use crate::call_site::{call_site, code_place, history, name_of, place, symbol};
 use crate::class::class_of;
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallResult, CallSite, Class, Finding, Severity};
+use crate::finding::{CallResult, CallSite, Class, Confidence, Finding, Severity};
 use crate::key::{CodePlace, FindingKey};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
@@ -342,6 +342,10 @@ impl Analyzer {
             .severity
             .or_else(|| entry.map(|entry| entry.severity.into()))
             .unwrap_or(Severity::Error);
+        let confidence = match (draft.is_assumed, entry) {
+            (true, _) => Confidence::Assumed,
+            (false, entry) => entry.map_or(Confidence::Certain, |entry| entry.confidence.into()),
+        };
         let site = call.map(|(call, _)| self.call_site(context, call));
         let class = match (call, &site) {
             (Some((call, plan)), Some(site)) => {
@@ -372,7 +376,11 @@ impl Analyzer {
             class,
             key,
             repeats: 0,
-            severity,
+            severity: match confidence {
+                Confidence::Assumed => severity.min(Severity::Warning),
+                _ => severity,
+            },
+            confidence,
             title: draft.title.clone(),
             call,
             message: draft.message.trim_end().to_owned(),

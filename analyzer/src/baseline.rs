@@ -159,7 +159,7 @@ fn caller(caller: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Class, Severity};
+    use crate::finding::{Class, Confidence, Severity};
     use crate::key::FindingKey;
 
     fn finding(names: &str, lines: &[u64]) -> Finding {
@@ -172,6 +172,7 @@ mod tests {
             },
             repeats: 0,
             severity: Severity::Error,
+            confidence: Confidence::Certain,
             title: String::new(),
             call: None,
             message: String::new(),

@@ -75,6 +75,50 @@ impl From<cutape_registry::Severity> for Severity {
     }
 }
 
+/// What a finding rests on. The greater, the more certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// That a kernel's parameter is a pointer which the kernel follows.
+    Assumed,
+    /// Bytes that the recorder saw: images, the contents of memory.
+    Contents,
+    /// The calls alone, with the arguments, arrays and structs that they pass.
+    Certain,
+}
+
+impl Confidence {
+    /// The word in messages and in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Assumed => "assumed",
+            Self::Contents => "contents",
+            Self::Certain => "certain",
+        }
+    }
+
+    /// The word, and what it means.
+    pub fn explained(self) -> &'static str {
+        match self {
+            Self::Assumed => {
+                "assumed (a kernel's parameter is taken for a pointer that it follows)"
+            }
+            Self::Contents => "contents (bytes of images or memory, as recorded)",
+            Self::Certain => "certain (the calls alone)",
+        }
+    }
+}
+
+impl From<cutape_registry::Confidence> for Confidence {
+    fn from(confidence: cutape_registry::Confidence) -> Self {
+        match confidence {
+            cutape_registry::Confidence::Assumed => Self::Assumed,
+            cutape_registry::Confidence::Contents => Self::Contents,
+            cutape_registry::Confidence::Certain => Self::Certain,
+        }
+    }
+}
+
 /// A process of a recording, where several are checked together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordedProcess {
@@ -269,8 +313,10 @@ pub struct Finding {
     pub key: FindingKey,
     /// How many more with this key were left out.
     pub repeats: u64,
-    /// How bad it is here.
+    /// How bad it is here; no error if it rests on an assumption.
     pub severity: Severity,
+    /// What it rests on.
+    pub confidence: Confidence,
     /// A short statement for the first line.
     pub title: String,
     /// The call; `None` for what is missing at the trace's end.

@@ -33,8 +33,8 @@ pub use analyzer::Analyzer;
 pub use baseline::Baseline;
 pub use context::TraceContext;
 pub use finding::{
-    CallResult, CallSite, Class, Finding, Frame, ObjectHistory, RecordedProcess, RelatedCall,
-    Severity, own_frame,
+    CallResult, CallSite, Class, Confidence, Finding, Frame, ObjectHistory, RecordedProcess,
+    RelatedCall, Severity, own_frame,
 };
 pub use key::{CodePlace, FindingKey};
 pub use render::result_of;

@@ -6,7 +6,7 @@ mod script;
 use cutape_analyzer::decode::Nameless;
 use cutape_analyzer::output::{Omitted, Style, json, junit_cases, sarif, text};
 use cutape_analyzer::render::render_call;
-use cutape_analyzer::{Analyzer, Baseline, Severity, Suppressions};
+use cutape_analyzer::{Analyzer, Baseline, Confidence, Severity, Suppressions};
 use proptest::prelude::*;
 use script::{PTX, findings, findings_until, rules, trace};
 
@@ -300,6 +300,59 @@ fn a_second_object_at_the_same_call_is_found_and_repeats_are_counted() {
         let keys: Vec<_> = findings.iter().map(|finding| &finding.key).collect();
         assert!(counted.keys().all(|key| keys.contains(&key)), "{counted:?}");
         assert!(found == 1 || keys[0] != keys[1], "{keys:?}");
+    }
+}
+
+#[test]
+fn a_finding_says_what_it_rests_on() {
+    let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+        cuMemAlloc_v2 dptr:=0x1000000 bytesize=64\n";
+    let streams =
+        "cuStreamCreate phStream:=0x301 Flags=1\n cuStreamCreate phStream:=0x302 Flags=1\n";
+    let set = "cuMemsetD8Async dstDevice=0x1000000 N=16 hStream=0x301\n";
+    for (calls, rule, severity, confidence) in [
+        (
+            "cuMemFree_v2 dptr=0x1000000\ncuMemFree_v2 dptr=0x1000000 -> 1".to_owned(),
+            "memory-double-free",
+            Severity::Error,
+            Confidence::Certain,
+        ),
+        // One rule with both kinds.
+        (
+            format!("{streams}{set}cuMemsetD8Async dstDevice=0x1000000 N=16 hStream=0x302"),
+            "memory-race-cross-stream",
+            Severity::Error,
+            Confidence::Certain,
+        ),
+        (
+            format!("{streams}{set}cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x1000000"),
+            "memory-race-cross-stream",
+            Severity::Advice,
+            Confidence::Assumed,
+        ),
+        // Not even a call that failed makes an assumption an error.
+        (
+            "cuMemFree_v2 dptr=0x1000000\ncuLaunchKernel f=0x200 layout=8 params=0x1000000 -> 700"
+                .to_owned(),
+            "memory-use-after-free-kernel-argument",
+            Severity::Warning,
+            Confidence::Assumed,
+        ),
+        (
+            "cuModuleUnload hmod=0x100\ncuModuleLoadFatBinary module:=0x101 fatCubin@0x6000:PTX"
+                .to_owned(),
+            "module-fatbinary-wrong-kind",
+            Severity::Warning,
+            Confidence::Contents,
+        ),
+    ] {
+        let found = findings(&format!("{start}{calls}"));
+        let found: Vec<_> = found
+            .iter()
+            .map(|finding| (finding.rule, finding.severity, finding.confidence))
+            .collect();
+        assert_eq!(found, [(rule, severity, confidence)], "{calls}");
     }
 }
 

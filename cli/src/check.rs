@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_analyzer::Severity;
 use cutape_analyzer::output::Style;
+use cutape_analyzer::{Confidence, Severity};
 use cutape_format::{Call, Trace};
 
 pub(crate) use self::filter::{Choice, FindingFilter};
@@ -67,6 +67,9 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = MOST_REPEATS, value_name = "N", verbatim_doc_comment)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     most_repeats: u64,
+    /// What findings may rest on, at the least.
+    #[arg(long, value_enum, default_value = "assumed", value_name = "WHAT")]
+    confidence: Rests,
     /// The least severity that makes the exit status 1.
     #[arg(long, value_enum, default_value = "warning", value_name = "LEVEL")]
     fail_on: Level,
@@ -101,6 +104,16 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Rests {
+    /// The calls alone.
+    Certain,
+    /// Also bytes that were recorded: images, the contents of memory.
+    Contents,
+    /// Also that a kernel follows its parameters as pointers.
+    Assumed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Level {
     Error,
     Warning,
@@ -125,6 +138,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         baseline: arguments.baseline.as_deref(),
         all: arguments.all,
         expects_errors: arguments.expect_errors,
+        confidence: match arguments.confidence {
+            Rests::Certain => Confidence::Certain,
+            Rests::Contents => Confidence::Contents,
+            Rests::Assumed => Confidence::Assumed,
+        },
         most_repeats: arguments.most_repeats,
     };
     let mut filter = FindingFilter::new(

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use cutape_analyzer::Severity;
 use cutape_analyzer::suggestion::unknown_rule;
+use cutape_analyzer::{Confidence, Severity};
 use cutape_registry::{RULES, Rule};
 
 use crate::failure::Failure;
@@ -43,7 +43,9 @@ fn list() -> String {
 
 fn explanation(rule: &Rule, width: usize) -> String {
     let severity = Severity::from(rule.severity).word();
-    let mut text = format!("{} ({severity})\n\n", rule.id);
+    let confidence = Confidence::from(rule.confidence).word();
+    let heading = format!("{} ({severity}, {confidence})", rule.id);
+    let mut text = output::wrapped(&heading, width).join("\n") + "\n\n";
     for (title, body) in [
         ("", rule.statement),
         ("What to do", rule.advice),

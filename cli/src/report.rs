@@ -6,6 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cutape_analyzer::Confidence;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
@@ -133,6 +134,7 @@ fn report_of(
         baseline: None,
         all: arguments.all,
         expects_errors: false,
+        confidence: Confidence::Assumed,
         most_repeats: MOST_REPEATS,
     };
     let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;

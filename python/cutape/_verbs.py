@@ -140,8 +140,12 @@ class Finding:
     """`error`, `warning` or `advice`."""
     class_: str
     """`misuse`, `probe`, `expected-error` or `teardown`."""
+    confidence: str
+    """What it rests on: `certain`, `contents` or `assumed`."""
+    key: Dict[str, Any]
+    """Which mistake of the program it is, by `names` and `lines`: baselines compare it."""
     repeats: int
-    """How many more findings of the rule at this place were left out."""
+    """How many more findings with this key were left out."""
     title: str
     text: str
     """As `cutape check` prints it."""
@@ -217,19 +221,20 @@ def check(
     expect_errors: bool = False,
     suppress: Optional[Path] = None,
     baseline: Optional[Path] = None,
-    most_repeats: int = 3,
+    confidence: str = "assumed",
+    most_repeats: int = 1,
     allow_incomplete: bool = False,
 ) -> Findings:
     """Looks for misuse of the API in a trace, or in a folder of them, as `cutape check` does.
 
     all: also probes, expected errors, teardown. expect_errors: the program tests errors, so leave
     out findings about calls that failed. suppress: a file that lists findings to leave out.
-    baseline: the JSON of an earlier check, whose findings are left out. most_repeats: how many
-    findings of one rule at one place to list. allow_incomplete: do not raise CommandError for a
-    recording that ended early.
+    baseline: the JSON of an earlier check, whose findings are left out. confidence: what findings
+    may rest on, at the least. most_repeats: how many findings of one mistake to list.
+    allow_incomplete: do not raise CommandError for a recording that ended early.
     """
     words: List[Path] = ["check", "--format", "json", "--fail-on", "never"]
-    words += ["--most-repeats", str(most_repeats)]
+    words += ["--confidence", confidence, "--most-repeats", str(most_repeats)]
     if all:
         words.append("--all")
     if expect_errors:

@@ -396,6 +396,17 @@ impl When {
     }
 }
 
+/// What a finding rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confidence {
+    /// The calls, with the arguments, arrays and structs that they pass.
+    Certain,
+    /// Bytes that the recorder saw: images, the contents of memory.
+    Contents,
+    /// That a kernel's parameter is a pointer which the kernel follows.
+    Assumed,
+}
+
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -416,6 +427,8 @@ pub struct Rule {
     pub area: &'static str,
     /// The severity of its findings, unless one of them has another.
     pub severity: Severity,
+    /// What its findings rest on, unless one of them rests on something else.
+    pub confidence: Confidence,
     /// What must hold.
     pub statement: &'static str,
     /// The section of the CUDA manual that it follows from.

@@ -219,6 +219,7 @@ mod tests {
             id: id.to_owned(),
             area: "area".to_owned(),
             severity: semantics::Severity::Error,
+            confidence: Default::default(),
             statement: String::new(),
             manual: String::new(),
             advice: String::new(),

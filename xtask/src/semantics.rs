@@ -92,6 +92,16 @@ pub(crate) enum Severity {
     Error,
 }
 
+/// What the findings of a rule rest on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Confidence {
+    #[default]
+    Certain,
+    Contents,
+    Assumed,
+}
+
 /// A rule, as its file has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,6 +109,8 @@ pub(crate) struct Rule {
     pub(crate) id: String,
     pub(crate) area: String,
     pub(crate) severity: Severity,
+    #[serde(default)]
+    pub(crate) confidence: Confidence,
     pub(crate) statement: String,
     pub(crate) manual: String,
     pub(crate) advice: String,
@@ -224,8 +236,24 @@ pub(crate) fn load_rules(root: &Path) -> Result<Vec<Rule>, Failure> {
                 rule.id
             ));
         }
+        if let Some(why) = wrong_confidence(rule) {
+            errors.push(format!("{RULES}: {} {why}", rule.id));
+        }
     }
     all_or(errors, rules)
+}
+
+/// What is wrong with the confidence of a rule.
+fn wrong_confidence(rule: &Rule) -> Option<&'static str> {
+    let is_decided = rule.undecidable.trim().is_empty();
+    match (rule.confidence, rule.severity) {
+        (Confidence::Certain, _) => None,
+        _ if !is_decided => Some("has a confidence, but cannot be decided"),
+        (Confidence::Assumed, Severity::Error) => {
+            Some("rests on an assumption, so it is a warning or advice, not an error")
+        }
+        _ => None,
+    }
 }
 
 /// Joins entries to symbols: one meaning per function, in the order of the ids.
@@ -453,6 +481,30 @@ mod tests {
                 .collect(),
             header: String::new(),
         }
+    }
+
+    #[test]
+    fn no_error_rests_on_an_assumption() {
+        let text = "id = 'a-b'\narea = 'a'\nstatement = 's'\nmanual = 'm'\nadvice = 'a'\n\
+                    observed = ''\n";
+        let rule = |more: &str| toml::from_str::<Rule>(&format!("{text}{more}"));
+        for (more, is_wrong) in [
+            ("severity = 'error'", false),
+            ("severity = 'error'\nconfidence = 'contents'", false),
+            ("severity = 'warning'\nconfidence = 'assumed'", false),
+            ("severity = 'error'\nconfidence = 'assumed'", true),
+            (
+                "severity = 'advice'\nconfidence = 'contents'\nundecidable = 'why'",
+                true,
+            ),
+        ] {
+            assert_eq!(
+                wrong_confidence(&rule(more).unwrap()).is_some(),
+                is_wrong,
+                "{more}"
+            );
+        }
+        assert!(rule("severity = 'error'\nconfidence = 'sure'").is_err());
     }
 
     fn joined(text: &str) -> Result<Vec<Meaning>, String> {

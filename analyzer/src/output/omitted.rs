@@ -15,6 +15,8 @@ pub struct Omitted {
     pub suppressed: u64,
     /// In the baseline.
     pub known: u64,
+    /// Less certain than asked for.
+    pub uncertain: u64,
     /// With the key of others, beyond the limit.
     pub repeated: u64,
     /// Calls that failed only because of one that a finding is about.
@@ -33,6 +35,7 @@ impl Omitted {
         let others = [
             ("suppressed".to_owned(), self.suppressed),
             ("in the baseline".to_owned(), self.known),
+            ("below --confidence".to_owned(), self.uncertain),
             ("repeated".to_owned(), self.repeated),
             (
                 "as consequences (failed calls)".to_owned(),

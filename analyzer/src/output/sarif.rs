@@ -75,6 +75,7 @@ fn result(finding: &Finding, ids: &[&str], trace: &str, root: &str) -> Value {
             "logicalLocations": place,
         }],
         "properties": {
+            "confidence": finding.confidence,
             "call": finding.call,
             "related": finding.related,
             "objects": finding.objects,

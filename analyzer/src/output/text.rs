@@ -133,6 +133,7 @@ pub fn text(finding: &Finding, style: &Style) -> String {
         );
     }
     part("chain", &finding.chain.join(" -> "));
+    part("confidence", finding.confidence.explained());
     part("help", &finding.advice);
     part("manual", &finding.manual);
     out

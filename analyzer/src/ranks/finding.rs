@@ -1,7 +1,7 @@
 //! Findings about several processes.
 
 use crate::class::is_exiting;
-use crate::finding::{CallSite, Class, Finding, ObjectHistory, RelatedCall, Severity};
+use crate::finding::{CallSite, Class, Confidence, Finding, ObjectHistory, RelatedCall, Severity};
 use crate::key::{CodePlace, FindingKey};
 
 /// A finding of a rule, with what the catalogue says.
@@ -25,6 +25,7 @@ pub(super) fn finding(
         },
         repeats: 0,
         severity: entry.map_or(Severity::Error, |entry| entry.severity.into()),
+        confidence: entry.map_or(Confidence::Certain, |entry| entry.confidence.into()),
         title,
         call: Some(call),
         message,

@@ -83,6 +83,7 @@ fn of_undefined(check: &Check<'_, '_>, work: &RecentWork, cause: Site) -> Draft 
     let title = "output of a failed call used by a kernel";
     Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
         .culprit(cause)
+        .assumed()
         .chain(vec![
             failed,
             format!("its output passed by {}", named(check.state, work)),

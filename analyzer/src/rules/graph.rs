@@ -256,7 +256,7 @@ fn freed(check: &Check<'_, '_>, node: &Node, id: ObjectId, pointer: &Pointer) ->
             format!("the graph launched by {}", at(check.site)),
         ]);
     if let Err(parameter) = pointer.from {
-        draft = draft.severity(parameter.severity());
+        draft = draft.assumed().severity(parameter.severity());
     }
     draft
 }
@@ -410,7 +410,7 @@ fn unordered(
     );
     let mut draft = Draft::new(rules::GRAPH_ALLOCATION_LIFETIME, title, message);
     if let Err(parameter) = pointer.from {
-        draft = draft.severity(parameter.severity());
+        draft = draft.assumed().severity(parameter.severity());
     }
     draft
 }

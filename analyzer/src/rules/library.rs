@@ -257,7 +257,7 @@ fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
             return None;
         }
         let verb = "is passed to a kernel that runs";
-        Some(elsewhere(check, id, home(id)?, target, verb))
+        Some(elsewhere(check, id, home(id)?, target, verb).assumed())
     })
 }
 

@@ -241,9 +241,10 @@ pub(super) fn parameters(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             check.function(),
             pointer.what(),
         );
-        let Some(mut draft) = freed_address(check, id, address, &what, true) else {
+        let Some(draft) = freed_address(check, id, address, &what, true) else {
             continue;
         };
+        let mut draft = draft.assumed();
         // Whether the kernel follows the pointer is not recorded.
         if draft.rule == rules::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT && !check.went_wrong() {
             draft = draft.severity(pointer.severity());

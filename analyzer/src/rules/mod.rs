@@ -71,6 +71,8 @@ pub(crate) struct Draft {
     pub(crate) rule: &'static str,
     /// Where it differs from the catalogue's.
     pub(crate) severity: Option<Severity>,
+    /// It rests on an assumption, also if the rule's findings usually do not.
+    pub(crate) is_assumed: bool,
     pub(crate) title: String,
     pub(crate) message: String,
     pub(crate) objects: Vec<ObjectId>,
@@ -96,6 +98,7 @@ impl Draft {
         Self {
             rule,
             severity: None,
+            is_assumed: false,
             title: title.into(),
             message: message.into(),
             objects: Vec::new(),
@@ -140,6 +143,12 @@ impl Draft {
 
     pub(crate) fn severity(mut self, severity: Severity) -> Self {
         self.severity = Some(severity);
+        self
+    }
+
+    /// A kernel's parameter is taken for a pointer that the kernel follows.
+    pub(crate) fn assumed(mut self) -> Self {
+        self.is_assumed = true;
         self
     }
 

@@ -110,6 +110,7 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             at(check.site)
         ),
     ]);
+    draft.is_assumed = assumed;
     // A program may well use a synchronous memset so, and be lucky each time.
     if assumed || (other.synchronous && other.work != AccessKind::Upload) {
         draft = draft.severity(Severity::Advice);
@@ -343,7 +344,7 @@ fn pending_use(
         format!("released by {}", at(check.site)),
     ]);
     if assumed {
-        draft = draft.severity(Severity::Advice);
+        draft = draft.assumed().severity(Severity::Advice);
         // If the memory is given out before the kernel is over, that is the finding.
         draft.deferral = stream_ordered.then_some(Deferral::Reuse(id));
     } else if !waits && rule == rules::MEMORY_FREE_PENDING_WORK {

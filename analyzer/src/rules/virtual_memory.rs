@@ -203,7 +203,9 @@ fn without_access(check: &Check<'_, '_>) -> Option<Draft> {
             at(mapping.site),
         );
         let title = "mapped memory passed to a kernel without access to it";
-        let draft = check.draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what);
+        let draft = check
+            .draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what)
+            .assumed();
         let others = pointers(layout, bytes).map(|other| other.address);
         // Whether the kernel follows the pointer is not recorded.
         Some(match check.went_wrong() {

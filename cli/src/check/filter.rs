@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cutape_analyzer::output::{self as analyzer, Omitted, Style};
-use cutape_analyzer::{Baseline, Class, Finding, FindingKey, RecordedProcess, Suppressions};
+use cutape_analyzer::{
+    Baseline, Class, Confidence, Finding, FindingKey, RecordedProcess, Suppressions,
+};
 use cutape_format::{Call, Trace};
 
 use crate::failure::Failure;
@@ -25,6 +27,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) all: bool,
     /// `--expect-errors`: the program tests errors.
     pub(crate) expects_errors: bool,
+    /// `--confidence`: the least.
+    pub(crate) confidence: Confidence,
     /// `--most-repeats`: findings with one key.
     pub(crate) most_repeats: u64,
 }
@@ -51,6 +55,7 @@ pub(crate) struct FindingFilter {
     baseline: Option<Baseline>,
     all: bool,
     expects_errors: bool,
+    confidence: Confidence,
     most_repeats: u64,
     /// How many there were, and which of `findings` was the first.
     keys: HashMap<FindingKey, (u64, usize)>,
@@ -93,6 +98,7 @@ impl FindingFilter {
             baseline,
             all: choice.all,
             expects_errors: choice.expects_errors,
+            confidence: choice.confidence,
             most_repeats: choice.most_repeats,
             keys: HashMap::new(),
             prints,
@@ -208,6 +214,8 @@ impl FindingFilter {
     fn keep(&mut self, finding: Finding) {
         if finding.class != Class::Misuse && !self.all {
             *self.omitted.hidden.entry(finding.class).or_default() += 1;
+        } else if finding.confidence < self.confidence {
+            self.omitted.uncertain += 1;
         } else if !self.is_repeated(&finding.key) {
             self.findings.push(finding);
             if self.prints {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_analyzer::output::{self as analyzer, Style};
-use cutape_analyzer::{Finding, Severity};
+use cutape_analyzer::{Confidence, Finding, Severity};
 use cutape_format::{Cursor, Error, Trace};
 
 use super::pane::{PaneLine, Role, linked};
@@ -61,6 +61,7 @@ pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure
         baseline: None,
         all: false,
         expects_errors: false,
+        confidence: Confidence::Assumed,
         most_repeats: MOST_REPEATS,
     };
     let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;

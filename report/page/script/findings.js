@@ -207,6 +207,7 @@ class FindingsView {
       finding.advice
         ? element("p", {}, element("b", {}, "What to do: "), withCallLinks(finding.advice))
         : null,
+      element("p", { class: "dim" }, `Confidence: ${finding.confidence}`),
       finding.manual ? element("p", { class: "dim" }, `Manual: ${finding.manual}`) : null,
       element(
         "p",

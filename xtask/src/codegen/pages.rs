@@ -174,8 +174,9 @@ fn page(rule: &Rule, programs: &[String]) -> String {
     let mut text = format!("{BANNER}# {}\n\n", rule.id);
     let _ = write!(
         text,
-        "Severity: {}. Area: {}. [All rules](README.md)\n\n",
+        "Severity: {}. Confidence: {}. Area: {}. [All rules](README.md)\n\n",
         word(rule.severity),
+        word(rule.confidence),
         rule.area
     );
     text.push_str(&wrapped(&escaped(&rule.statement), ""));
@@ -260,6 +261,7 @@ mod tests {
             id: id.to_owned(),
             area: "link".to_owned(),
             severity: Severity::Error,
+            confidence: Default::default(),
             statement: "Use CU_JIT_* of `a_b`, never <x>.".to_owned(),
             manual: "the manual".to_owned(),
             advice: "Do not.".to_owned(),

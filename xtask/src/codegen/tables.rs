@@ -303,7 +303,7 @@ pub(super) fn structs(input: &Input<'_>) -> String {
 
 pub(super) fn rules(input: &Input<'_>) -> String {
     let mut text = format!(
-        "//! The catalogue of rules.\n{BANNER}\nuse crate::model::{{Rule, Severity}};\n\n\
+        "//! The catalogue of rules.\n{BANNER}\nuse crate::model::{{Confidence, Rule, Severity}};\n\n\
          /// Sorted by id.\npub static RULES: &[Rule] = &[\n"
     );
     for rule in input.rules {
@@ -313,6 +313,11 @@ pub(super) fn rules(input: &Input<'_>) -> String {
             rule.id, rule.area
         );
         let _ = writeln!(text, "        severity: Severity::{:?},", rule.severity);
+        let _ = writeln!(
+            text,
+            "        confidence: Confidence::{:?},",
+            rule.confidence
+        );
         for (key, value) in [
             ("statement", &rule.statement),
             ("manual", &rule.manual),
