@@ -9,11 +9,13 @@ use crate::call_site::{call_site, code_place, history, name_of, place, symbol};
 use crate::class::class_of;
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallResult, CallSite, Class, Confidence, Finding, Severity};
-use crate::key::{CodePlace, FindingKey};
+use crate::finding::{
+    CallResult, CallSite, Class, CodePlace, Confidence, Finding, FindingKey, Severity,
+};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::reported::Reported;
+use crate::rules::silence::{Silence, not_about_calls, silence, succeeded};
 use crate::rules::undefined::is_same_source_name;
 use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
@@ -51,12 +53,35 @@ pub struct Analyzer {
     reported: Reported,
     deferred: Vec<Deferred>,
     killed: bool,
+    question: Option<Question>,
+}
+
+/// Why a rule says nothing about a call.
+#[derive(Debug)]
+struct Question {
+    rule: String,
+    call: u64,
+    answer: Option<Silence>,
 }
 
 impl Analyzer {
     /// Before the first call of a trace.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Asks, before the first call, why a rule says nothing about a call.
+    pub fn ask(&mut self, rule: &str, call: u64) {
+        self.question = Some(Question {
+            rule: rule.to_owned(),
+            call,
+            answer: not_about_calls(rule),
+        });
+    }
+
+    /// The answer to [`Analyzer::ask`]; `None` if the call did not come.
+    pub fn answer(&self) -> Option<&Silence> {
+        self.question.as_ref()?.answer.as_ref()
     }
 
     /// What is wrong with a call. Calls come in the order of the trace, each once; one in flight
@@ -90,7 +115,18 @@ impl Analyzer {
             self.state.restore_memory(call);
         }
         self.state.in_flight |= call.leave.is_none();
-        let Some(checked) = checked.take() else {
+        let checked = checked.take();
+        let question = self.question.take();
+        if let Some(mut question) = question {
+            if question.call == call.index && question.answer.is_none() {
+                let answer = checked
+                    .as_deref()
+                    .map(|checked| self.silence(context, call, checked, &question.rule));
+                question.answer = Some(answer.unwrap_or(Silence::UnknownFunction));
+            }
+            self.question = Some(question);
+        }
+        let Some(checked) = checked else {
             return Vec::new();
         };
         let is_irrelevant = checked.plan.is_trivial && checked.rules.is_empty();
@@ -103,6 +139,35 @@ impl Analyzer {
         };
         self.functions[id] = Some(Some(checked));
         findings
+    }
+
+    fn silence(
+        &mut self,
+        context: &dyn TraceContext,
+        call: &Call<'_>,
+        checked: &Checked,
+        rule: &str,
+    ) -> Silence {
+        let Checked { plan, rules, .. } = checked;
+        let mut ask = |call: &Call<'_>| {
+            self.state.observe(plan, call);
+            let check = Check {
+                state: &self.state,
+                reported: &self.reported,
+                context,
+                plan,
+                call,
+                site: Site::of(plan.function.name, call),
+            };
+            silence(&check, rules, rule)
+        };
+        let hypothetical = succeeded(call).map(|call| ask(&call));
+        match (ask(call), hypothetical) {
+            (Silence::Right(_) | Silence::Precondition(_), Some(Silence::Found(_))) => {
+                Silence::CallFailed(rules::result_name(call.result()))
+            }
+            (answer, _) => answer,
+        }
     }
 
     fn analyze(

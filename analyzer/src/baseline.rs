@@ -159,8 +159,7 @@ fn caller(caller: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Class, Confidence, Severity};
-    use crate::key::FindingKey;
+    use crate::finding::{Class, Confidence, FindingKey, Severity};
 
     fn finding(names: &str, lines: &[u64]) -> Finding {
         Finding {

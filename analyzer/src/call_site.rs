@@ -6,8 +6,7 @@ use cutape_registry::Kind;
 
 use crate::context::TraceContext;
 use crate::decode::Names;
-use crate::finding::{CallSite, ObjectHistory, own_frame};
-use crate::key::CodePlace;
+use crate::finding::{CallSite, CodePlace, ObjectHistory, own_frame};
 use crate::render::{driver_messages, render_call, result_of};
 
 /// A call with its decoded arguments, in which `names` labels handles.

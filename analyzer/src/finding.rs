@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::key::{CodePlace, FindingKey};
-
 /// What sort of event a finding is. All but misuse is hidden unless the user asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -261,6 +259,25 @@ pub struct CallResult {
     pub code: i32,
     /// Its name in `CUresult`, if that is what the function returns and it has one.
     pub name: Option<String>,
+}
+
+/// Which mistake of the program a finding is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct FindingKey {
+    /// Rule, function, the program's functions that lead to the call, and the same of the calls
+    /// that created its objects. Edits keep it, unless they rename or move these.
+    pub names: String,
+    /// Where in these functions, in their order: lines, else offsets in bytes, else addresses.
+    /// Tells findings with the same names apart.
+    pub lines: Vec<u64>,
+}
+
+/// A call in the program's code: its function, the program's functions that lead to it, and the
+/// lines in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodePlace {
+    pub(crate) names: String,
+    pub(crate) lines: Vec<u64>,
 }
 
 /// The history of an object that a finding is about.

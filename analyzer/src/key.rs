@@ -1,28 +1,7 @@
 //! What a finding keeps when the program runs again or is built again: by it a baseline knows the
 //! finding, and equal findings of a run are counted as one.
 
-use serde::Serialize;
-
-use crate::finding::{Frame, ObjectHistory};
-
-/// Which mistake of the program a finding is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-pub struct FindingKey {
-    /// Rule, function, the program's functions that lead to the call, and the same of the calls
-    /// that created its objects. Edits keep it, unless they rename or move these.
-    pub names: String,
-    /// Where in these functions, in their order: lines, else offsets in bytes, else addresses.
-    /// Tells findings with the same names apart.
-    pub lines: Vec<u64>,
-}
-
-/// A call in the program's code: its function, the program's functions that lead to it, and the
-/// lines in them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CodePlace {
-    names: String,
-    lines: Vec<u64>,
-}
+use crate::finding::{CodePlace, FindingKey, Frame, ObjectHistory};
 
 impl CodePlace {
     /// The call of a function, from its stack, else from the symbol of the caller.

@@ -33,9 +33,9 @@ pub use analyzer::Analyzer;
 pub use baseline::Baseline;
 pub use context::TraceContext;
 pub use finding::{
-    CallResult, CallSite, Class, Confidence, Finding, Frame, ObjectHistory, RecordedProcess,
-    RelatedCall, Severity, own_frame,
+    CallResult, CallSite, Class, CodePlace, Confidence, Finding, FindingKey, Frame, ObjectHistory,
+    RecordedProcess, RelatedCall, Severity, own_frame,
 };
-pub use key::{CodePlace, FindingKey};
 pub use render::result_of;
+pub use rules::silence::Silence;
 pub use suppress::{SuppressionError, Suppressions};

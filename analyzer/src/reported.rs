@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use crate::key::FindingKey;
+use crate::finding::FindingKey;
 
 /// How many findings are remembered.
 const REMEMBERED: usize = 1 << 16;

@@ -7,6 +7,7 @@ pub(crate) mod live;
 pub(crate) mod pass;
 mod ranges;
 mod report;
+mod silence;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,9 @@ pub(crate) struct Arguments {
     /// What findings may rest on, at the least.
     #[arg(long, value_enum, default_value = "assumed", value_name = "WHAT")]
     confidence: Rests,
+    /// Say why a rule has no finding at a call of the trace.
+    #[arg(long, num_args = 2, value_names = ["RULE", "CALL"], conflicts_with = "program")]
+    explain_silence: Option<Vec<String>>,
     /// The least severity that makes the exit status 1.
     #[arg(long, value_enum, default_value = "warning", value_name = "LEVEL")]
     fail_on: Level,
@@ -163,6 +167,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "-o keeps the trace of a program given after --; to write findings to a file use \
              --report FILE",
         ));
+    }
+    if let Some(words) = &arguments.explain_silence {
+        return silence::explain(arguments.trace.as_deref(), words, &choice);
     }
     let mut is_complete = true;
     let name = match (&arguments.trace, arguments.program.first()) {

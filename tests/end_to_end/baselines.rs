@@ -1,17 +1,18 @@
 //! Baselines: they hold when the program is built again from changed sources, and hide no second
-//! mistake.
+//! mistake. And why a rule has no finding at a call.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cutape_tests::{Verdict, parts, record, root, run};
+use cutape_tests::{Verdict, compiled, parts, record, root, run};
 use serde_json::Value;
 
 cutape_tests::suite![
     a_baseline_holds_after_a_rebuild_in_cpp,
     a_baseline_holds_after_an_edit_in_python,
     files_of_earlier_versions_still_work,
+    silence_is_explained,
 ];
 
 const MARK: &str = "More lines go here";
@@ -159,4 +160,115 @@ fn files_of_earlier_versions_still_work(folder: &Path) {
         "{}",
         output.describe()
     );
+}
+
+fn silence_is_explained(folder: &Path) {
+    let program = built(&edited("pool.cpp", folder, "", 0), &[]);
+    let baseline = folder.join("known.json");
+    let baseline = baseline.to_str().unwrap();
+    let (_, found) = checked(folder, &[], &[&program], &["--write-baseline", baseline]);
+    let second = found["findings"][0]["call"]["call"].as_u64().unwrap();
+    let first = found["findings"][0]["objects"][0]["destroyed_call"]
+        .as_u64()
+        .unwrap();
+    let suppress = folder.join("suppress.txt");
+    fs::write(&suppress, "memory-double-free\n").unwrap();
+    let suppress = suppress.to_str().unwrap();
+    let trace = folder.join("trace.cutape");
+    let asked = |rule: &str, call: u64, more: &[&str]| {
+        let call = call.to_string();
+        let words = &["--explain-silence", rule, &call];
+        run(parts()
+            .cutape(&[&"check"])
+            .args(words)
+            .args(more)
+            .arg(&trace))
+    };
+    let double = "memory-double-free";
+    for (rule, call, more, expected) in [
+        (
+            double,
+            second,
+            &[][..],
+            "it is not silent: memory freed twice",
+        ),
+        (
+            double,
+            first,
+            &[],
+            "no object of a kind that the call uses had ended",
+        ),
+        (
+            double,
+            second,
+            &["--suppress", suppress],
+            "not shown: 1 suppressed",
+        ),
+        (
+            double,
+            second,
+            &["--baseline", baseline],
+            "not shown: 1 in the baseline",
+        ),
+        (
+            double,
+            second,
+            &["--expect-errors"],
+            "not shown: 1 of class expected-error",
+        ),
+        (
+            "memory-race-cross-stream",
+            first,
+            &[],
+            "the rule is not about this function",
+        ),
+        (
+            "memory-free-wrong-kind",
+            first,
+            &[],
+            "the rule looked at memory#1 0x",
+        ),
+    ] {
+        let output = asked(rule, call, more);
+        output.assert_code(0);
+        assert!(
+            output.stdout.contains(expected),
+            "{more:?}: {}",
+            output.describe()
+        );
+    }
+    for (rule, call, expected) in [
+        (
+            "memory-double-fre",
+            second,
+            "did you mean `memory-double-free`",
+        ),
+        (double, 999, "has no call 999"),
+    ] {
+        let output = asked(rule, call, &[]);
+        output.assert_code(2);
+        assert!(output.stderr.contains(expected), "{}", output.describe());
+    }
+    what_rests_on_an_assumption_can_be_left_out(folder);
+}
+
+/// A kernel's parameter in freed memory.
+fn what_rests_on_an_assumption_can_be_left_out(folder: &Path) {
+    let program = compiled("misuse/argument-after-free/violation");
+    let rule = "memory-use-after-free-kernel-argument";
+    let (code, found) = checked(folder, &[], &[&program], &[]);
+    let all = found["findings"].as_array().unwrap();
+    let finding = all.iter().find(|finding| finding["rule"] == rule);
+    let finding = finding.unwrap_or_else(|| panic!("{found}"));
+    assert_eq!((code, &finding["severity"]), (1, &Value::from("warning")));
+    assert_eq!(finding["confidence"], "assumed");
+    let trace = folder.join("trace.cutape");
+    let call = finding["call"]["call"].to_string();
+    let words = ["--confidence", "contents", "--explain-silence", rule, &call];
+    let output = run(parts().cutape(&[&"check"]).args(words).arg(&trace));
+    let expected = "not shown: 1 below --confidence";
+    assert!(output.stdout.contains(expected), "{}", output.describe());
+    let output = run(&mut parts().cutape(&[&"check", &"--confidence", &"contents", &trace]));
+    output.assert_code(0);
+    assert!(output.stdout.contains(expected), "{}", output.describe());
 }

@@ -1,8 +1,10 @@
 //! Findings about several processes.
 
 use crate::class::is_exiting;
-use crate::finding::{CallSite, Class, Confidence, Finding, ObjectHistory, RelatedCall, Severity};
-use crate::key::{CodePlace, FindingKey};
+use crate::finding::{
+    CallSite, Class, CodePlace, Confidence, Finding, FindingKey, ObjectHistory, RelatedCall,
+    Severity,
+};
 
 /// A finding of a rule, with what the catalogue says.
 pub(super) fn finding(

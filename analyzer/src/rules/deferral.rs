@@ -16,3 +16,16 @@ pub(crate) enum Deferral {
     /// Another finding says that this memory is given out again while it is used.
     Reuse(ObjectId),
 }
+
+impl Deferral {
+    /// Under which condition the finding is reported.
+    pub(super) fn condition(&self) -> &'static str {
+        match self {
+            Self::Call => "no later call of the same function succeeds",
+            Self::Function(_) => "no later call or launch with the same function succeeds",
+            Self::Lookup(..) => "no later lookup finds the name in another form",
+            Self::StickyError(_) => "no finding says that the program went on after the error",
+            Self::Reuse(_) => "no finding says that the memory is given out again too early",
+        }
+    }
+}

@@ -46,6 +46,38 @@ pub(super) fn rules_of(family: Family) -> &'static [(When, Rule)] {
     }
 }
 
+/// What these checks decide.
+pub(super) const DECIDES: super::decides::Decides = &[
+    (
+        Rule::Consequence(get_attribute),
+        &[
+            rules::EXEC_ATTRIBUTE_LEGACY_VERSION,
+            rules::EXEC_ATTRIBUTE_NEEDS_LOADED_FUNCTION,
+        ],
+    ),
+    (
+        Rule::Consequence(name),
+        &[rules::EXEC_INTROSPECTION_ARGUMENTS],
+    ),
+    (
+        Rule::Consequence(parameter),
+        &[rules::EXEC_INTROSPECTION_ARGUMENTS],
+    ),
+    (
+        Rule::Consequence(set_attribute),
+        &[
+            rules::EXEC_ATTRIBUTE_CLUSTER_COMPILE_TIME,
+            rules::EXEC_ATTRIBUTE_DYNAMIC_SMEM_OVER_LIMIT,
+            rules::EXEC_ATTRIBUTE_READ_ONLY,
+            rules::EXEC_ATTRIBUTE_VALUE_DOMAIN,
+        ],
+    ),
+    (
+        Rule::Consequence(set_cache),
+        &[rules::EXEC_ATTRIBUTE_VALUE_DOMAIN],
+    ),
+];
+
 /// The function or kernel of a call.
 fn subject(check: &Check<'_, '_>) -> Option<cutape_model::ObjectId> {
     check

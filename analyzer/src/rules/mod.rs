@@ -4,6 +4,7 @@ mod capture;
 pub(crate) mod code;
 mod context;
 mod copy;
+mod decides;
 mod deferral;
 mod errors;
 mod events;
@@ -24,6 +25,7 @@ mod module;
 mod peer;
 mod pool;
 mod race;
+pub(crate) mod silence;
 mod tensor_map;
 mod texture;
 mod threads;
@@ -418,6 +420,16 @@ pub(crate) enum Rule {
     Consequence(fn(&Check<'_, '_>) -> Option<Draft>),
 }
 
+impl Rule {
+    /// By which checks are told apart.
+    fn address(self) -> usize {
+        match self {
+            Self::Cause(check) => check as usize,
+            Self::Consequence(check) => check as usize,
+        }
+    }
+}
+
 /// The rules of a function, in the order in which they are checked.
 pub(crate) type Rules = Vec<(When, Rule)>;
 
@@ -724,11 +736,19 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
         return init::not_initialized(check).into_iter().collect();
     }
     for (when, rule) in rules {
+        let before = drafts.len();
         match rule {
             _ if !when.holds(check.state, check.plan, check.call) => {}
             Rule::Cause(rule) => rule(check, &mut drafts),
             Rule::Consequence(rule) if drafts.is_empty() => drafts.extend(rule(check)),
             Rule::Consequence(_) => {}
+        }
+        for draft in &drafts[before..] {
+            debug_assert!(
+                decides::decided_by(*rule).any(|decided| decided == draft.rule),
+                "{} is missing in DECIDES",
+                draft.rule
+            );
         }
     }
     drafts

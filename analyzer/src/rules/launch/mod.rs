@@ -13,7 +13,9 @@ mod shape;
 mod window;
 
 use cutape_model::ObjectId;
-use cutape_registry::{EventOp, Family, GraphOp, Kind, LaunchOp, NodeKind, OccupancyOp, StreamOp};
+use cutape_registry::{
+    EventOp, Family, GraphOp, Kind, LaunchOp, NodeKind, OccupancyOp, StreamOp, rules,
+};
 
 use super::{Check, Draft, Rule, When, code};
 use crate::context::device_attribute;
@@ -58,6 +60,112 @@ pub(super) fn rules_of(family: Family) -> &'static [(When, Rule)] {
         _ => &[],
     }
 }
+
+/// What these checks decide.
+pub(super) const DECIDES: super::decides::Decides = &[
+    (
+        Rule::Consequence(refused),
+        &[
+            rules::EXEC_ATTRIBUTE_CLUSTER_PARTIAL,
+            rules::EXEC_ATTRIBUTE_VALUE_DOMAIN,
+            rules::EXEC_EXTRA_SIZE_MISMATCH,
+            rules::EXEC_NULL_STREAM_CONTEXT,
+            rules::EXEC_PARAMS_ARRAY_SHAPE,
+            rules::EXEC_PARAMS_BOTH_SET,
+            rules::EXEC_PARAMS_NO_METADATA,
+            rules::EXEC_STREAM_CONTEXT_MISMATCH,
+            rules::LAUNCH_CONFIG_ACCESS_POLICY_WINDOW,
+            rules::LAUNCH_CONFIG_ATTRIBUTES_DANGLING,
+            rules::LAUNCH_CONFIG_ATTRIBUTES_NULL,
+            rules::LAUNCH_CONFIG_ATTRIBUTE_NOT_FOR_LAUNCH,
+            rules::LAUNCH_CONFIG_BLOCK_OVER_FUNCTION_LIMIT,
+            rules::LAUNCH_CONFIG_CLUSTER_NONPORTABLE,
+            rules::LAUNCH_CONFIG_CLUSTER_NOT_DIVISOR,
+            rules::LAUNCH_CONFIG_CLUSTER_REQUIRED,
+            rules::LAUNCH_CONFIG_COOPERATIVE_TOO_LARGE,
+            rules::LAUNCH_CONFIG_COOPERATIVE_UNSUPPORTED,
+            rules::LAUNCH_CONFIG_DEVICE_UPDATABLE_NOT_CAPTURING,
+            rules::LAUNCH_CONFIG_DEVICE_UPDATABLE_VALUE,
+            rules::LAUNCH_CONFIG_DIMENSION_OUT_OF_RANGE,
+            rules::LAUNCH_CONFIG_DYNAMIC_SMEM_LIMIT,
+            rules::LAUNCH_CONFIG_EVENT_KIND,
+            rules::LAUNCH_CONFIG_EVENT_TIMING_ENABLED,
+            rules::LAUNCH_CONFIG_PREFERRED_CLUSTER_ALONE,
+            rules::LAUNCH_CONFIG_PREFERRED_CLUSTER_SHAPE,
+            rules::LAUNCH_CONFIG_REQNTID_MISMATCH,
+        ],
+    ),
+    (
+        Rule::Consequence(attributes::host_waits),
+        &[rules::LAUNCH_CONFIG_EVENT_HOST_WAIT],
+    ),
+    (
+        Rule::Consequence(attributes::on_node),
+        &[
+            rules::LAUNCH_CONFIG_ACCESS_POLICY_WINDOW,
+            rules::LAUNCH_CONFIG_ATTRIBUTE_NOT_FOR_LAUNCH,
+            rules::LAUNCH_CONFIG_DEVICE_UPDATABLE_VALUE,
+        ],
+    ),
+    (
+        Rule::Consequence(attributes::on_stream),
+        &[
+            rules::LAUNCH_CONFIG_ACCESS_POLICY_WINDOW,
+            rules::LAUNCH_CONFIG_ATTRIBUTE_NOT_FOR_LAUNCH,
+        ],
+    ),
+    (
+        Rule::Cause(attributes::passed),
+        &[
+            rules::LAUNCH_CONFIG_ACCESS_POLICY_WINDOW,
+            rules::LAUNCH_CONFIG_SERIALIZATION_NO_GRID_SYNC,
+        ],
+    ),
+    (
+        Rule::Consequence(attributes::waits_for_begun),
+        &[rules::LAUNCH_CONFIG_COMPLETION_EVENT_INVERSION],
+    ),
+    (
+        Rule::Consequence(cluster::question),
+        &[
+            rules::LAUNCH_CONFIG_ATTRIBUTES_DANGLING,
+            rules::EXEC_ATTRIBUTE_CLUSTER_PARTIAL,
+            rules::LAUNCH_CONFIG_CLUSTER_REQUIRED,
+        ],
+    ),
+    (
+        Rule::Cause(cooperative::by_use),
+        &[
+            rules::LAUNCH_CONFIG_ATTRIBUTES_DANGLING,
+            rules::LAUNCH_CONFIG_COOPERATIVE_DYNAMIC_PARALLELISM,
+            rules::LAUNCH_CONFIG_COOPERATIVE_MISSING,
+        ],
+    ),
+    (
+        Rule::Cause(multi_device::check),
+        &[
+            rules::LAUNCH_CONFIG_MULTI_DEVICE_DEFAULT_STREAM,
+            rules::LAUNCH_CONFIG_MULTI_DEVICE_DUPLICATE,
+            rules::LAUNCH_CONFIG_MULTI_DEVICE_GLOBALS,
+            rules::LAUNCH_CONFIG_MULTI_DEVICE_KERNEL_DIFFERS,
+            rules::LAUNCH_CONFIG_MULTI_DEVICE_SHAPE_DIFFERS,
+            rules::LAUNCH_CONFIG_MULTI_DEVICE_UNSUPPORTED,
+        ],
+    ),
+    (
+        Rule::Cause(parameters::extra),
+        &[
+            rules::EXEC_EXTRA_MALFORMED,
+            rules::EXEC_EXTRA_SIZE_MISMATCH,
+            rules::EXEC_EXTRA_UNTERMINATED,
+            rules::LAUNCH_CONFIG_COOPERATIVE_EXTRA,
+        ],
+    ),
+    (
+        Rule::Cause(parameters::overwritten),
+        &[rules::EXEC_LEGACY_LAUNCH_STATE_LOST],
+    ),
+];
 
 /// Why the driver refused a launch, or why the program died in it. The checks of each result come
 /// in the order in which one mistake causes the next.
