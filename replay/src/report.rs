@@ -160,11 +160,11 @@ pub struct Report {
 /// Something that was not re-issued, and what follows from it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Consequence {
-    /// What was not re-issued, e.g. `private memory of the driver (libnvoptix.so.1)`.
+    /// What was not re-issued, e.g. `private memory of the driver (libnvoptix.so.1)`, or is not known.
     pub cause: String,
-    /// Index of the first call that was left out because of it.
+    /// Index of the first call that was left out because of it, or at which it is not known.
     pub first: u64,
-    /// Calls that were left out because of it. [`Report::skipped`](crate::Report::skipped) counts
+    /// Calls that were left out because of it; 0 if it is something that is not known. [`Report::skipped`](crate::Report::skipped) counts
     /// them as well.
     pub left_out: u64,
     /// Those of them that copied, filled or computed data, which is missing.

@@ -103,15 +103,21 @@ pub(super) fn text(trace: &Trace, report: &Report) -> String {
         let _ = writeln!(out, "  and {more} more");
     }
     for cause in &report.consequences {
-        let _ = writeln!(
-            out,
-            "not re-issued because of {}: {}, the first call {}; data of {} is missing; {} may follow",
-            printable(&cause.cause),
-            counted(cause.left_out, "call"),
-            cause.first,
-            cause.lost,
-            counted(cause.differences, "later difference")
-        );
+        let (what, first) = (printable(&cause.cause), cause.first);
+        let differences = counted(cause.differences, "later difference");
+        let _ = match cause.left_out {
+            0 => writeln!(
+                out,
+                "{what}, first at call {first}; {differences} may follow"
+            ),
+            left_out => writeln!(
+                out,
+                "not re-issued because of {what}: {}, the first call {first}; data of {} is missing; \
+                 {differences} may follow",
+                counted(left_out, "call"),
+                cause.lost,
+            ),
+        };
         if let Some(first) = &cause.first_difference {
             describe(&mut out, first);
         }
@@ -476,7 +482,10 @@ pub(super) fn junit(
             let lost = report.consequences.iter().map(|cause| cause.lost);
             count = following(report) + lost.sum::<u64>();
             for cause in &report.consequences {
-                let _ = writeln!(description, "not re-issued because of {}", cause.cause);
+                let _ = match cause.left_out {
+                    0 => writeln!(description, "{}", cause.cause),
+                    _ => writeln!(description, "not re-issued because of {}", cause.cause),
+                };
             }
         }
         let never_counts = match verdict {

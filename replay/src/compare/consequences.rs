@@ -46,6 +46,17 @@ impl Consequences {
         })
     }
 
+    /// The number of a cause that is no call which was left out: the recording does not say enough, at
+    /// that call.
+    pub(crate) fn unknown(&mut self, what: &str, call: u64) -> CauseNumber {
+        let known = self.causes.len();
+        let number = self.cause(what.to_owned());
+        if let Some(new) = self.causes.get_mut(number).filter(|_| number == known) {
+            new.first = call;
+        }
+        number
+    }
+
     /// The cause from which a difference in bytes may follow that a copy brought.
     pub(crate) fn of_copy(&self, call: u64) -> Option<CauseNumber> {
         self.anywhere.or_else(|| self.copies.get(&call).copied())

@@ -6,6 +6,7 @@ use crate::compare::consequences::OBJECTS_KEPT;
 use crate::issue::length::{length_of, made_length};
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Root;
+use crate::place::address::Found;
 
 /// The operands of a copy between two addresses: source, target, length.
 fn linear(job: &Job<'_, '_>) -> Option<(u64, u64, u64)> {
@@ -76,7 +77,7 @@ fn renew(job: &mut Job<'_, '_>) {
     } = &mut *job.player;
     if job.traits.destroys {
         let changed = &mut consequences.changed;
-        changed.retain(|memory, _| ranges.is_device(memory.start));
+        changed.retain(|memory, _| matches!(ranges.find(memory.start), Found::Live(..)));
     }
     if let Some((source, target, length)) = linear(job) {
         if job.ranges.is_device(target) {

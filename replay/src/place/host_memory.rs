@@ -432,9 +432,13 @@ impl Job<'_, '_> {
     fn store_later(&mut self, recorded: u64, live: u64, new: &[u8]) {
         let now = read_memory(live, new.len());
         if now != new && self.lent.launch_marks.held(recorded).next().is_none() {
-            self.report.note(
-                "host memory that the program may have written after a memset or copy that writes it: what was there before was not kept, so it was left to the work",
-            );
+            let what = "host memory that the program may have written after a memset or copy: the \
+                        recording does not say what was there before, so that it was left to the work";
+            let consequences = &mut self.player.consequences;
+            let cause = consequences.unknown(what, self.call.index);
+            let end = recorded.saturating_add(new.len() as u64);
+            consequences.changed.overwrite(&(recorded..end), cause);
+            self.report.note(what);
             return;
         }
         let mut at = 0;
