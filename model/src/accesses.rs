@@ -35,7 +35,7 @@ pub enum AccessKind {
     /// A kernel that gets the address in the parameter of that number. Which bytes it uses is not
     /// known, so the access stands for the byte at the address.
     Kernel(u16),
-    /// A copy or memset of a graph that is launched, of which only the first byte is known.
+    /// A copy or memset of a graph that is launched.
     Node,
     /// The allocation itself, in the order of a stream.
     Allocation,

@@ -260,7 +260,8 @@ pub fn described_accesses_in(function: &Function, read: Read<'_>) -> Option<Vec<
     match function.family {
         Family::Copy(CopyOp::Described(_)) => {
             let structure = described_structure(function.params.first()?.c_type)?;
-            described_copy(structure, &read(0)?)
+            let bytes = read(0)?;
+            described_copy(&|name| member(structure, &bytes, name))
         }
         Family::Copy(CopyOp::Batch {
             targets,
@@ -350,9 +351,8 @@ fn batched(structure: &Struct, bytes: &[u8], copy: usize) -> Vec<DescribedAccess
     sides
 }
 
-/// Both sides of the copy that a struct describes, but for arrays.
-fn described_copy(structure: &Struct, bytes: &[u8]) -> Option<Vec<DescribedAccess>> {
-    let value = |name: &str| member(structure, bytes, name);
+/// Both sides of the copy that the members of a struct describe, but for arrays.
+pub(crate) fn described_copy(value: &dyn Fn(&str) -> Option<u64>) -> Option<Vec<DescribedAccess>> {
     let size = [
         value("WidthInBytes")?,
         value("Height")?,

@@ -38,6 +38,25 @@ const GRAPH: &str = "
     cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800
 ";
 
+/// Graphs that copy to rows 1 to 4 of 64 bytes: of a captured call, and of nodes that were added.
+const ROWS: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuStreamCreate phStream:=0x301 Flags=1
+    cuStreamCreate phStream:=0x302 Flags=1
+    cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096
+    cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096
+    cuStreamBeginCapture_v2 hStream=0x301
+    cuMemcpy2DAsync_v2 pCopy=[0,0,1,0x7000000,0,0,64,0,1,2,0,0x1000000,0,64,64,4] hStream=0x301
+    cuStreamEndCapture hStream=0x301 phGraph:=0x800
+    cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800
+    cuGraphCreate phGraph:=0x801
+    cuGraphAddMemcpyNode phGraphNode:=0x901 hGraph=0x801 copyParams=[0*4,1,0x7000000,0*3,64,4,0,1,0,0,2,0,0x1000000,0,0,64,4,64,4,1]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801
+    cuGraphCreate phGraph:=0x802
+    cuGraphAddNode_v2 phGraphNode:=0x902 hGraph=0x802 nodeParams=[1,0,0,0,0*4,1,0x7000000,0*3,64,4,0,1,0,0,2,0,0x1000000,0,0,64,4,64,4,1,0,0]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa02 hGraph=0x802
+";
+
 /// A single stream, and memory that is mapped at two addresses.
 const MAPPED: &str = "
     cuCtxCreate_v2 pctx:=0xc1 dev=0
@@ -313,6 +332,37 @@ pub(crate) const ORDER: &[Row] = &[
         GRAPH,
         "cuMemsetD8Async dstDevice=0x1000400 N=64 hStream=0x302\n\
          cuGraphLaunch hGraph=0xa00 hStream=0x301",
+        &[],
+    ),
+    // A node that copies to the rows after the first, captured and added.
+    (
+        "memory-race-cross-stream",
+        ROWS,
+        "cuGraphLaunch hGraph=0xa00 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x1000040 N=64 hStream=0x302",
+        &[
+            "cuGraphLaunch hGraph=0xa00 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+            "cuGraphLaunch hGraph=0xa00 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000140 N=64 hStream=0x302",
+            "cuGraphLaunch hGraph=0xa01 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+            "cuGraphLaunch hGraph=0xa02 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x302",
+        ],
+    ),
+    (
+        "memory-race-cross-stream",
+        ROWS,
+        "cuGraphLaunch hGraph=0xa01 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x1000100 N=64 hStream=0x302",
+        &[],
+    ),
+    (
+        "memory-race-cross-stream",
+        ROWS,
+        "cuGraphLaunch hGraph=0xa02 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x1000040 N=64 hStream=0x302",
         &[],
     ),
     (

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cutape_registry::Extent;
 use rustc_hash::FxHashMap;
 
 use crate::site::Site;
@@ -24,11 +25,17 @@ pub struct KernelWork {
     pub parameters: Arc<[u8]>,
 }
 
-/// An address that a copy or memset names.
+/// Memory that a copy or memset reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
-    /// The address.
+    /// The address that the program passed.
     pub address: u64,
+    /// The first byte: a struct may have an origin besides the address.
+    pub start: u64,
+    /// The bytes from there, as far as they are known.
+    pub extent: Extent,
+    /// It writes them.
+    pub is_write: bool,
     /// It is a device address for certain.
     pub is_device: bool,
     /// The parameter or member that holds it.

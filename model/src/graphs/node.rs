@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_registry::{CopyOp, Family, LaunchOp, MemoryOp, MemoryType, NodeKind, Role, Struct};
+use cutape_registry::{
+    CopyOp, Extent, Family, LaunchOp, MemoryOp, MemoryType, NodeKind, Role, Struct,
+};
 
 use super::graph::{Graph, KernelWork, Operand, Work};
-use crate::effects::Effects;
+use crate::copied::{DescribedAccess, described_accesses, described_copy};
+use crate::effects::{CallArguments, Effects};
 use crate::launch_shape::LaunchShape;
 
 /// Numbers of `CUgraphNodeType`.
@@ -50,30 +53,30 @@ impl Members<'_> {
         Some(u64::from_le_bytes(word))
     }
 
-    /// The addresses of a `CUDA_MEMCPY3D`.
+    /// A copy that a `CUDA_MEMCPY3D` or the like describes.
     fn copy(&self) -> Option<Work> {
-        let is_empty = ["WidthInBytes", "Height", "Depth"]
-            .iter()
-            .any(|name| self.number(name) == Some(0));
-        let side = |kind: &str, device: &'static str, host: &'static str| {
-            let memory = MemoryType::of(self.number(kind)?)?;
-            let name = match memory {
-                MemoryType::Device | MemoryType::Unified => device,
-                MemoryType::Host => host,
-                MemoryType::Array => return None,
-            };
-            Some(Operand {
-                address: self.number(name).filter(|_| !is_empty)?,
-                is_device: memory == MemoryType::Device,
-                name,
-            })
-        };
-        let operands = [
-            side("srcMemoryType", "srcDevice", "srcHost"),
-            side("dstMemoryType", "dstDevice", "dstHost"),
-        ];
-        Some(Work::Memory(operands.into_iter().flatten().collect()))
+        let sides = described_copy(&|name| self.number(name))?;
+        Some(copy_of(&sides))
     }
+}
+
+/// A copy of described memory.
+fn copy_of(sides: &[DescribedAccess]) -> Work {
+    let operands = sides.iter().filter(|side| side.is_in_order);
+    let operands = operands.map(|side| Operand {
+        address: side.base,
+        start: side.start,
+        extent: side.extent,
+        is_write: side.is_write,
+        is_device: side.memory == MemoryType::Device,
+        name: match (side.memory, side.is_write) {
+            (MemoryType::Host, false) => "srcHost",
+            (MemoryType::Host, true) => "dstHost",
+            (_, false) => "srcDevice",
+            (_, true) => "dstDevice",
+        },
+    });
+    Work::Memory(operands.collect())
 }
 
 /// The bytes behind a parameter: as the driver left them, else as the program passed them.
@@ -137,9 +140,22 @@ fn work_of<'a>(
     let memset = |prefix| {
         let members = members(prefix);
         let address = members.number("dst")?;
-        let is_empty = members.number("width") == Some(0) || members.number("height") == Some(0);
+        let [width, rows] = [members.number("width")?, members.number("height")?];
+        let row = width.saturating_mul(members.number("elementSize")?);
+        let is_empty = row == 0 || rows == 0;
+        let extent = match rows {
+            1 => Extent::flat(row),
+            _ => Extent {
+                row,
+                pitch: members.number("pitch")?,
+                rows,
+            },
+        };
         let operand = Operand {
             address,
+            start: address,
+            extent,
+            is_write: true,
             is_device: true,
             name: "dst",
         };
@@ -235,20 +251,26 @@ pub(crate) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
             kernel([Some(launch.parameters), Some(launch.extra)])
         }
         Family::Copy(CopyOp::Described(_)) => {
-            described(effects, call, (0, NodeKind::Copy), &|_| Arc::default())
+            described_accesses(function, call).map_or(Work::Unknown, |sides| copy_of(&sides))
         }
         Family::Copy(CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) => Work::Unknown,
         Family::Copy(_) | Family::Memset => {
             let is_unified = matches!(function.family, Family::Copy(CopyOp::Unified(_)));
             let params = function.params.iter().enumerate();
             let operands = params.filter_map(|(position, param)| {
-                let is_device = match param.role {
-                    Role::DeviceRead(_) | Role::DeviceWrite(_) => !is_unified,
-                    Role::HostRead(_) | Role::HostWrite(_) => false,
+                let (length, is_device, is_write) = match param.role {
+                    Role::DeviceRead(length) => (length, !is_unified, false),
+                    Role::DeviceWrite(length) => (length, !is_unified, true),
+                    Role::HostRead(length) => (length, false, false),
+                    Role::HostWrite(length) => (length, false, true),
                     _ => return None,
                 };
+                let extent = length.evaluate(function, &CallArguments(call));
                 Some(Operand {
                     address: call.argument(position),
+                    start: call.argument(position),
+                    extent: extent.unwrap_or(Extent::flat(1)),
+                    is_write,
                     is_device,
                     name: param.name,
                 })

@@ -101,18 +101,20 @@ impl State {
                 }
                 Work::Memory(operands) => {
                     for operand in operands.iter() {
-                        let effect = match operand.name.starts_with("src") {
-                            true => AccessEffect::Read,
-                            false => AccessEffect::Write,
+                        let effect = match operand.is_write {
+                            true => AccessEffect::Write,
+                            false => AccessEffect::Read,
                         };
-                        let address = operand.address;
+                        let (address, extent) = (operand.start, operand.extent);
+                        if extent.content() == 0 {
+                            continue;
+                        }
                         let mapped = || self.virtual_memory.allocation_at(address);
                         let object = self.model.place_at(address).or_else(mapped);
                         found.extend(object.map(|object| Access {
                             object,
                             address,
-                            // How far it goes from there is not known.
-                            extent: Extent::flat(1),
+                            extent,
                             effect,
                             work: AccessKind::Node,
                             synchronous: false,
