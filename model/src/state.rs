@@ -156,9 +156,8 @@ pub struct State<X> {
     pub host: Memory<ObjectId>,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
     pub records_elsewhere: bool,
-    /// The last launch of each executable graph, and whether one may tell the program that it is
-    /// complete.
-    pub(crate) last_launches: HashMap<ObjectId, (Clock, bool), FxBuildHasher>,
+    /// The last launch of each executable graph.
+    pub(crate) last_launches: HashMap<ObjectId, Clock, FxBuildHasher>,
     /// By thread.
     pub(crate) streams: Vec<LastStreams>,
     pending: Vec<PendingObject<X>>,

@@ -8,7 +8,7 @@ use cutape_registry::{
 use crate::captures::Capture;
 use crate::copied::{described_host_target, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
-use crate::graphs::{Exec, GraphAction, Work, captured_work, node_arrays};
+use crate::graphs::{GraphAction, GraphWait, Work, captured_work, node_arrays};
 use crate::needs::Operands;
 use crate::objects::{NewObject, Origin};
 use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
@@ -154,13 +154,22 @@ impl<X> State<X> {
         }
     }
 
-    /// A stream waits for the last launch of an executable graph that it launches: no two run at once
-    /// (manual, cuGraphLaunch). Returns whether that graph signals the host, if it was launched.
-    pub fn wait_for_last_launch(&mut self, exec: u64, stream: u32) -> Option<bool> {
-        let graph = self.objects.live(Kind::GraphExec, exec)?;
-        let &(ref earlier, signals) = self.last_launches.get(&graph)?;
-        self.order.wait(stream, earlier);
-        Some(signals)
+    /// A stream waits for what a graph that is launched in it may wait for: its last launch, for no two
+    /// run at once (manual, cuGraphLaunch), and what its nodes wait for.
+    pub fn wait_for_graph(&mut self, exec: u64, stream: u32) {
+        if let Some(graph) = self.objects.live(Kind::GraphExec, exec)
+            && let Some(earlier) = self.last_launches.get(&graph)
+        {
+            self.order.wait(stream, earlier);
+        }
+        match self.graphs.exec(exec).map(|exec| exec.effects().waits_for) {
+            Some(GraphWait::Nothing) => {}
+            Some(GraphWait::Unknown) => self.order.wait_for_unknown(stream),
+            _ => {
+                let everything = self.order.everything();
+                self.order.wait(stream, &everything);
+            }
+        }
     }
 
     fn submit_work(&mut self, effects: &Effects, call: &Call<'_>) -> Option<(u32, u64)> {
@@ -172,14 +181,16 @@ impl<X> State<X> {
             Action::GraphLaunch => effects.handle_of(call, Kind::GraphExec),
             _ => None,
         };
-        let last = graph.and_then(|handle| self.wait_for_last_launch(handle, stream));
-        let signals = last.unwrap_or_else(|| self.signals_host(effects, call));
+        if let Some(handle) = graph {
+            self.wait_for_graph(handle, stream);
+        }
+        let signals = self.signals_host(effects, call);
         let work = self.order.submit(stream)?;
         if let Some(graph) = graph
             && let Some(graph) = self.objects.live(Kind::GraphExec, graph)
         {
             let clock = self.order.clock(stream);
-            self.last_launches.insert(graph, (clock, signals));
+            self.last_launches.insert(graph, clock);
         }
         if signals {
             let clock = self.order.clock(stream);
@@ -194,11 +205,6 @@ impl<X> State<X> {
                 if was_complete(effects.function, call) || self.writes_pageable(effects, call) =>
             {
                 self.order.complete_stream(stream);
-            }
-            // A node of the graph may wait for an event.
-            Action::GraphLaunch if self.records_elsewhere => {
-                let everything = self.order.everything();
-                self.order.wait(stream, &everything);
             }
             _ => {}
         }
@@ -239,8 +245,7 @@ impl<X> State<X> {
             }
             Family::Graph(GraphOp::Launch) => {
                 let exec = self.graphs.exec(call.argument(0));
-                let active = exec.and_then(Exec::known_active);
-                active.is_none_or(|active| active.iter().any(|(_, work)| work.signals_host()))
+                exec.is_none_or(|exec| exec.effects().signals_host)
             }
             _ => false,
         }
@@ -337,6 +342,7 @@ impl<X> State<X> {
         if is_external {
             // A node of the graph records the event, or waits for it.
             event.unobserved = true;
+            self.captures.add(stream, Work::Event, site);
             return;
         }
         if effects.action == Action::EventRecord {

@@ -57,6 +57,37 @@ const ROWS: &str = "
     cuGraphInstantiateWithFlags phGraphExec:=0xa02 hGraph=0x802
 ";
 
+/// Graphs that read memory: at once, and after a wait for an event, for a value, for an external
+/// semaphore, and for a function of the program.
+const WAITING: &str = "
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuStreamCreate phStream:=0x301 Flags=1
+    cuStreamCreate phStream:=0x302 Flags=1
+    cuEventCreate phEvent:=0x401 Flags=2
+    cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096
+    cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096
+    cuGraphCreate phGraph:=0x800
+    cuGraphAddMemcpyNode phGraphNode:=0x900 hGraph=0x800 copyParams=[0*4,2,0,0x1000000,0,0,64,1,0*4,1,0x7000000,0,0,0,64,1,64,1,1]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800
+    cuGraphCreate phGraph:=0x801
+    cuGraphAddEventWaitNode phGraphNode:=0x901 hGraph=0x801 event=0x401
+    cuGraphAddMemcpyNode phGraphNode:=0x911 hGraph=0x801 dependencies=[0x901] numDependencies=1 copyParams=[0*4,2,0,0x1000000,0,0,64,1,0*4,1,0x7000000,0,0,0,64,1,64,1,1]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801
+    cuGraphCreate phGraph:=0x802
+    cuGraphAddBatchMemOpNode phGraphNode:=0x902 hGraph=0x802 nodeParams=[0xc1,1,0x5000,0]
+    cuGraphAddMemcpyNode phGraphNode:=0x912 hGraph=0x802 dependencies=[0x902] numDependencies=1 copyParams=[0*4,2,0,0x1000000,0,0,64,1,0*4,1,0x7000000,0,0,0,64,1,64,1,1]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa02 hGraph=0x802
+    cuStreamBeginCapture_v2 hStream=0x302
+    cuWaitExternalSemaphoresAsync stream=0x302
+    cuMemcpyDtoHAsync_v2 dstHost=0x7000000 srcDevice=0x1000000 ByteCount=64 hStream=0x302
+    cuStreamEndCapture hStream=0x302 phGraph:=0x803
+    cuGraphInstantiateWithFlags phGraphExec:=0xa03 hGraph=0x803
+    cuGraphCreate phGraph:=0x804
+    cuGraphAddHostNode phGraphNode:=0x904 hGraph=0x804 nodeParams=[0x99,0]
+    cuGraphAddMemcpyNode phGraphNode:=0x914 hGraph=0x804 dependencies=[0x904] numDependencies=1 copyParams=[0*4,2,0,0x1000000,0,0,64,1,0*4,1,0x7000000,0,0,0,64,1,64,1,1]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa04 hGraph=0x804
+";
+
 /// A single stream, and memory that is mapped at two addresses.
 const MAPPED: &str = "
     cuCtxCreate_v2 pctx:=0xc1 dev=0
@@ -363,6 +394,35 @@ pub(crate) const ORDER: &[Row] = &[
         ROWS,
         "cuGraphLaunch hGraph=0xa02 hStream=0x301\n\
          cuMemsetD8Async dstDevice=0x1000040 N=64 hStream=0x302",
+        &[],
+    ),
+    // A graph may wait for the other stream itself.
+    (
+        "memory-race-cross-stream",
+        WAITING,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuEventRecord hEvent=0x401 hStream=0x301\n cuGraphLaunch hGraph=0xa00 hStream=0x302",
+        &[
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n cuGraphLaunch hGraph=0xa01 hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x1000800 value=1\n\
+             cuGraphLaunch hGraph=0xa02 hStream=0x302",
+            "cuGraphLaunch hGraph=0xa02 hStream=0x302\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x1000800 value=1",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuGraphLaunch hGraph=0xa03 hStream=0x302",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuGraphLaunch hGraph=0xa04 hStream=0x302",
+        ],
+    ),
+    // A copy after an event wait: what is enqueued later is not waited for.
+    (
+        "memory-race-cross-stream",
+        WAITING,
+        "cuGraphLaunch hGraph=0xa01 hStream=0x302\n\
+         cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301",
         &[],
     ),
     (

@@ -1,5 +1,6 @@
 //! Applies calls to graphs.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use cutape_format::Call;
@@ -369,7 +370,8 @@ impl Graphs {
             rejected: None,
             is_uploaded: flags & UPLOAD != 0,
             launched: None,
-            checked: Default::default(),
+            checked: Cell::default(),
+            effects: Cell::default(),
         };
         self.execs.insert(handle, exec);
     }
@@ -469,5 +471,6 @@ impl Exec {
         self.rejected = None;
         self.is_uploaded = false;
         self.checked.set(None);
+        self.effects.set(None);
     }
 }

@@ -79,7 +79,35 @@ pub enum Work {
     Unknown,
 }
 
+/// Which work of other streams a graph may wait for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GraphWait {
+    /// None.
+    Nothing,
+    /// What is enqueued when it is launched.
+    Enqueued,
+    /// Also what is enqueued later.
+    Unknown,
+}
+
 impl Work {
+    /// What it may wait for besides the nodes before it.
+    fn waits_for(&self) -> GraphWait {
+        match self {
+            Self::Kernel(_)
+            | Self::Memory(_)
+            | Self::Child(_)
+            | Self::Allocation { .. }
+            | Self::Free { .. }
+            | Self::Empty => GraphWait::Nothing,
+            // The last record of an event; a thread that has waited for another stream.
+            Self::Event | Self::Host => GraphWait::Enqueued,
+            Self::Semaphores | Self::MemoryOperations | Self::Conditional | Self::Unknown => {
+                GraphWait::Unknown
+            }
+        }
+    }
+
     /// Whether it may tell the program that it runs: a function of the program, or a value that the
     /// program may poll.
     pub(crate) fn signals_host(&self) -> bool {
@@ -110,6 +138,32 @@ impl Work {
     /// Allocates or frees.
     pub fn is_of_memory(&self) -> bool {
         matches!(self, Self::Allocation { .. } | Self::Free { .. })
+    }
+}
+
+/// What a launch of a graph may do to the order of other work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GraphEffects {
+    /// A node may tell the program that it runs.
+    pub(crate) signals_host: bool,
+    /// What its nodes may wait for.
+    pub(crate) waits_for: GraphWait,
+}
+
+impl GraphEffects {
+    /// Those of a graph with such nodes and, unless `whole`, others that no call has shown.
+    pub(super) fn of<'w>(works: impl Iterator<Item = &'w Work>, whole: bool) -> Self {
+        let unknown = Self {
+            signals_host: !whole,
+            waits_for: match whole {
+                true => GraphWait::Nothing,
+                false => GraphWait::Enqueued,
+            },
+        };
+        works.fold(unknown, |all, work| Self {
+            signals_host: all.signals_host || work.signals_host(),
+            waits_for: all.waits_for.max(work.waits_for()),
+        })
     }
 }
 

@@ -14,6 +14,7 @@ mod user_object;
 
 pub(crate) use action::GraphAction;
 pub use apply::{instantiate_flags, node_array, node_arrays};
+pub(crate) use graph::GraphWait;
 pub use graph::{Graph, KernelWork, Node, Operand, Work};
 pub use lifetimes::NodeAllocation;
 pub(crate) use node::captured as captured_work;

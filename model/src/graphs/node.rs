@@ -10,7 +10,7 @@ use cutape_registry::{
 
 use super::graph::{Graph, KernelWork, Operand, Work};
 use crate::copied::{DescribedAccess, described_accesses, described_copy};
-use crate::effects::{CallArguments, Effects};
+use crate::effects::{Action, CallArguments, Effects};
 use crate::launch_shape::LaunchShape;
 
 /// Numbers of `CUgraphNodeType`.
@@ -296,6 +296,7 @@ pub(crate) fn captured(effects: &Effects, call: &Call<'_>) -> Work {
         },
         Family::HostFunction | Family::StreamCallback => Work::Host,
         Family::StreamMemory(_) => Work::MemoryOperations,
+        _ if effects.action == Action::UnknownWait => Work::Semaphores,
         _ => Work::Unknown,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::{DEEPEST, Graph, Node, Work};
+use super::graph::{DEEPEST, Graph, GraphEffects, Node, Work};
 use super::user_object::{UserObjectState, UserObjects};
 use crate::memory::IntervalMap;
 use crate::site::Site;
@@ -54,6 +54,7 @@ pub struct Exec {
     pub launched: Option<Site>,
     /// What a user of the model has found out about this state of it; reset by every change.
     pub checked: Cell<Option<u64>>,
+    pub(super) effects: Cell<Option<GraphEffects>>,
 }
 
 impl Exec {
@@ -67,6 +68,17 @@ impl Exec {
     /// The same; `None` unless calls have shown all nodes and their parameters.
     pub fn known_active(&self) -> Option<Vec<(&Node, &Work)>> {
         (self.whole && self.graph.whole).then(|| self.active())
+    }
+
+    /// What a launch may do to the order of other work.
+    pub(crate) fn effects(&self) -> GraphEffects {
+        self.effects.get().unwrap_or_else(|| {
+            let active = self.active();
+            let works = active.into_iter().map(|(_, work)| work);
+            let effects = GraphEffects::of(works, self.whole && self.graph.whole);
+            self.effects.set(Some(effects));
+            effects
+        })
     }
 
     fn collect<'a>(&'a self, graph: &'a Graph, depth: usize, all: &mut Vec<(&'a Node, &'a Work)>) {

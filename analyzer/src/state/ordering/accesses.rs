@@ -86,7 +86,7 @@ impl State {
 
     /// What the nodes of a graph use.
     fn graph_launch(&mut self, exec: u64, stream: (u32, u64), site: Site) {
-        self.model.wait_for_last_launch(exec, stream.0);
+        self.model.wait_for_graph(exec, stream.0);
         let exec = self.model.graphs.exec(exec).and_then(Exec::known_active);
         let works: Vec<Work> = exec.map_or_else(Vec::new, |nodes| {
             let works = nodes.into_iter().map(|(_, work)| work.clone());
