@@ -1,7 +1,9 @@
 //! Graphs that hold what has ended: freed memory, unloaded modules, refused updates; and the
 //! lifetime of the memory that graphs allocate.
 
-use cutape_model::{AUTO_FREE_ON_LAUNCH, Graph, KernelWork, Node, NodeAllocation, ObjectId, Work};
+use cutape_model::{
+    AUTO_FREE_ON_LAUNCH, Graph, KernelWork, MemoryKind, Node, NodeAllocation, ObjectId, Work,
+};
 use cutape_registry::{Kind, rules};
 use rustc_hash::FxHashMap;
 
@@ -150,6 +152,8 @@ fn unloaded(check: &Check<'_, '_>, function: ObjectId, node: &Node) -> Draft {
 /// A value that a node uses as an address.
 struct Pointer {
     address: u64,
+    /// It is a device address for certain.
+    is_device: bool,
     /// The operand's name, or where it is in the kernel's parameters.
     from: Result<&'static str, layouts::Pointer>,
 }
@@ -181,6 +185,7 @@ fn pointers(check: &Check<'_, '_>, work: &Work) -> Vec<Pointer> {
         Work::Memory(operands) => {
             let operands = operands.iter().map(|operand| Pointer {
                 address: operand.address,
+                is_device: operand.is_device,
                 from: Ok(operand.name),
             });
             operands.collect()
@@ -190,6 +195,7 @@ fn pointers(check: &Check<'_, '_>, work: &Work) -> Vec<Pointer> {
             let pointers = layouts::pointers(layout, &kernel.parameters);
             let pointers = pointers.map(|pointer| Pointer {
                 address: pointer.address,
+                is_device: false,
                 from: Err(pointer),
             });
             pointers.collect()
@@ -205,7 +211,7 @@ fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft
         if check.state.graphs.memory_at(pointer.address).is_some() {
             return None;
         }
-        let id = ended_at(check, pointer.address)
+        let id = freed_since(check, node, pointer)
             .or_else(|| freed_host(check, node, pointer.address))?;
         // What a module's end freed is the module's story.
         let is_memory = matches!(check.kind(id), Some(Kind::Memory | Kind::HostMemory));
@@ -223,6 +229,22 @@ fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft
 fn is_maybe_end(check: &Check<'_, '_>, pointer: &Pointer, all: &[Pointer]) -> bool {
     let others = all.iter().map(|other| other.address);
     !pointer.is_certain() && may_be_end(check, pointer.address, others)
+}
+
+/// The freed memory that an address lies in. An address of the host counts only if a node got it
+/// before the free: it may be of other memory since, which calls do not show.
+fn freed_since(check: &Check<'_, '_>, node: &Node, pointer: &Pointer) -> Option<ObjectId> {
+    let id = ended_at(check, pointer.address)?;
+    let end = check.state.objects.end_of(id)?;
+    let may_be_host = match pointer.from {
+        Ok(_) => !pointer.is_device,
+        Err(_) => {
+            let function = check.object(id)?.created.function;
+            let kind = MemoryKind::allocated_by(Kind::Memory, function);
+            kind == Some(MemoryKind::Managed)
+        }
+    };
+    (!may_be_host || end.site.index > node.site.index).then_some(id)
 }
 
 /// The page-locked memory that an address lay in when the node got it, and that was freed since.

@@ -148,6 +148,31 @@ pub(crate) const GRAPHS: &[Row] = &[
          cuMemFreeHost p=0x50000\n cuGraphLaunch hGraph=0xa01 hStream=0x300",
         &[],
     ),
+    // Managed memory that was freed before the capture: the address may be of malloc now.
+    (
+        "graph-baked-pointer-freed",
+        START,
+        "cuMemAllocManaged dptr:=0x50000 bytesize=64 flags=1\n\
+         cuStreamBeginCapture_v2 hStream=0x300\n\
+         cuMemcpyAsync dst=0x10000 src=0x50000 ByteCount=64 hStream=0x300\n\
+         cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+         cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+         cuMemFree_v2 dptr=0x50000\n cuGraphLaunch hGraph=0xa01 hStream=0x300",
+        &[
+            "cuMemAllocManaged dptr:=0x50000 bytesize=64 flags=1\n cuMemFree_v2 dptr=0x50000\n\
+             cuStreamBeginCapture_v2 hStream=0x300\n\
+             cuMemcpyAsync dst=0x10000 src=0x50000 ByteCount=64 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+             cuGraphLaunch hGraph=0xa01 hStream=0x300",
+            "cuMemAllocManaged dptr:=0x50000 bytesize=64 flags=1\n cuMemFree_v2 dptr=0x50000\n\
+             cuStreamBeginCapture_v2 hStream=0x300\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x50000 ByteCount=64 hStream=0x300\n\
+             cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
+             cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
+             cuGraphLaunch hGraph=0xa01 hStream=0x300",
+        ],
+    ),
     (
         "graph-baked-module-unloaded",
         START,
