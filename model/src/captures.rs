@@ -174,6 +174,7 @@ impl Captures {
         capture.graph.nodes.push(Node {
             handle: 0,
             site,
+            set: site,
             work,
             before,
             is_removed: false,

@@ -2,7 +2,7 @@
 //! lifetime of the memory that graphs allocate.
 
 use cutape_model::{
-    AUTO_FREE_ON_LAUNCH, Graph, KernelWork, MemoryKind, Node, NodeAllocation, ObjectId, Work,
+    AUTO_FREE_ON_LAUNCH, Graph, KernelWork, MemoryKind, Node, NodeAllocation, ObjectId, Site, Work,
 };
 use cutape_registry::{Kind, rules};
 use rustc_hash::FxHashMap;
@@ -93,7 +93,7 @@ pub(super) fn launch(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             return;
         }
         if pointer.is_none() {
-            pointer = dead_pointer(check, node, work);
+            pointer = dead_pointer(check, (node, exec.set_by(node)), work);
         }
     }
     drafts.extend(pointer.map(|draft| with_exec(draft, check, handle)));
@@ -205,18 +205,18 @@ fn pointers(check: &Check<'_, '_>, work: &Work) -> Vec<Pointer> {
 }
 
 /// The first address of a node that lies in freed memory.
-fn dead_pointer(check: &Check<'_, '_>, node: &Node, work: &Work) -> Option<Draft> {
+fn dead_pointer(check: &Check<'_, '_>, (node, set): (&Node, Site), work: &Work) -> Option<Draft> {
     let all = pointers(check, work);
     let found = all.iter().filter_map(|pointer| {
         if check.state.graphs.memory_at(pointer.address).is_some() {
             return None;
         }
-        let id = freed_since(check, node, pointer)
-            .or_else(|| freed_host(check, node, pointer.address))?;
+        let id =
+            freed_since(check, set, pointer).or_else(|| freed_host(check, set, pointer.address))?;
         // What a module's end freed is the module's story.
         let is_memory = matches!(check.kind(id), Some(Kind::Memory | Kind::HostMemory));
         is_memory.then_some(())?;
-        let draft = freed(check, node, id, pointer);
+        let draft = freed(check, (node, set), id, pointer);
         Some(match is_maybe_end(check, pointer, &all) {
             true => as_maybe_end(draft),
             false => draft,
@@ -233,7 +233,7 @@ fn is_maybe_end(check: &Check<'_, '_>, pointer: &Pointer, all: &[Pointer]) -> bo
 
 /// The freed memory that an address lies in. An address of the host counts only if a node got it
 /// before the free: it may be of other memory since, which calls do not show.
-fn freed_since(check: &Check<'_, '_>, node: &Node, pointer: &Pointer) -> Option<ObjectId> {
+fn freed_since(check: &Check<'_, '_>, set: Site, pointer: &Pointer) -> Option<ObjectId> {
     let id = ended_at(check, pointer.address)?;
     let end = check.state.objects.end_of(id)?;
     let may_be_host = match pointer.from {
@@ -244,18 +244,23 @@ fn freed_since(check: &Check<'_, '_>, node: &Node, pointer: &Pointer) -> Option<
             kind == Some(MemoryKind::Managed)
         }
     };
-    (!may_be_host || end.site.index > node.site.index).then_some(id)
+    (!may_be_host || end.site.index > set.index).then_some(id)
 }
 
 /// The page-locked memory that an address lay in when the node got it, and that was freed since.
-fn freed_host(check: &Check<'_, '_>, node: &Node, address: u64) -> Option<ObjectId> {
+fn freed_host(check: &Check<'_, '_>, set: Site, address: u64) -> Option<ObjectId> {
     let id = check.state.freed_host_at(address)?;
     let end = check.state.objects.end_of(id)?;
     let is_known = !check.state.objects.may_be_reused(id) && !check.only_released(id);
-    (is_known && end.site.index > node.site.index).then_some(id)
+    (is_known && end.site.index > set.index).then_some(id)
 }
 
-fn freed(check: &Check<'_, '_>, node: &Node, id: ObjectId, pointer: &Pointer) -> Draft {
+fn freed(
+    check: &Check<'_, '_>,
+    (node, set): (&Node, Site),
+    id: ObjectId,
+    pointer: &Pointer,
+) -> Draft {
     let end = check.state.objects.end_of(id).map(|end| at(end.site));
     let end = end.unwrap_or_default();
     let what = format!(
@@ -273,7 +278,7 @@ fn freed(check: &Check<'_, '_>, node: &Node, id: ObjectId, pointer: &Pointer) ->
         .object(id)
         .chain(vec![
             format!("{} allocated", check.label(id)),
-            format!("its address put into a node by {}", at(node.site)),
+            format!("its address put into a node by {}", at(set)),
             format!("freed by {end}"),
             format!("the graph launched by {}", at(check.site)),
         ]);

@@ -33,6 +33,18 @@ const BUILT: &str = "
     cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800
 ";
 
+/// A graph that copies from page-locked memory.
+const STAGED: &str = "
+    cuInit Flags=0
+    cuCtxCreate_v2 pctx:=0xc1 dev=0
+    cuStreamCreate phStream:=0x300 Flags=1
+    cuMemAlloc_v2 dptr:=0x10000 bytesize=4096
+    cuMemAllocHost_v2 pp:=0x50000 bytesize=64
+    cuGraphCreate phGraph:=0x800
+    cuGraphAddMemcpyNode phGraphNode:=0x900 hGraph=0x800 copyParams=[0*4,1,0x50000,0*3,64,1,0*4,2,0,0x10000,0,0,64,1,64,1,1]
+    cuGraphInstantiateWithFlags phGraphExec:=0xa00 hGraph=0x800
+";
+
 pub(crate) const GRAPHS: &[Row] = &[
     (
         "graph-use-after-destroy",
@@ -171,6 +183,21 @@ pub(crate) const GRAPHS: &[Row] = &[
              cuStreamEndCapture hStream=0x300 phGraph:=0x801\n\
              cuGraphInstantiateWithFlags phGraphExec:=0xa01 hGraph=0x801\n\
              cuGraphLaunch hGraph=0xa01 hStream=0x300",
+        ],
+    ),
+    // Other memory at the address of freed page-locked memory, which the node was given since.
+    (
+        "graph-baked-pointer-freed",
+        STAGED,
+        "cuMemFreeHost p=0x50000\n cuGraphLaunch hGraph=0xa00 hStream=0x300",
+        &[
+            "cuMemFreeHost p=0x50000\n\
+             cuGraphExecMemcpyNodeSetParams hGraphExec=0xa00 hNode=0x900 copyParams=[0*4,1,0x50000,0*3,64,1,0*4,2,0,0x10000,0,0,64,1,64,1,1]\n\
+             cuGraphLaunch hGraph=0xa00 hStream=0x300",
+            "cuMemFreeHost p=0x50000\n\
+             cuGraphMemcpyNodeSetParams hNode=0x900 nodeParams=[0*4,1,0x50000,0*3,64,1,0*4,2,0,0x10000,0,0,64,1,64,1,1]\n\
+             cuGraphExecUpdate_v2 hGraphExec=0xa00 hGraph=0x800\n\
+             cuGraphLaunch hGraph=0xa00 hStream=0x300",
         ],
     ),
     (

@@ -132,7 +132,7 @@ impl Graphs {
                     self.copy_of(handle)
                 });
                 match self.node_mut(node) {
-                    Some(node) => node.work = work,
+                    Some(node) => (node.work, node.set) = (work, site),
                     None => self.changed_somewhere(),
                 }
             }
@@ -141,7 +141,7 @@ impl Graphs {
                 let work = node::described(effects, call, (position, kind), &|handle| {
                     self.copy_of(handle)
                 });
-                self.set_exec_node(exec, node, work, kind);
+                self.set_exec_node(exec, node, (work, site), kind);
             }
             GraphAction::SetOther => {
                 if let Some(exec) = self.execs.get_mut(&exec) {
@@ -293,6 +293,7 @@ impl Graphs {
         known.nodes.push(Node {
             handle,
             site,
+            set: site,
             work,
             before: indices.unwrap_or_default(),
             is_removed: false,
@@ -315,14 +316,14 @@ impl Graphs {
         }
     }
 
-    fn set_exec_node(&mut self, exec: u64, node: u64, work: Work, kind: NodeKind) {
+    fn set_exec_node(&mut self, exec: u64, node: u64, set: (Work, Site), kind: NodeKind) {
         let Some(exec) = self.execs.get_mut(&exec) else {
             return;
         };
         // A node whose handle was not seen may be any of those that were captured.
         exec.whole &= exec.graph.nodes.iter().any(|known| known.handle == node);
-        exec.whole &= kind != NodeKind::Any || !matches!(work, Work::Unknown);
-        exec.changed.insert(node, work);
+        exec.whole &= kind != NodeKind::Any || !matches!(set.0, Work::Unknown);
+        exec.changed.insert(node, set);
         exec.is_changed();
     }
 

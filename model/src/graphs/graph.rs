@@ -174,6 +174,8 @@ pub struct Node {
     pub handle: u64,
     /// The call that added it.
     pub site: Site,
+    /// The call that gave it its parameters.
+    pub set: Site,
     /// What it does.
     pub work: Work,
     /// Indices of the nodes that it waits for.
@@ -291,16 +293,18 @@ mod tests {
     use super::*;
 
     fn graph(edges: &[&[usize]]) -> Graph {
+        let site = Site {
+            index: 0,
+            function: "cuGraphAddEmptyNode",
+            thread: 0,
+            caller: 0,
+            stack: 0,
+            result: Some(0),
+        };
         let node = |before: &&[usize]| Node {
             handle: 0,
-            site: Site {
-                index: 0,
-                function: "cuGraphAddEmptyNode",
-                thread: 0,
-                caller: 0,
-                stack: 0,
-                result: Some(0),
-            },
+            site,
+            set: site,
             work: Work::Empty,
             before: before.to_vec(),
             is_removed: false,

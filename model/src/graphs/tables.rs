@@ -41,8 +41,8 @@ pub struct Exec {
     pub source: u64,
     /// `CUgraphInstantiate_flags`.
     pub flags: u64,
-    /// Parameters that were set since, by node.
-    pub(super) changed: FxHashMap<u64, Work>,
+    /// Parameters that were set since, by node, and the call that set them.
+    pub(super) changed: FxHashMap<u64, (Work, Site)>,
     pub(super) disabled: FxHashSet<u64>,
     /// All nodes and their parameters are known.
     pub whole: bool,
@@ -86,7 +86,8 @@ impl Exec {
             if self.disabled.contains(&node.handle) {
                 continue;
             }
-            let work = self.changed.get(&node.handle).unwrap_or(&node.work);
+            let changed = self.changed.get(&node.handle);
+            let work = changed.map_or(&node.work, |(work, _)| work);
             if let Work::Child(child) = work
                 && depth > 0
             {
@@ -94,6 +95,12 @@ impl Exec {
             }
             all.push((node, work));
         }
+    }
+
+    /// The call that gave a node the parameters that it has in this executable graph.
+    pub fn set_by(&self, node: &Node) -> Site {
+        let changed = self.changed.get(&node.handle);
+        changed.map_or(node.set, |(_, site)| *site)
     }
 
     /// The addresses that its nodes allocate and none of them frees.
