@@ -28,7 +28,7 @@ impl Layouts {
 
 /// The longest struct whose members are looked at. Longer ones have arrays whose ends may hold what
 /// was on the stack before.
-const LONGEST_STRUCT: u32 = 64;
+pub(crate) const LONGEST_STRUCT: u32 = 64;
 
 /// A word of a launch's parameters that may be a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -425,6 +425,19 @@ pub(crate) const ORDER: &[Row] = &[
          cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301",
         &[],
     ),
+    // Two readers, the output of one of which is in a struct or in memory that is not known.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x1000000\n\
+         cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x1000000",
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,8 params=0x1000000,0x66000000\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8,8 params=0x1000000,0x67000000",
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8,72 params=0x1000000,0*9\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8,72 params=0x1000000,0*9",
+        ],
+    ),
     (
         "memory-race-cross-stream",
         STREAMS,

@@ -8,7 +8,7 @@ use cutape_registry::{Extent, Family, GraphOp, Kind};
 use rustc_hash::FxHashSet;
 
 use super::names::constant_pointers;
-use crate::layouts::{Pointer, pointers};
+use crate::layouts::{LONGEST_STRUCT, Pointer, pointers};
 use crate::plan::{Ordered, Plan};
 use crate::state::State;
 
@@ -143,6 +143,8 @@ impl State {
             return;
         };
         let first = found.len();
+        // Parameters that may be, or have, pointers to what is not known.
+        let mut others = layout.iter().any(|&(_, size)| size > LONGEST_STRUCT);
         let mut constants = None;
         for pointer in pointers(layout, bytes) {
             let Pointer {
@@ -155,6 +157,7 @@ impl State {
             }
             let mapped = || self.virtual_memory.allocation_at(address);
             let Some(object) = self.model.place_at(address).or_else(mapped) else {
+                others = true;
                 continue;
             };
             let constants = constants.get_or_insert_with(|| {
@@ -178,8 +181,9 @@ impl State {
                 site,
             });
         }
-        // A kernel writes something: if it gets one address, at that.
+        // A kernel writes something: if it gets one address and no other, at that.
         if let Some([only]) = found.get_mut(first..)
+            && !others
             && only.effect == AccessEffect::Unknown
         {
             only.effect = AccessEffect::Write;
