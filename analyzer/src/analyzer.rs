@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cutape_format::Call;
-use cutape_registry::{Family, Kind, rules as rule_ids};
+use cutape_registry::{Family, Function, FunctionOp, Kind, rules as rule_ids};
 
 use crate::call_site::{call_site, code_place, history, name_of, place, symbol};
 use crate::class::class_of;
@@ -41,6 +41,28 @@ struct Deferred {
     /// The program has launched a function of the module: it goes on without what it did not find.
     is_optional: bool,
     finding: Finding,
+}
+
+impl Deferred {
+    /// Whether a success of the function may show that there was no mistake.
+    fn is_about(&self, function: &Function) -> bool {
+        let is_launch = matches!(function.family, Family::Launch(_));
+        let is_again = self.base == function.base;
+        match self.until {
+            Deferral::Call => is_again,
+            Deferral::Function(_) => is_again || is_launch,
+            Deferral::Lookup(..) => {
+                let finds = matches!(
+                    function.family,
+                    Family::Function(FunctionOp::Find { .. })
+                        | Family::Kernel(FunctionOp::Find { .. })
+                        | Family::Global(_)
+                );
+                is_again || finds || is_launch && !self.is_optional
+            }
+            Deferral::StickyError(_) | Deferral::Reuse(_) => false,
+        }
+    }
 }
 
 /// Finds API misuse in the calls of one process.
@@ -215,6 +237,10 @@ impl Analyzer {
     /// A call succeeded: what was a try before it is no misuse. A launch shows that the program did
     /// without.
     fn cancel_deferred(&mut self, plan: &Plan, call: &Call<'_>) {
+        let concerned = (self.deferred.iter()).any(|deferred| deferred.is_about(plan.function));
+        if !concerned {
+            return;
+        }
         let kinds = [Kind::Function, Kind::Kernel].into_iter();
         let mut handles = kinds.filter_map(|kind| Some((kind, plan.handle_of(call, kind)?)));
         let about = handles
