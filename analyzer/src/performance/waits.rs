@@ -85,6 +85,8 @@ pub(super) struct Waiting {
     events: Tallies<u64>,
     timed: FxHashSet<u64>,
     durations: FxHashMap<u16, Durations>,
+    /// All work up to this number is known to be complete.
+    done: u64,
 }
 
 impl Waiting {
@@ -206,8 +208,12 @@ impl Waiting {
             return;
         };
         let ticks = leave.ticks.saturating_sub(call.ticks);
-        let mut recent = state.execution.recent.iter().rev();
+        let recent = state.execution.recent.iter().rev();
+        let mut recent = recent.take_while(|work| work.stream.1 > self.done);
         let is_pending = recent.any(|work| !state.order.is_done(work.stream.0, work.stream.1));
+        if !is_pending && let Some(last) = state.execution.recent.back() {
+            self.done = last.stream.1;
+        }
         let known = self.durations.entry(plan.function.id).or_default();
         known.waits = plan.function.implicit_wait != ImplicitWait::No;
         if !is_pending {

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::context::TraceContext;
 use crate::plan::{Ordered, Plan, Step};
+use crate::rules::code;
 
 /// CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT.
 const CARVEOUT: i32 = 9;
@@ -69,9 +70,15 @@ impl State {
             self.note_error(plan, call, site, leave.result);
         }
         if leave.result != 0 || !plan.function.returns_result {
-            let reported = self.follow_undefined(plan, call, reported);
-            let reported = self.follow_refused(plan, call, site, reported);
-            let reported = self.follow_capture(call, leave.result, reported);
+            // A poll is no failure.
+            let reported = match leave.result {
+                code::NOT_READY => reported,
+                result => {
+                    let reported = self.follow_undefined(plan, call, reported);
+                    let reported = self.follow_refused(plan, call, site, reported);
+                    self.follow_capture(call, result, reported)
+                }
+            };
             self.failed(plan, call, site, reported);
             self.model.apply_failed(&plan.effects, call);
             self.link_values(plan, call);
