@@ -747,7 +747,24 @@ pub(crate) const ORDER: &[Row] = &[
              hStream=0x301\n cuLaunchHostFunc hStream=0x301 fn=0x99\n\
              cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
              hStream=0x301",
+            // A kernel sets a flag in other memory, which the CPU polls.
+            "cuMemAllocHost_v2 pp:=0x8000000 bytesize=64\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+             hStream=0x301\n\
+             cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x8000000\n\
+             cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+             hStream=0x301",
         ],
+    ),
+    (
+        "memory-race-host-access",
+        STREAMS,
+        "cuMemcpyHtoDAsync_v2 dstDevice=0x1000000 srcHost@0x7000000=\"one\" ByteCount=4 \
+         hStream=0x301\n\
+         cuLaunchKernel f=0x200 hStream=0x301 layout=8 params=0x1000000\n\
+         cuMemcpyHtoDAsync_v2 dstDevice=0x1000100 srcHost@0x7000000=\"two\" ByteCount=4 \
+         hStream=0x301",
+        &[],
     ),
     // The same buffer with more bytes.
     (

@@ -103,7 +103,10 @@ impl State {
                 .iter()
                 .filter(|access| access.effect != AccessEffect::Read);
             for access in written {
-                self.forget_sources(Some(access.object));
+                // The CPU may poll what a kernel writes, and know then that earlier work is complete.
+                let is_polled = matches!(access.work, AccessKind::Kernel(_))
+                    && self.is_visible_to_host(access.object);
+                self.forget_sources((!is_polled).then_some(access.object));
             }
             self.ordering.current = current;
         }
@@ -120,18 +123,22 @@ impl State {
         }
     }
 
+    /// Page-locked or managed memory.
+    fn is_visible_to_host(&self, id: ObjectId) -> bool {
+        let object = self.model.objects.get(id);
+        object.is_some_and(|object| {
+            matches!(object.kind, Kind::HostMemory | Kind::Registration)
+                || memory_origin(object) == Some(MemoryOrigin::Managed)
+        })
+    }
+
     /// The accesses of a call without a stream that has returned: those that may not be complete.
     pub(crate) fn note_default_accesses(&mut self, plan: &Plan, call: &Call<'_>) {
         if self.ordering.current.is_empty() {
             return;
         }
-        let host = self.ordering.current.iter().any(|access| {
-            let object = self.model.objects.get(access.object);
-            object.is_some_and(|object| {
-                matches!(object.kind, Kind::HostMemory | Kind::Registration)
-                    || memory_origin(object) == Some(MemoryOrigin::Managed)
-            })
-        });
+        let mut current = self.ordering.current.iter();
+        let host = current.any(|access| self.is_visible_to_host(access.object));
         // A copy to host memory, or with page-locked or managed memory, is complete.
         if host {
             self.model.complete_default(&plan.effects, call);
