@@ -47,6 +47,8 @@ pub(crate) struct VirtualMemory {
     pub(crate) mappings: IntervalMap<Mapping>,
     /// How many mappings nothing has access to.
     pub(crate) without_access: usize,
+    /// How often mappings were added or removed.
+    pub(crate) changes: u64,
 }
 
 impl VirtualMemory {
@@ -59,6 +61,7 @@ impl VirtualMemory {
         (site, allocation): (Site, Option<ObjectId>),
         operation: VirtualMemoryOp,
     ) {
+        self.changes += 1;
         let argument = |position: u8| call.argument(usize::from(position));
         let named = |name: &str| plan.at(name).map(|position| call.argument(position));
         match operation {

@@ -396,6 +396,21 @@ pub(crate) const ORDER: &[Row] = &[
          cuMemsetD8Async dstDevice=0x1000040 N=64 hStream=0x302",
         &[],
     ),
+    // Other memory is at the address in the second launch; the node has another address.
+    (
+        "memory-race-cross-stream",
+        ROWS,
+        "cuGraphLaunch hGraph=0xa01 hStream=0x301\n cuCtxSynchronize\n\
+         cuMemFree_v2 dptr=0x1000000\n cuMemAlloc_v2 dptr:=0x1000000 bytesize=4096\n\
+         cuGraphLaunch hGraph=0xa01 hStream=0x301\n\
+         cuMemsetD8Async dstDevice=0x1000040 N=64 hStream=0x302",
+        &[
+            "cuGraphLaunch hGraph=0xa01 hStream=0x301\n cuCtxSynchronize\n\
+             cuGraphExecMemcpyNodeSetParams hGraphExec=0xa01 hNode=0x901 copyParams=[0*4,1,0x7000000,0*3,64,4,0,0,0,0,2,0,0x1000800,0,0,64,4,64,4,1]\n\
+             cuGraphLaunch hGraph=0xa01 hStream=0x301\n\
+             cuMemsetD8Async dstDevice=0x1000040 N=64 hStream=0x302",
+        ],
+    ),
     // A graph may wait for the other stream itself.
     (
         "memory-race-cross-stream",

@@ -1,6 +1,6 @@
 //! Applies calls to graphs.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use cutape_format::Call;
@@ -373,6 +373,7 @@ impl Graphs {
             launched: None,
             checked: Cell::default(),
             effects: Cell::default(),
+            accesses: RefCell::default(),
         };
         self.execs.insert(handle, exec);
     }
@@ -473,5 +474,6 @@ impl Exec {
         self.is_uploaded = false;
         self.checked.set(None);
         self.effects.set(None);
+        *self.accesses.get_mut() = None;
     }
 }

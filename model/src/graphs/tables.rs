@@ -1,6 +1,6 @@
 //! All graphs and executable graphs by handle, and the memory that graphs allocate.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::graph::{DEEPEST, Graph, GraphEffects, Node, Work};
 use super::user_object::{UserObjectState, UserObjects};
+use crate::accesses::Access;
 use crate::memory::IntervalMap;
 use crate::site::Site;
 
@@ -55,6 +56,9 @@ pub struct Exec {
     /// What a user of the model has found out about this state of it; reset by every change.
     pub checked: Cell<Option<u64>>,
     pub(super) effects: Cell<Option<GraphEffects>>,
+    /// The accesses of a launch, with a number of the user's that says for which state of the objects;
+    /// reset by every change.
+    pub accesses: RefCell<Option<(u64, Arc<[Access]>)>>,
 }
 
 impl Exec {

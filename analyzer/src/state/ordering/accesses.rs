@@ -1,8 +1,10 @@
 //! The accesses of one call.
 
+use std::sync::Arc;
+
 use cutape_format::Call;
 use cutape_model::{
-    Access, AccessEffect, AccessKind, CallArguments, Exec, ObjectId, Site, Work, described_accesses,
+    Access, AccessEffect, AccessKind, CallArguments, ObjectId, Site, Work, described_accesses,
 };
 use cutape_registry::{Extent, Family, GraphOp, Kind};
 use rustc_hash::FxHashSet;
@@ -14,8 +16,6 @@ use crate::state::State;
 
 /// Device addresses are larger; smaller numbers in parameters are counts.
 const FIRST_ADDRESS: u64 = 1 << 20;
-/// How many nodes of a graph are looked at.
-const NODES: usize = 4096;
 /// How many kernels' names are remembered.
 const KERNELS: usize = 65536;
 
@@ -84,51 +84,92 @@ impl State {
         self.ordering.current.append(&mut found);
     }
 
-    /// What the nodes of a graph use.
-    fn graph_launch(&mut self, exec: u64, stream: (u32, u64), site: Site) {
-        self.model.wait_for_graph(exec, stream.0);
-        let exec = self.model.graphs.exec(exec).and_then(Exec::known_active);
-        let works: Vec<Work> = exec.map_or_else(Vec::new, |nodes| {
-            let works = nodes.into_iter().map(|(_, work)| work.clone());
-            works.take(NODES).collect()
+    /// What the nodes of a graph use. They seldom change, so it is worked out once for each state of
+    /// them and of the memory.
+    fn graph_launch(&mut self, handle: u64, stream: (u32, u64), site: Site) {
+        self.model.wait_for_graph(handle, stream.0);
+        let version = self.version_of_memory();
+        let Some(exec) = self.model.graphs.exec(handle) else {
+            return;
+        };
+        let known = exec.accesses.borrow().clone();
+        let accesses = match known.filter(|(at, _)| *at == version) {
+            Some((_, accesses)) => accesses,
+            None => {
+                let works: Vec<Work> = exec.known_active().map_or_else(Vec::new, |nodes| {
+                    nodes.into_iter().map(|(_, work)| work.clone()).collect()
+                });
+                let accesses: Arc<[Access]> = self.of_nodes(&works, stream, site).into();
+                if let Some(exec) = self.model.graphs.exec(handle) {
+                    exec.accesses.replace(Some((version, accesses.clone())));
+                }
+                accesses
+            }
+        };
+        let now = accesses.iter().map(|&access| Access {
+            stream,
+            site,
+            ..access
         });
+        self.ordering.current.extend(now);
+    }
+
+    /// A number that changes whenever an address may mean another object.
+    fn version_of_memory(&self) -> u64 {
+        let kinds = [
+            Kind::Memory,
+            Kind::HostMemory,
+            Kind::Registration,
+            Kind::Global,
+            Kind::Allocation,
+            Kind::Function,
+            Kind::Kernel,
+        ];
+        let versions = kinds.into_iter().map(|kind| self.objects.version(kind));
+        versions.sum::<u64>() + self.virtual_memory.changes
+    }
+
+    /// The accesses of nodes, each once; of an object, those that write come first.
+    fn of_nodes(&mut self, works: &[Work], stream: (u32, u64), site: Site) -> Vec<Access> {
         let mut found: Vec<Access> = Vec::new();
-        for work in &works {
+        for work in works {
             match work {
                 Work::Kernel(kernel) => {
                     let parameters = &kernel.parameters;
                     self.kernel(kernel.function, parameters, (stream, site), &mut found);
                 }
                 Work::Memory(operands) => {
-                    for operand in operands.iter() {
-                        let effect = match operand.is_write {
-                            true => AccessEffect::Write,
-                            false => AccessEffect::Read,
-                        };
-                        let (address, extent) = (operand.start, operand.extent);
-                        if extent.content() == 0 {
-                            continue;
-                        }
+                    let operands = operands.iter().filter(|at| at.extent.content() > 0);
+                    found.extend(operands.filter_map(|operand| {
+                        let address = operand.start;
                         let mapped = || self.virtual_memory.allocation_at(address);
-                        let object = self.model.place_at(address).or_else(mapped);
-                        found.extend(object.map(|object| Access {
+                        let object = self.model.place_at(address).or_else(mapped)?;
+                        Some(Access {
                             object,
                             address,
-                            extent,
-                            effect,
+                            extent: operand.extent,
+                            effect: match operand.is_write {
+                                true => AccessEffect::Write,
+                                false => AccessEffect::Read,
+                            },
                             work: AccessKind::Node,
                             synchronous: false,
                             stream,
                             site,
-                        }));
-                    }
+                        })
+                    }));
                 }
                 _ => {}
             }
         }
         let mut seen = FxHashSet::default();
-        found.retain(|access| seen.insert((access.address, access.effect as u8)));
-        self.ordering.current.append(&mut found);
+        found.retain(|access| {
+            let extent = access.extent;
+            let bytes = (access.address, extent.row, extent.pitch, extent.rows);
+            seen.insert((bytes, access.effect as u8))
+        });
+        found.sort_by_key(|access| access.effect != AccessEffect::Write);
+        found
     }
 
     /// What a kernel may use through its parameters.

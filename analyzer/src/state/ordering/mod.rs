@@ -9,7 +9,8 @@ use cutape_model::{
     Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Side, Site,
     described_accesses, each_copy,
 };
-use cutape_registry::{Extent, Family, Kind, MemoryOp, VirtualMemoryOp};
+use cutape_registry::{Extent, Family, GraphOp, Kind, MemoryOp, VirtualMemoryOp};
+use rustc_hash::FxHashMap;
 
 use super::State;
 use super::data::{Data, MemoryOrigin, Own};
@@ -20,6 +21,9 @@ use crate::plan::{Ordered, Plan};
 const FREED: usize = 256;
 /// How many written ranges of fresh memory are told apart.
 const WRITTEN: usize = 16;
+/// How many accesses of a graph to one object are remembered: half of all that are, so that those of
+/// other work stay.
+const OF_GRAPH: usize = 8;
 /// How many allocations are followed until something may have written them.
 const FRESH: usize = 4096;
 
@@ -53,14 +57,14 @@ impl State {
         self.observe_accesses(plan, call);
     }
 
-    /// Whether a launch gets an address among those of page-locked memory.
+    /// Whether a launch gets an address in page-locked memory.
     fn gets_host_memory(&self, plan: &Plan, call: &Call<'_>) -> bool {
         let Some(host) = self.model.page_locked_span() else {
             return false;
         };
         let words = plan.parameters(call).unwrap_or_default().as_chunks().0;
         let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        words.any(|word| host.contains(&word))
+        words.any(|word| host.contains(&word) && self.model.host.live().find(word).is_some())
     }
 
     fn observe_accesses(&mut self, plan: &Plan, call: &Call<'_>) {
@@ -111,7 +115,15 @@ impl State {
             self.ordering.current = current;
         }
         let ordering = &mut self.ordering;
+        let mut of_object: FxHashMap<ObjectId, usize> = FxHashMap::default();
         for mut access in ordering.current.drain(..) {
+            if plan.function.family == Family::Graph(GraphOp::Launch) {
+                let count = of_object.entry(access.object).or_default();
+                *count += 1;
+                if *count > OF_GRAPH {
+                    continue;
+                }
+            }
             access.stream = work;
             ordering.accesses.add(access, &self.model.order);
         }
