@@ -32,9 +32,14 @@ pub enum AccessKind {
     Upload,
     /// A memset, or a value that a stream writes.
     Memset,
-    /// A kernel that gets the address in the parameter of that number. Which bytes it uses is not
-    /// known, so the access stands for the byte at the address.
-    Kernel(u16),
+    /// A kernel that gets the address in a parameter. Which bytes it uses is not known, so the
+    /// access stands for the byte at the address.
+    Kernel {
+        /// The number of the parameter.
+        number: u16,
+        /// Where the address is in it, if it is a struct.
+        member: Option<u16>,
+    },
     /// A copy or memset of a graph that is launched.
     Node,
     /// The allocation itself, in the order of a stream.
@@ -105,8 +110,8 @@ impl Access {
     fn replaces(&self, other: &Self) -> bool {
         let (a, b) = (self.span(), other.span());
         let stronger = self.effect == other.effect || self.effect == AccessEffect::Write;
-        let certain = matches!(self.work, AccessKind::Kernel(_))
-            == matches!(other.work, AccessKind::Kernel(_));
+        let certain = matches!(self.work, AccessKind::Kernel { .. })
+            == matches!(other.work, AccessKind::Kernel { .. });
         self.stream.0 == other.stream.0
             && stronger
             && certain
@@ -162,7 +167,7 @@ impl Accesses {
     /// The first access that conflicts with this one, which is to be enqueued next in its stream,
     /// and that is not ordered before it.
     pub fn unordered<'a>(&'a self, access: &'a Access, order: &Order) -> Option<&'a Access> {
-        let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel(_));
+        let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel { .. });
         self.of(access.object).iter().find(|other| {
             // Two kernels may both only read.
             let conflict = match is_kernel(access) && is_kernel(other) {

@@ -9,6 +9,7 @@ use cutape_registry::{Family, ImplicitWait, Kind, MemoryOp, VirtualMemoryOp, rul
 
 use super::{Check, Deferral, Draft, at};
 use crate::finding::Severity;
+use crate::layouts::Pointer;
 
 /// What a finding says of work that it only assumes to use the memory.
 const ASSUMPTION: &str = "cutape assumes that the kernel uses the memory that its parameter points \
@@ -60,12 +61,13 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
                  stream, which does not wait for the allocation",
             ),
         ),
-        AccessKind::Kernel(number) => (
+        AccessKind::Kernel { number, member } => (
             RACE,
             format!(
-                "{first} passes {:#x}, in {label}, to a kernel as parameter {number}. {second} \
-                 {used} in another stream",
+                "{first} passes {:#x}, in {label}, to a kernel as {}. {second} {used} in \
+                 another stream",
                 other.address,
+                parameter(other.address, number, member),
             ),
         ),
         AccessKind::Node => (
@@ -92,7 +94,7 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             (RACE, what)
         }
     };
-    let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel(_));
+    let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel { .. });
     let assumed = is_kernel(access) || is_kernel(other);
     let mut message = format!(
         "{what}. No event, wait of the host or default stream orders the two, so they may run in \
@@ -111,7 +113,7 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         ),
     ]);
     draft.is_assumed = assumed;
-    // A program may well use a synchronous memset so, and be lucky each time.
+    // Assumed: many programs use a synchronous memset so.
     if assumed || (other.synchronous && other.work != AccessKind::Upload) {
         draft = draft.severity(Severity::Advice);
     }
@@ -121,15 +123,26 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 /// What an access does with memory that was named.
 fn used(access: &Access) -> String {
     match access.work {
-        AccessKind::Kernel(number) => {
+        AccessKind::Kernel { number, member } => {
             format!(
-                "passes {:#x} to a kernel as parameter {number}",
-                access.address
+                "passes {:#x} to a kernel as {}",
+                access.address,
+                parameter(access.address, number, member)
             )
         }
         AccessKind::Node => format!("launches a graph with a node that {} it", verb(access)),
         _ => format!("{} it", verb(access)),
     }
+}
+
+/// The parameter of a kernel, or where in it, that has an address.
+fn parameter(address: u64, number: u16, member: Option<u16>) -> String {
+    let pointer = Pointer {
+        number: number.into(),
+        member: member.map(u32::from),
+        address,
+    };
+    pointer.what()
 }
 
 fn verb(access: &Access) -> &'static str {
@@ -142,7 +155,7 @@ fn verb(access: &Access) -> &'static str {
 /// What an access does, as a participle.
 fn noun(access: &Access) -> &'static str {
     match (access.work, access.effect) {
-        (AccessKind::Kernel(_), _) => "passed to a kernel",
+        (AccessKind::Kernel { .. }, _) => "passed to a kernel",
         (AccessKind::Allocation, _) => "allocated",
         (_, AccessEffect::Read) => "read",
         _ => "written",
@@ -268,7 +281,7 @@ fn pending_use(
             }
     };
     let accesses = check.state.ordering.accesses.of(id);
-    let is_kernel = |access: &&Access| matches!(access.work, AccessKind::Kernel(_));
+    let is_kernel = |access: &&Access| matches!(access.work, AccessKind::Kernel { .. });
     let certain = accesses
         .iter()
         .filter(pending)

@@ -216,7 +216,10 @@ impl State {
                 address,
                 extent: Extent::flat(1),
                 effect,
-                work: AccessKind::Kernel(number as u16),
+                work: AccessKind::Kernel {
+                    number: number as u16,
+                    member: member.map(|byte| byte as u16),
+                },
                 synchronous: false,
                 stream,
                 site,

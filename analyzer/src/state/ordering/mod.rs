@@ -108,7 +108,7 @@ impl State {
                 .filter(|access| access.effect != AccessEffect::Read);
             for access in written {
                 // The CPU may poll what a kernel writes, and know then that earlier work is complete.
-                let is_polled = matches!(access.work, AccessKind::Kernel(_))
+                let is_polled = matches!(access.work, AccessKind::Kernel { .. })
                     && self.is_visible_to_host(access.object);
                 self.forget_sources((!is_polled).then_some(access.object));
             }
@@ -297,7 +297,7 @@ impl State {
                 let stream = self.ordering.stream;
                 for access in accesses {
                     // What was not ordered before the free had its finding, if it was certain.
-                    let AccessKind::Kernel(_) = access.work else {
+                    let AccessKind::Kernel { .. } = access.work else {
                         continue;
                     };
                     if stream.is_none_or(|stream| order.is_before(access.stream, stream)) {
