@@ -7,18 +7,29 @@ use cutape_format::layout::field;
 use cutape_model::{AccessEffect, Effect, Effects, Kinds};
 use cutape_registry::{
     ContextOp, CopyOp, CopyShape, Family, Function, FunctionOp, GraphOp, ImageSource, Kind,
-    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, OptionArray, Parent, Role, StreamMemoryOp,
-    VirtualMemoryOp, Waits,
+    LaunchOp, Length, LinkOp, MemoryOp, NodeKind, NodeParams, OptionArray, Parent, Role,
+    StreamMemoryOp, VirtualMemoryOp, Waits,
 };
 
-/// Host functions, callbacks, host nodes, and destructors of user objects.
+use crate::launch::{pointee, u32_at};
+
+/// Host functions, callbacks, host nodes, and destructors of user objects. A node of any kind, as
+/// far as the family tells.
 fn hands_over_function(family: Family) -> bool {
     match family {
         Family::HostFunction | Family::StreamCallback | Family::UserObject { .. } => true,
-        Family::Graph(
-            GraphOp::AddNode(params) | GraphOp::SetNode(params) | GraphOp::SetExecNode(params),
-        ) => matches!(params.kind, NodeKind::Host | NodeKind::Any),
+        Family::Graph(operation) => {
+            node(operation).is_some_and(|node| matches!(node.kind, NodeKind::Host | NodeKind::Any))
+        }
         _ => false,
+    }
+}
+
+/// The node that a call adds or changes.
+fn node(operation: GraphOp) -> Option<NodeParams> {
+    match operation {
+        GraphOp::AddNode(node) | GraphOp::SetNode(node) | GraphOp::SetExecNode(node) => Some(node),
+        _ => None,
     }
 }
 
@@ -156,8 +167,8 @@ pub(crate) struct Plan {
     pub(crate) takes_flags: bool,
     /// It enqueues a function of the program that an error keeps from running.
     pub(crate) calls_back: bool,
-    /// It hands a function of the program to the driver, which may call it in a thread of its own.
-    pub(crate) hands_over_function: bool,
+    /// It may hand a function of the program to the driver: see `hands_over`.
+    hands_over_function: bool,
     /// It asks for what does not change by itself, which every thread may.
     pub(crate) asks: bool,
     /// Its calls concern neither the rules nor the model.
@@ -181,6 +192,23 @@ impl Plan {
         let snapshot =
             positions.find_map(|position| call.snapshot(position, field::KERNEL_PARAMETERS))?;
         snapshot.bytes.inline()
+    }
+
+    /// Whether a call hands a function of the program to the driver, which may call it in a thread
+    /// of its own.
+    pub(crate) fn hands_over(&self, call: &Call<'_>) -> bool {
+        // cuda.h: CU_GRAPH_NODE_TYPE_HOST.
+        const HOST: u32 = 3;
+        let any = match self.function.family {
+            Family::Graph(operation) => node(operation),
+            _ => None,
+        };
+        let any = any.filter(|node| node.kind == NodeKind::Any);
+        self.hands_over_function
+            && any.is_none_or(|node| {
+                let bytes = pointee(call, node.position.into());
+                bytes.and_then(|bytes| u32_at(bytes, 0)) == Some(HOST)
+            })
     }
 
     /// Whether a call asks for new work or new objects.

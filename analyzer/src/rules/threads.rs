@@ -1,7 +1,9 @@
 //! Calls of several threads that overlap, calls in host functions, calls that do not return.
 
 use cutape_model::ObjectId;
-use cutape_registry::{Family, GraphOp, Kind, StreamMemoryOp, Waits, rules};
+use cutape_registry::{
+    Class, Family, Function, GraphOp, Kind, Param, Role, StreamMemoryOp, Waits, rules,
+};
 
 use super::{Check, Draft, at, code};
 use crate::finding::Severity;
@@ -147,7 +149,18 @@ pub(super) fn graph_shared(check: &Check<'_, '_>) -> Option<Draft> {
     )
 }
 
-/// A call that the driver refuses because a host function makes it, or that waits for ever.
+/// True for functions that answer NOT_PERMITTED in any thread, without a context: what is shared
+/// between processes needs rights (manual, cuMemCreate and cuMemPoolCreate: an IMEX channel for
+/// fabric handles), and so do core dumps, checkpoints and the profiler.
+fn forbids_by_itself(function: &Function) -> bool {
+    const SECTIONS: [&str; 2] = ["Virtual Memory Management", "Multicast Object Management"];
+    let makes_pool = |param: &Param| matches!(param.role, Role::Make(Kind::MemoryPool, _));
+    matches!(function.class, Class::Opaque | Class::Unreplayable)
+        || SECTIONS.contains(&function.section)
+        || function.params.iter().any(makes_pool)
+}
+
+/// A call that the driver refuses because a host function makes it, or that does not return.
 pub(super) fn in_host_function(check: &Check<'_, '_>) -> Option<Draft> {
     let execution = &check.state.execution;
     let thread = check.call.thread as usize;
@@ -155,7 +168,8 @@ pub(super) fn in_host_function(check: &Check<'_, '_>) -> Option<Draft> {
     if succeeded || !execution.hands_over_function {
         return None;
     }
-    let is_refused = check.call.result() == Some(code::NOT_PERMITTED);
+    let is_refused =
+        check.call.result() == Some(code::NOT_PERMITTED) && !forbids_by_itself(check.plan.function);
     // The program's own threads make a context current first.
     let is_stuck = check.call.leave.is_none() && check.plan.needs_context && check.has_no_context();
     if !is_refused && !is_stuck {

@@ -156,7 +156,7 @@ impl State {
     /// A call has returned without an error: what it shows of threads and host functions.
     #[inline]
     pub(super) fn note_success(&mut self, plan: &Plan, call: &Call<'_>) {
-        self.execution.hands_over_function |= plan.hands_over_function;
+        self.execution.hands_over_function |= plan.hands_over(call);
         let thread = call.thread as usize;
         if self.execution.succeeded.len() <= thread {
             self.execution.succeeded.resize(thread + 1, false);

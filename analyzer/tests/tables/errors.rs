@@ -165,7 +165,31 @@ pub(crate) const ERRORS: &[Row] = &[
             "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuCtxSetCurrent ctx=0xc1\n\
              t5 cuCtxEnablePeerAccess peerContext=0xc2 -> 800",
             "t5 cuMemAlloc_v2 bytesize=4 -> 800",
+            // A worker thread that asks whether fabric handles are permitted, as NCCL and PyTorch
+            // do before they fall back to a file descriptor.
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n t5 cuDeviceGetAttribute pi:=1 attrib=128 dev=0\n\
+             t5 cuMemCreate handle:=0 size=0x200000 -> 800\n\
+             t5 cuMemCreate handle:=0x900 size=0x200000\n t5 cuMemRelease handle=0x900",
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n\
+             t5 cuMulticastCreate mcHandle:=0 -> 800",
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n\
+             t5 cuCheckpointProcessLock pid=77 -> 800",
+            "cuLaunchHostFunc hStream=0x301 fn=0x99\n\
+             t5 cuMemPoolCreate pool:=0 -> 800",
+            // A node of another type.
+            "cuGraphCreate phGraph:=0x801\n\
+             cuGraphAddNode_v2 phGraphNode:=0x810 hGraph=0x801 nodeParams=[5,0*31]\n\
+             t5 cuMemAlloc_v2 bytesize=4 -> 800\n cuGraphDestroy hGraph=0x801",
         ],
+    ),
+    (
+        "threading-host-function-calls-cuda",
+        KERNELS,
+        "cuGraphCreate phGraph:=0x801\n\
+         cuGraphAddNode_v2 phGraphNode:=0x810 hGraph=0x801 nodeParams=[3,0*31]\n\
+         t5 cuMemcpyDtoHAsync_v2 srcDevice=0x1000000 ByteCount=4 -> 800\n\
+         cuGraphDestroy hGraph=0x801",
+        &[],
     ),
     // A helper of the host function asks which context is current first.
     (
