@@ -263,7 +263,7 @@ impl Analyzer {
             let is_cancelled = match &deferred.until {
                 Deferral::Call => is_again && about.is_none(),
                 Deferral::Function(function) => about == Some(*function) && (is_launch || is_again),
-                Deferral::StickyError(_) | Deferral::Reuse(_) => false,
+                Deferral::Image(_) | Deferral::StickyError(_) | Deferral::Reuse(_) => false,
                 Deferral::Lookup(module, wanted) => {
                     owner == Some(*module)
                         && name
@@ -398,10 +398,12 @@ impl Analyzer {
             })
             .map(|deferred| {
                 let mut finding = deferred.finding;
-                match deferred.until {
-                    Deferral::Function(_) if ended_well => finding.severity = Severity::Advice,
-                    Deferral::Lookup(..) if ended_well => finding.severity = Severity::Warning,
-                    _ => {}
+                let may_be_question = matches!(
+                    deferred.until,
+                    Deferral::Function(_) | Deferral::Image(_) | Deferral::Lookup(..)
+                );
+                if ended_well && may_be_question {
+                    finding.severity = Severity::Advice;
                 }
                 finding
             })

@@ -11,6 +11,9 @@ pub(crate) enum Deferral {
     Function(ObjectId),
     /// A later lookup in this module or library finds the name in another form.
     Lookup(ObjectId, String),
+    /// Nothing does, but a program that ended well may have asked whether the code of this module
+    /// or library runs here.
+    Image(ObjectId),
     /// Another finding says the same, and that the program went on after this call's error.
     StickyError(u64),
     /// Another finding says that this memory is given out again while it is used.

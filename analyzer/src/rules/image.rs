@@ -3,7 +3,7 @@
 use cutape_format::layout::{field, snapshot_flag};
 use cutape_format::{Bytes, Snapshot};
 use cutape_image::{CodeKind, Content, Entry, Image, ImageKind, runs_on};
-use cutape_registry::{ImageSource, rules};
+use cutape_registry::{Family, ImageSource, rules};
 
 use super::{Check, Deferral, Draft, at, code, created_at};
 use crate::context::bytes_of;
@@ -128,7 +128,10 @@ pub(super) fn failed_later(check: &Check<'_, '_>) -> Option<Draft> {
         owners.find(|&owner| check.state.image_data(owner).is_some())
     })?;
     let image = check.state.parsed(owner, check.context);
-    let draft = failed(check, image.as_deref())?.object(owner);
+    let mut draft = failed(check, image.as_deref())?.object(owner);
+    // Programs ask for a kernel to find out whether its code runs on the device.
+    let is_launch = matches!(check.family(), Family::Launch(_));
+    draft.deferral = (!is_launch).then_some(Deferral::Image(owner));
     Some(draft.chain(vec![
         format!(
             "{} loaded by {}",
@@ -261,9 +264,9 @@ fn no_binary(check: &Check<'_, '_>, image: Option<&Image>) -> Draft {
         format!(" The image holds {}.", list.join("; "))
     });
     let what = format!(
-        "needs an image with code for {device}, and this one has none.{holds} Machine code runs on devices of the same \
-         major and the same or a higher minor capability; PTX is compiled for its own or any newer \
-         capability"
+        "needs an image with code for {device}, and this one has none.{holds} Machine code runs on \
+         devices of the same major and the same or a higher minor capability; PTX is compiled for \
+         its own or any newer capability"
     );
     let title = "no code for this device";
     check.draft(rules::MODULE_NO_BINARY_FOR_DEVICE, title, what)
