@@ -30,11 +30,9 @@ pub(crate) enum Entry {
 struct Stacked {
     current: Current,
     entry: Entry,
-    /// The place that pushed it has pushed again since.
-    is_passed: bool,
 }
 
-/// A place of the program whose pushes were not all popped.
+/// Pushes of one place that are left on the stack of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct LeftPushes {
     /// The first push that is left.
@@ -63,8 +61,6 @@ pub struct Contexts {
     primaries: FxHashMap<i32, Primary>,
 }
 
-/// How many entries of a stack are compared with a new one.
-const COMPARED: usize = 16;
 /// How many places that retain a context are told apart.
 const PLACES: usize = 64;
 
@@ -82,26 +78,28 @@ impl Contexts {
         self.surplus_pops.get(&thread).copied()
     }
 
-    /// The places of the program that pushed contexts which were not popped, and went on to push
-    /// again in the same thread.
+    /// The places of the program whose pushes were not popped, each with the stack that holds most
+    /// of them.
     pub fn left_pushes(&self) -> Vec<LeftPushes> {
-        let mut left: Vec<LeftPushes> = Vec::new();
-        for stacked in self.stacks.iter().flatten() {
-            let Entry::Pushed(site) = stacked.entry else {
-                continue;
-            };
-            match left
-                .iter_mut()
-                .find(|known| known.first.caller == site.caller)
-            {
-                Some(known) => known.count += 1,
-                None if stacked.is_passed => left.push(LeftPushes {
-                    first: site,
-                    count: 1,
-                }),
-                None => {}
+        let mut left: FxHashMap<u64, LeftPushes> = FxHashMap::default();
+        for stack in &self.stacks {
+            let mut here: FxHashMap<u64, LeftPushes> = FxHashMap::default();
+            for stacked in stack {
+                let Entry::Pushed(first) = stacked.entry else {
+                    continue;
+                };
+                let known = here.entry(first.caller);
+                known.or_insert(LeftPushes { first, count: 0 }).count += 1;
+            }
+            for (caller, pushes) in here {
+                let most = left.entry(caller).or_insert(pushes);
+                if most.count < pushes.count {
+                    *most = pushes;
+                }
             }
         }
+        let mut left: Vec<LeftPushes> = left.into_values().collect();
+        left.sort_by_key(|pushes| pushes.first.index);
         left
     }
 
@@ -118,19 +116,7 @@ impl Contexts {
         let Some(stack) = self.stack(thread) else {
             return;
         };
-        if let Entry::Pushed(site) = entry {
-            let mut recent = stack.iter_mut().rev().take(COMPARED);
-            let same = recent
-                .find(|old| matches!(old.entry, Entry::Pushed(old) if old.caller == site.caller));
-            if let Some(same) = same {
-                same.is_passed = true;
-            }
-        }
-        stack.push(Stacked {
-            current,
-            entry,
-            is_passed: false,
-        });
+        stack.push(Stacked { current, entry });
     }
 
     /// The context on top goes; by a call that pops, or else by its end.

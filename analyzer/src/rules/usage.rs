@@ -131,26 +131,26 @@ pub(super) fn released_too_often(check: &Check<'_, '_>) -> Option<Draft> {
     Some(check.draft(rules::CONTEXT_UNBALANCED, title, what))
 }
 
-/// So many retains of one place are more than an object for each user explains.
+/// So many pushes of one place in one thread are more than scopes that nest explain, and so many
+/// retains more than an object for each user (assumed).
 const MANY: u32 = 8;
 
 /// Pushes that were not popped, and retains that were not released, when the trace ends.
 pub(super) fn unbalanced_at_end(state: &State) -> Vec<Draft> {
     let rule = rules::CONTEXT_UNBALANCED;
-    let pushes = state.contexts.left_pushes().into_iter().map(|left| {
+    let pushes = state.contexts.left_pushes().into_iter();
+    let pushes = pushes.filter(|left| left.count >= u64::from(MANY));
+    let pushes = pushes.map(|left| {
         let message = format!(
-            "{} contexts were left on the stack of a thread when the program ended, the first by \
-             {}. They were pushed at one place of the program, which was passed again since: it \
-             is left without a pop, for example by an early return.",
+            "{} contexts were left on the stack of thread {} when the program ended, the first by \
+             {}. One place of the program pushed them all: it is left without a pop, for example \
+             by an early return.",
             left.count,
+            left.first.thread,
             at(left.first),
         );
         let draft = Draft::new(rule, "context pushed and never popped", message);
-        let draft = draft.site(left.first).culprit(left.first);
-        match left.count {
-            1 => draft.severity(Severity::Advice),
-            _ => draft,
-        }
+        draft.site(left.first).culprit(left.first)
     });
     let retains = state
         .contexts

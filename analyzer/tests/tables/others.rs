@@ -313,12 +313,23 @@ pub(crate) const OTHERS: &[Row] = &[
     (
         "context-unbalanced",
         "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n cuCtxSetCurrent ctx=0xc0",
-        "loop 3 cuCtxPushCurrent_v2 ctx=0xc0; cuMemAlloc_v2 bytesize=64 -> 2\n meta exit.status 0",
+        "loop 9 cuCtxPushCurrent_v2 ctx=0xc0; cuMemAlloc_v2 bytesize=64 -> 2\n meta exit.status 0",
         &[
-            "loop 3 cuCtxPushCurrent_v2 ctx=0xc0; cuMemAlloc_v2 bytesize=64 -> 2; \
+            "loop 9 cuCtxPushCurrent_v2 ctx=0xc0; cuMemAlloc_v2 bytesize=64 -> 2; \
              cuCtxPopCurrent_v2 pctx:=0xc0\n meta exit.status 0",
             // Nested, and the trace was cut.
-            "loop 3 cuCtxPushCurrent_v2 ctx=0xc0",
+            "loop 9 cuCtxPushCurrent_v2 ctx=0xc0",
+            // Two threads in nested scopes when main returns: one constructor pushes for all.
+            "looped\n t1 cuCtxPushCurrent_v2 ctx=0xc0\n t1 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             t2 cuCtxPushCurrent_v2 ctx=0xc0\n t2 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             meta exit.status 0",
+            // Python: ctypes makes all calls, and each thread keeps what it pushed first.
+            "looped\n t1 cuCtxPushCurrent_v2 ctx=0xc0\n t1 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             t1 cuCtxPopCurrent_v2 pctx:=0xc0\n t2 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             t3 cuCtxPushCurrent_v2 ctx=0xc0\n t4 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             t5 cuCtxPushCurrent_v2 ctx=0xc0\n t6 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             t7 cuCtxPushCurrent_v2 ctx=0xc0\n t8 cuCtxPushCurrent_v2 ctx=0xc0\n\
+             meta exit.status 0",
             // Current as long as the program runs.
             "cuCtxPushCurrent_v2 ctx=0xc0\n cuCtxSynchronize\n meta exit.status 0",
             // A context for each device.

@@ -106,7 +106,7 @@ pub static RULES: &[Rule] = &[
         advice: "Write push and pop, retain and release, in the same function, on every way out of it. In C++, let an object push and its destructor pop.",
         observed: "",
         undecidable: "",
-        cannot_see: "A pop that takes a context which the caller had pushed, and a release that belongs to another user of the primary context: calls do not say whose they are. A push that is left is reported if its place is passed again, because a program may push a context once for all its work; retains from 8 of one place on.",
+        cannot_see: "A pop that takes a context which the caller had pushed, and a release that belongs to another user of the primary context: calls do not say whose they are. Pushes that are left are reported from 8 of one place in one thread on, because a program may push a context for all its work, and scopes may nest; retains from 8 of one place on.",
         example: "warning[context-unbalanced]: primary context released more often than retained\n --> call 2: cuDevicePrimaryCtxRelease_v2(dev: 0) = CUDA_ERROR_INVALID_CONTEXT thread 0 at 0x400020\n  | cuDevicePrimaryCtxRelease_v2 releases the primary context of device 0, which was already\n  | released as often as it was retained. The driver returned CUDA_ERROR_INVALID_CONTEXT.\n  = confidence: certain (the calls alone)\n  = help: Write push and pop, retain and release, in the same function, on every way out of it.\n      In C++, let an object push and its destructor pop.\n  = manual: CUDA Driver API, Context Management, cuCtxPopCurrent; Primary Context Management,\n      cuDevicePrimaryCtxRelease",
     },
     Rule {

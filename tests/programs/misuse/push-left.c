@@ -22,7 +22,7 @@ int main(void)
     begin();
     CUdeviceptr memory = 0;
     CHECK(cuMemAlloc(&memory, 4096));
-    for (size_t step = 0; step < 6; step++)
+    for (size_t step = 0; step < 20; step++)
         fill(memory, step % 2 * 4096);
     CHECK(cuCtxSynchronize());
     CHECK(cuMemFree(memory));
