@@ -581,3 +581,73 @@ fn a_free_is_accused_as_far_as_the_driver_does_not_wait() {
         assert_eq!(found, [(rule, severity)], "{script}");
     }
 }
+
+/// What a correct program may do as well is advice.
+#[test]
+fn severity_follows_what_else_the_program_does() {
+    let start = "cuInit Flags=0\n cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
+        cuStreamCreate phStream:=0x300 Flags=1\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n";
+    // A kernel that the device cannot run: asked for, and launched.
+    let library = "cuLibraryLoadData library:=0x700 code@0x5100:CUBIN75\n\
+        cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n\
+        cuKernelGetFunction pFunc:=0 kernel=0x710 -> 209\n";
+    let late = "cuLibraryLoadData library:=0x700 code@0x5100:PTX_FUTURE\n\
+        cuLibraryGetKernel pKernel:=0x710 library=0x700 name=\"k\"\n\
+        cuFuncGetAttribute hfunc=0x710 -> 222\n";
+    let copy = "cuMemcpyHtoDAsync_v2 dstDevice=0x10000 srcHost=0x7700000 ByteCount=64 \
+        hStream=0x300\n";
+    let lookup = "cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"scale\" -> 500\n";
+    for (script, rule, severity) in [
+        (
+            format!("{library}meta exit.status 0"),
+            "module-no-binary-for-device",
+            Severity::Advice,
+        ),
+        (
+            format!("{library}meta exit.status 1"),
+            "module-no-binary-for-device",
+            Severity::Error,
+        ),
+        (
+            format!("{library}cuLaunchKernel f=0 -> 400\n meta exit.status 0"),
+            "module-no-binary-for-device",
+            Severity::Error,
+        ),
+        (
+            format!("{late}meta exit.status 0"),
+            "module-ptx-jit-failure",
+            Severity::Advice,
+        ),
+        (
+            format!("{lookup}meta exit.status 0"),
+            "module-symbol-not-found",
+            Severity::Advice,
+        ),
+        (
+            format!("{copy}cuMemFreeHost p=0x7700000 -> 1"),
+            "memory-free-wrong-kind",
+            Severity::Error,
+        ),
+        // Whose it is, is not known.
+        (
+            "cuMemFreeHost p=0x7700000 -> 1".to_owned(),
+            "memory-free-wrong-kind",
+            Severity::Advice,
+        ),
+        // The page-locked allocation failed, malloc took its place, and the deleter tries both.
+        (
+            format!(
+                "cuMemHostAlloc pp:=0 bytesize=0x100000000 -> 2\n\
+                 cuMemHostAlloc pp:=0x8000000 bytesize=4096\n {copy}\
+                 cuMemFreeHost p=0x7700000 -> 1\n cuMemFreeHost p=0x8000000"
+            ),
+            "memory-free-wrong-kind",
+            Severity::Advice,
+        ),
+    ] {
+        let found = findings(&format!("{start}{script}"));
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
+        assert_eq!(found, [(rule, severity)], "{script}");
+    }
+}

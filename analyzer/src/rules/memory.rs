@@ -96,6 +96,10 @@ fn wrong_kind(check: &Check<'_, '_>, kind: Kind, handle: u64) -> Option<Draft> {
     ];
     let objects = &check.state.objects;
     let is_freed = handle != 0 && FREED.contains(&kind) && check.went_wrong();
+    // Libraries unregister what the program may have page-locked before them.
+    let is_of_another =
+        kind == Kind::Registration && check.call.result() != Some(code::INVALID_VALUE);
+    let is_freed = is_freed && !is_of_another;
     if !is_freed || objects.live(kind, handle).is_some() {
         return None;
     }
@@ -117,43 +121,51 @@ fn wrong_kind(check: &Check<'_, '_>, kind: Kind, handle: u64) -> Option<Draft> {
             check.label(id),
             at(object.created),
         ),
-        None => unallocated(check, kind, handle)?,
+        None => return unallocated(check, kind, handle),
     };
     let is_whole = found.and_then(|id| Some(check.object(id)?.handle == handle));
     let title = match is_whole {
         Some(true) => "memory freed by the call for another kind",
-        Some(false) => "memory freed by an address inside it",
-        None => "memory freed that no allocation returned",
+        _ => "memory freed by an address inside it",
     };
     let draft = check.draft(rules::MEMORY_FREE_WRONG_KIND, title, what);
-    Some(match found {
-        Some(id) => draft.object(id),
-        None => draft.subject(handle),
-    })
+    found.map(|id| draft.object(id))
 }
 
-/// What is wrong with the free of an address that no allocation returned.
-fn unallocated(check: &Check<'_, '_>, kind: Kind, address: u64) -> Option<String> {
-    if let Some((_, mapping)) = check.state.virtual_memory.mappings.find(address) {
-        return Some(format!(
+/// The free of an address where no allocation is.
+fn unallocated(check: &Check<'_, '_>, kind: Kind, address: u64) -> Option<Draft> {
+    let title = "memory freed that no allocation returned";
+    let draft = |what| {
+        let draft = check.draft(rules::MEMORY_FREE_WRONG_KIND, title, what);
+        draft.subject(address)
+    };
+    let state = check.state;
+    if let Some((_, mapping)) = state.virtual_memory.mappings.find(address) {
+        return Some(draft(format!(
             "gets {address:#x}, which {} mapped. A mapping is undone with cuMemUnmap",
             at(mapping.site),
-        ));
+        )));
     }
-    let thread = check.state.threads.get(check.call.thread as usize);
+    let thread = state.threads.get(check.call.thread as usize);
     let is_of_failure = thread.is_some_and(|thread| !thread.failures.is_empty());
-    let is_known = check.state.freed_at(address).is_some() || is_of_failure;
+    let is_known = state.freed_at(address).is_some() || state.graphs.memory_at(address).is_some();
     let is_refused = check.call.result() == Some(code::INVALID_VALUE);
-    let used = check.state.host_addresses.copy_with(address);
-    let used = used.map(|copy| format!(", and {} used as host memory", at(copy)));
-    (is_refused && !is_known).then(|| {
-        format!(
-            "frees {}, but gets {address:#x}, which no call of the driver allocated{}. Memory of \
-             malloc or the stack is not the driver's to free",
-            kind.name(),
-            used.unwrap_or_default(),
-        )
-    })
+    if !is_refused || is_known || is_of_failure {
+        return None;
+    }
+    let frees = format!(
+        "frees {}, but gets {address:#x}, where the trace has no allocation",
+        kind.name()
+    );
+    match state.host_addresses.copy_with(address) {
+        // After a failure, programs make do with malloc, and may try both ways to free.
+        Some(copy) if !state.allocation_failed => Some(draft(format!(
+            "{frees}, and {} used as host memory. Memory of malloc or the stack is not the \
+             driver's to free",
+            at(copy),
+        ))),
+        _ => Some(draft(frees).severity(Severity::Advice)),
+    }
 }
 
 /// The ended object that an address lies in.

@@ -20,6 +20,14 @@ impl Output {
         }
     }
 
+    /// True for an address that may be passed to kernels.
+    pub(super) fn is_memory(self) -> bool {
+        matches!(
+            self,
+            Self::Handle(Kind::Memory | Kind::Global | Kind::HostMemory)
+        )
+    }
+
     /// Whether a call that takes `taken` may have got this. A kernel may stand for a function, and
     /// a variable is memory.
     pub(super) fn may_be(self, taken: Self) -> bool {

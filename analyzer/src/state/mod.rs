@@ -121,6 +121,8 @@ pub(crate) struct State {
     pub(crate) initialized: bool,
     /// There is a finding about the driver's initialization.
     pub(crate) init_reported: bool,
+    /// A call failed to return memory or the address of a variable.
+    pub(crate) allocation_failed: bool,
     /// A kernel was launched.
     pub(crate) has_launched: bool,
     pub(crate) execution: Execution,
@@ -157,6 +159,7 @@ impl Default for State {
             checkpoints: FxHashMap::default(),
             initialized: false,
             init_reported: false,
+            allocation_failed: false,
             has_launched: false,
             execution: Execution::default(),
             in_flight: false,

@@ -147,6 +147,7 @@ impl State {
         let Some((position, output, parent)) = output.or(linked) else {
             return;
         };
+        self.allocation_failed |= output.is_memory();
         let failure = Failure {
             output,
             location: call.argument(position),

@@ -258,7 +258,13 @@ pub(crate) const MEMORY: &[Row] = &[
         "memory-free-wrong-kind",
         WRITTEN,
         "cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n cuMemFreeHost p=0x8000000 -> 1",
-        &["cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n cuMemHostUnregister p=0x8000000"],
+        &[
+            "cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n cuMemHostUnregister p=0x8000000",
+            // UCX and others register what the program may have page-locked, and ignore that.
+            "cuMemAllocHost_v2 pp:=0x8000000 bytesize=4096\n\
+             cuMemHostRegister_v2 p=0x8000000 bytesize=4096 -> 712\n\
+             cuMemHostUnregister p=0x8000000 -> 713\n cuMemFreeHost p=0x8000000",
+        ],
     ),
     (
         "memory-free-wrong-kind",
