@@ -152,7 +152,7 @@ impl Analyzer {
             return Vec::new();
         };
         let is_irrelevant = checked.plan.is_trivial && checked.rules.is_empty();
-        let findings = match is_irrelevant && !rules::is_uninitialized(call) {
+        let findings = match is_irrelevant && !rules::init::is_uninitialized(call) {
             true => {
                 self.observe(context, call, &checked, None);
                 Vec::new()
@@ -205,7 +205,7 @@ impl Analyzer {
         let mut reported = false;
         let mut findings = Vec::new();
         self.state.observe(plan, call);
-        if gates.may_pass(&self.state, plan, call) || rules::is_uninitialized(call) {
+        if gates.may_pass(&self.state, plan, call) || rules::init::is_uninitialized(call) {
             self.reported.make_room();
             let check = Check {
                 state: &self.state,
@@ -332,7 +332,11 @@ impl Analyzer {
                 }
                 _ => true,
             });
-            self.state.init_reported |= rules::is_uninitialized(call);
+            let is_fork = draft.rule == rule_ids::INIT_FORK_CHILD_USE;
+            self.state.init_reported |= match draft.severity {
+                Some(Severity::Advice) if is_fork => false,
+                _ => is_fork || rules::init::is_uninitialized(call),
+            };
             self.state.host_addresses.is_reported |=
                 draft.rule == rule_ids::MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT;
             if let Some(finding) = self.write(context, Some((call, plan)), &draft) {

@@ -1,7 +1,8 @@
 //! The driver's lifetime in a process, and the lookup of its functions.
 
+use cutape_format::Call;
 use cutape_model::Effect;
-use cutape_registry::{ContextOp, Family, rules};
+use cutape_registry::{ContextOp, Family, PrimaryOp, VirtualMemoryOp, rules};
 
 use super::{Check, Draft, code};
 use crate::finding::Severity;
@@ -9,9 +10,31 @@ use crate::finding::Severity;
 /// Metadata of a trace whose process was forked after its parent had initialized the driver.
 const FORKED: &str = "fork.after-init";
 
+/// True if the driver refused the call because it is not initialized. Every function can be refused
+/// so.
+#[inline]
+pub(crate) fn is_uninitialized(call: &Call<'_>) -> bool {
+    call.result() == Some(code::NOT_INITIALIZED)
+}
+
 /// True for a call that failed or did not return in a forked child, for whatever reason.
 pub(super) fn fails_in_forked_child(check: &Check<'_, '_>) -> bool {
     check.went_wrong() && check.context.meta(FORKED).is_some()
+}
+
+/// A call that returned, and would have ended or freed something.
+fn only_ends(check: &Check<'_, '_>) -> bool {
+    let is_end = check.plan.destroys
+        || matches!(
+            check.family(),
+            Family::PrimaryContext(PrimaryOp::Release)
+                | Family::VirtualMemory(
+                    VirtualMemoryOp::Unmap { .. }
+                        | VirtualMemoryOp::Release
+                        | VirtualMemoryOp::FreeReservation
+                )
+        );
+    is_end && check.call.leave.is_some()
 }
 
 /// A call that the driver refused because it is not initialized.
@@ -24,7 +47,12 @@ pub(super) fn not_initialized(check: &Check<'_, '_>) -> Option<Draft> {
         let what = "is called in a child that was forked after its parent had initialized the \
                     driver. The child has inherited a driver that it cannot use";
         let title = "driver used in a forked child";
-        return Some(check.draft(rules::INIT_FORK_CHILD_USE, title, what));
+        let draft = check.draft(rules::INIT_FORK_CHILD_USE, title, what);
+        // Destructors that exit() runs, those of the runtime too: harmless, and one finding.
+        return Some(match only_ends(check) {
+            true => draft.severity(Severity::Advice).culprit(0),
+            false => draft,
+        });
     }
     if check.state.initialized {
         return None;

@@ -14,7 +14,7 @@ mod graph;
 mod graph_structure;
 pub(crate) mod growth;
 mod image;
-mod init;
+pub(crate) mod init;
 mod jit_options;
 mod launch;
 mod library;
@@ -564,13 +564,6 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     .collect()
 }
 
-/// True if the driver refused the call because it is not initialized. Every function can be refused
-/// so.
-#[inline]
-pub(crate) fn is_uninitialized(call: &Call<'_>) -> bool {
-    call.result() == Some(code::NOT_INITIALIZED)
-}
-
 /// All that is wrong with a call.
 pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
     let mut drafts = Vec::new();
@@ -578,7 +571,7 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
         // The driver is shutting down; rules do not cover what destructors do then.
         return drafts;
     }
-    if is_uninitialized(check.call) || init::fails_in_forked_child(check) {
+    if init::is_uninitialized(check.call) || init::fails_in_forked_child(check) {
         return init::not_initialized(check).into_iter().collect();
     }
     for (when, rule) in rules {

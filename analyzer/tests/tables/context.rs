@@ -43,6 +43,14 @@ pub(crate) const CONTEXTS: &[Row] = &[
         "cuDeviceGet device:=0 -> 3\n cuDevicePrimaryCtxRetain dev=0 -> 3",
         &[""],
     ),
+    // One cause, and one finding.
+    (
+        "init-fork-child-use",
+        "meta fork.after-init 1",
+        "cuMemAlloc_v2 bytesize=4 -> 201\n cuCtxSynchronize -> 201\n cuStreamCreate -> 201\n\
+         cuLibraryUnload library=0x700 -> 3",
+        &[],
+    ),
     (
         "init-fork-child-use",
         "meta fork.after-init 1",
