@@ -211,6 +211,8 @@ fn without_access(check: &Check<'_, '_>) -> Option<Draft> {
         Some(match check.went_wrong() {
             true => draft,
             false if may_be_end(check, address, others) => as_maybe_end(draft),
+            // Kernels of several devices often get the same parameters.
+            false if !mapping.has_no_access() => draft.severity(Severity::Advice),
             false => draft.severity(pointer.severity()),
         })
     });

@@ -35,7 +35,7 @@ impl Mapping {
     }
 
     /// True if no call has given anything access.
-    fn has_no_access(&self) -> bool {
+    pub(crate) fn has_no_access(&self) -> bool {
         !self.unknown && self.access.iter().all(|(_, flags)| *flags == 0)
     }
 }
