@@ -598,6 +598,10 @@ fn severity_follows_what_else_the_program_does() {
         hStream=0x300\n";
     let lookup = "cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
         cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"scale\" -> 500\n";
+    let mapped = "cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+        cuMemAddressReserve ptr:=0x40000000 size=0x200000\n cuMemCreate handle:=0x900\n\
+        cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n";
     for (script, rule, severity) in [
         (
             format!("{library}meta exit.status 0"),
@@ -645,9 +649,63 @@ fn severity_follows_what_else_the_program_does() {
             "memory-free-wrong-kind",
             Severity::Advice,
         ),
+        // Another device has access: the kernel may not follow the pointer on this one.
+        (
+            format!(
+                "{mapped}cuMemSetAccess ptr=0x40000000 size=0x200000 desc=[1,3] count=1\n\
+                cuCtxCreate_v2 pctx:=0xc2 dev=1\n\
+                cuLaunchKernel f=0x200 layout=8 params=0x40000000"
+            ),
+            "memory-vmm-access-not-set",
+            Severity::Advice,
+        ),
+        (
+            format!("{mapped}cuLaunchKernel f=0x200 layout=8 params=0x40000000"),
+            "memory-vmm-access-not-set",
+            Severity::Warning,
+        ),
     ] {
         let found = findings(&format!("{start}{script}"));
         let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
         assert_eq!(found, [(rule, severity)], "{script}");
+    }
+    // Destructors of a forked child that exit() runs.
+    let ends = "meta fork.after-init 1\n cuLibraryUnload library=0x700 -> 3\n\
+        cuCtxDestroy_v2 ctx=0xc1 -> 3";
+    let found = findings(ends);
+    let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
+    assert_eq!(found, [("init-fork-child-use", Severity::Advice)]);
+}
+
+/// After an allocation that failed, a fault is put on a launch as far as its parameters may be what
+/// was not allocated.
+#[test]
+fn a_fault_after_a_failed_allocation() {
+    let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
+        cuModuleLoadData module:=0x100 image@0x5000:PTX\n\
+        cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+        cuMemAlloc_v2 dptr:=0x10000 bytesize=4096\n\
+        cuMemAlloc_v2 dptr:=0 bytesize=0x1000000000 -> 2\n";
+    let fault = "cuCtxSynchronize -> 700";
+    let launch = "cuLaunchKernel f=0x200 layout=8,8 params=0x10000,";
+    let (ignored, earlier) = ("errors-result-ignored", "errors-async-misattributed");
+    for (script, rule) in [
+        (format!("{launch}0\n {fault}"), ignored),
+        // A count.
+        (format!("{launch}1024\n {fault}"), earlier),
+        // The program made do with another allocation.
+        (
+            format!("cuMemAllocHost_v2 pp:=0x8000000 bytesize=64\n {launch}0\n {fault}"),
+            earlier,
+        ),
+        // Either launch may have failed.
+        (
+            format!("{launch}0\n cuLaunchKernel f=0x200 layout=8 params=0x10000\n {fault}"),
+            earlier,
+        ),
+    ] {
+        let found = findings(&format!("{start}{script}"));
+        let found: Vec<_> = found.iter().map(|f| f.rule).collect();
+        assert_eq!(found, [rule], "{script}");
     }
 }

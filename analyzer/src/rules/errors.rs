@@ -34,7 +34,7 @@ pub(super) fn of_earlier_work(check: &Check<'_, '_>) -> Option<Draft> {
     let suspects = state.suspects(context, state.ordering.stream);
     let name = result_name(Some(result));
     let first = *suspects.first()?;
-    if let Some(Blame::Undefined(cause)) = first.blame {
+    if let ([_], Some(Blame::Undefined(cause))) = (suspects.as_slice(), first.blame) {
         return Some(of_undefined(check, first, cause));
     }
     let names: Vec<String> = suspects
@@ -98,8 +98,11 @@ fn named(state: &State, work: &RecentWork) -> String {
     };
     let label = label.map_or_else(String::new, |id| format!(" of {}", state.label(id)));
     let why = match work.blame {
-        Some(Blame::Freed) => ", which gets freed memory",
-        _ => "",
+        Some(Blame::Freed) => ", which gets freed memory".to_owned(),
+        Some(Blame::Undefined(cause)) => {
+            format!(", which may get what {} failed to return", at(cause))
+        }
+        None => String::new(),
     };
     format!("{}{label}{why}", at(work.site))
 }

@@ -8,7 +8,7 @@ use cutape_registry::{Family, Kind, LinkOp, rules};
 
 use super::image::{contents, kind_name, looks_like_text};
 use super::jit_options::option_count;
-use super::{Check, Draft, at, code, result_name};
+use super::{Check, Deferral, Draft, at, code, result_name};
 use crate::context::bytes_of;
 use crate::finding::Severity;
 use crate::state::data::LinkInput;
@@ -312,12 +312,17 @@ pub(super) fn lacking(check: &Check<'_, '_>) -> Option<Draft> {
         check.answer(),
     );
     let title = "link without an input that was refused";
-    Some(
-        Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
-            .culprit(refused.site)
-            .chain(vec![
-                format!("{} failed with {result}", at(refused.site)),
-                format!("{} returned {}", at(check.site), check.result_name()),
-            ]),
-    )
+    let mut draft = Draft::new(rules::ERRORS_RESULT_IGNORED, title, message)
+        .culprit(refused.site)
+        .chain(vec![
+            format!("{} failed with {result}", at(refused.site)),
+            format!("{} returned {}", at(check.site), check.result_name()),
+        ]);
+    if !is_link {
+        // The name may be optional.
+        let owner = check.state.image_owner(check.plan, check.call)?;
+        let name = check.call.string(check.plan.at("name")?)?;
+        draft.deferral = Some(Deferral::Lookup(owner, name));
+    }
+    Some(draft)
 }

@@ -8,7 +8,7 @@ use super::State;
 use super::execution::{
     Blame, HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation, is_sticky,
 };
-use super::failures::Output;
+use super::ordering::FIRST_ADDRESS;
 use crate::plan::{Plan, Step};
 
 /// How much of the work enqueued last is remembered.
@@ -79,12 +79,10 @@ impl State {
     fn undefined_memory(&self, plan: &Plan, call: &Call<'_>) -> Option<Site> {
         let thread = self.threads.get(call.thread as usize)?;
         let mut failures = thread.failures.iter().rev();
-        let failure = failures.find(|failure| {
-            let is_memory = [Kind::Memory, Kind::Global, Kind::HostMemory]
-                .iter()
-                .any(|&kind| failure.output == Output::Handle(kind));
-            is_memory && !failure.reported
-        })?;
+        let failure = failures.find(|failure| failure.output.is_memory())?;
+        if failure.reported || failure.is_followed {
+            return None;
+        }
         let (layout, bytes) = (
             self.layout(call.argument(plan.launched?))?,
             plan.parameters(call)?,
@@ -93,7 +91,10 @@ impl State {
         let is_no_memory = words.any(|&(offset, _)| {
             let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
             let word = word.map(|word| u64::from_le_bytes(*word));
-            word.is_some_and(|word| self.place_at(word).is_none())
+            word.is_some_and(|word| {
+                // Smaller ones are counts.
+                (word == 0 || word >= FIRST_ADDRESS) && self.place_at(word).is_none()
+            })
         });
         is_no_memory.then_some(failure.site)
     }

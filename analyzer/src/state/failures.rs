@@ -50,6 +50,8 @@ pub(crate) struct Failure {
     /// The name to look up.
     pub(crate) name: Option<String>,
     pub(crate) parent: Option<ObjectId>,
+    /// It would have returned memory, and a later call has returned some.
+    pub(crate) is_followed: bool,
     /// There is a finding about it, or about what made it fail.
     pub(crate) reported: bool,
 }

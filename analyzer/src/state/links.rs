@@ -134,6 +134,8 @@ impl State {
             && let Some(data) = self.link_data_mut(link)
         {
             data.inputs.push(input);
+            // The input may be what the program falls back to.
+            data.lacks = data.lacks.filter(|refused| refused.reported);
         }
     }
 

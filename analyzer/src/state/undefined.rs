@@ -2,9 +2,10 @@
 
 use cutape_format::Call;
 use cutape_model::{Capture, Effect, Lookup, STREAM_PER_THREAD, Site};
-use cutape_registry::{Family, Kind, Length, LinkOp};
+use cutape_registry::{ContextOp, Family, Kind, Length, LinkOp};
 
 use super::State;
+use super::execution::is_sticky;
 use super::failures::{Failure, Output, UndefinedUse};
 use crate::plan::{Plan, Step};
 use crate::rules::code;
@@ -12,16 +13,32 @@ use crate::rules::code;
 /// How many failed outputs a thread remembers.
 const FAILURES: usize = 16;
 
+/// Whether NULL as a context stands for the current one.
+fn takes_current(family: Family) -> bool {
+    !matches!(
+        family,
+        Family::Context(ContextOp::Push | ContextOp::EnablePeer | ContextOp::DisablePeer)
+    )
+}
+
 impl State {
     /// A value that no call has returned, in the place of what an earlier call of the thread failed
     /// to return. Of calls that did not succeed: a value that the driver accepts may be right.
     pub(crate) fn undefined_use(&self, plan: &Plan, call: &Call<'_>) -> Option<UndefinedUse<'_>> {
         let thread = self.threads.get(call.thread as usize)?;
-        if call.succeeded() || thread.failures.is_empty() {
+        // These results are not about the arguments.
+        let is_elsewhere = |code| code == code::NOT_READY || is_sticky(code);
+        if call.succeeded() || thread.failures.is_empty() || call.result().is_some_and(is_elsewhere)
+        {
             return None;
         }
         let steps = plan.steps.iter().filter_map(|&(position, step)| {
             let kind = match step {
+                Step::Use(Kind::Context)
+                    if call.argument(position) == 0 && takes_current(plan.function.family) =>
+                {
+                    return None;
+                }
                 Step::Use(kind) | Step::Destroy(kind) => kind,
                 Step::Device(length) if length != Length::Fixed(0) => Kind::Memory,
                 _ => return None,
@@ -154,6 +171,7 @@ impl State {
             site,
             name: plan.at("name").and_then(|position| call.string(position)),
             parent,
+            is_followed: false,
             reported,
         };
         let failures = &mut self.thread_mut(call.thread).failures;
@@ -177,10 +195,13 @@ impl State {
             if call.out(position).is_some_and(|handle| handle != 0) {
                 let location = call.argument(position);
                 // A lookup may succeed for another name; an allocation was tried again.
-                let is_again = matches!(effect, Effect::Create(..));
+                let is_again = matches!(effect, Effect::Create(..)) || plan.at("name").is_none();
+                let made = Output::Handle(kind);
+                for failure in failures.iter_mut() {
+                    failure.is_followed |= made.is_memory() && failure.output.is_memory();
+                }
                 failures.retain(|failure| {
-                    failure.location != location
-                        && !(is_again && failure.output == Output::Handle(kind))
+                    failure.location != location && !(is_again && failure.output == made)
                 });
             }
         }

@@ -57,6 +57,32 @@ pub(crate) const FAILURES: &[Row] = &[
         "errors-result-ignored",
         LINK,
         "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX -> 999\n\
+         cuLinkComplete state=0x600 cubinOut:=0x30000 sizeOut:=4000\n\
+         cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n\
+         cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"late\" -> 500\n\
+         cuLaunchKernel f=0 -> 400\n cuLinkDestroy state=0x600",
+        &[
+            // Another input took its place, and a name is optional.
+            "cuLinkAddData_v2 state=0x600 type=1 data@0x5100:PTX -> 999\n\
+             cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX\n\
+             cuLinkComplete state=0x600 cubinOut:=0x30000 sizeOut:=4000\n\
+             cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n\
+             cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"late\" -> 500\n\
+             cuLinkDestroy state=0x600",
+            // The library is not needed: what is launched is found.
+            "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX\n\
+             cuLinkAddFile_v2 state=0x600 type=3 path=\"libextra.a\" -> 999\n\
+             cuLinkComplete state=0x600 cubinOut:=0x30000 sizeOut:=4000\n\
+             cuModuleLoadData module:=0x100 image@0x30000:CUBIN\n\
+             cuModuleGetFunction hfunc:=0 hmod=0x100 name=\"late\" -> 500\n\
+             cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"\n\
+             cuLaunchKernel f=0x200\n cuCtxSynchronize\n cuLinkDestroy state=0x600",
+        ],
+    ),
+    (
+        "errors-result-ignored",
+        LINK,
+        "cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX -> 999\n\
          cuLinkComplete state=0x600 cubinOut:=0 sizeOut:=0 -> 999\n\
          cuModuleLoadData module:=0 image=0 -> 1\n\
          cuModuleGetFunction hfunc:=0 hmod=0 name=\"late\" -> 400\n\
@@ -149,6 +175,28 @@ pub(crate) const FAILURES: &[Row] = &[
          cuMemMap ptr=0x4000000 size=2097152 handle=0 -> 1",
         &["cuMemCreate handle@0x8000:=0 size=2097152 -> 2\n\
            cuMemCreate handle:=0x900 size=2097152\n cuMemRelease handle=0x900"],
+    ),
+    // An allocation that failed, and calls that fail for another reason.
+    (
+        "errors-result-ignored",
+        START,
+        "cuMemAlloc_v2 dptr:=0 bytesize=0x1000000000 -> 2\n\
+         cuMemcpyAsync dst=0x10000 src=0 ByteCount=64 hStream=0x300 -> 1",
+        &[
+            "cuMemAlloc_v2 dptr:=0 bytesize=0x1000000000 -> 2\n cuLaunchKernel f=0x200\n\
+             cuMemcpyAsync dst=0x10000 src=0x7f0000000000 ByteCount=64 hStream=0x300 -> 700",
+            "cuCtxCreate_v2 pctx:=0 dev=1 -> 101\n cuCtxGetApiVersion ctx=0 -> 1",
+        ],
+    ),
+    // The context is retained in its place.
+    (
+        "errors-result-ignored",
+        START,
+        "cuCtxCreate_v2 pctx:=0 dev=0 -> 101\n cuCtxPushCurrent_v2 ctx=0xdead -> 201",
+        &[
+            "cuCtxCreate_v2 pctx:=0 dev=0 -> 101\n cuDevicePrimaryCtxRetain pctx:=0xc7 dev=0\n\
+             cuCtxPushCurrent_v2 ctx=0 -> 1\n cuDevicePrimaryCtxRelease_v2 dev=0",
+        ],
     ),
     (
         "errors-result-ignored",

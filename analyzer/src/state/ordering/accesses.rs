@@ -15,7 +15,7 @@ use crate::plan::{Ordered, Plan};
 use crate::state::State;
 
 /// Device addresses are larger; smaller numbers in parameters are counts.
-const FIRST_ADDRESS: u64 = 1 << 20;
+pub(crate) const FIRST_ADDRESS: u64 = 1 << 20;
 /// How many kernels' names are remembered.
 const KERNELS: usize = 65536;
 

@@ -4,6 +4,8 @@ mod accesses;
 mod names;
 mod sources;
 
+pub(crate) use accesses::FIRST_ADDRESS;
+
 use cutape_format::Call;
 use cutape_model::{
     Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Side, Site,
