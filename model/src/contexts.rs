@@ -47,8 +47,11 @@ struct Primary {
     retained: u32,
     /// The call that reset it, unless it was retained since.
     reset: Option<Site>,
-    /// The first retain of each place of the program, and how many it made.
+    /// The first retain of each place of the program, and how many of its retains are left if the
+    /// last one is released first.
     places: Vec<(Site, u32)>,
+    /// The place that retained last, unless a release followed.
+    last: Option<u64>,
 }
 
 /// Stacks of current contexts by thread, primary contexts by device (Context Management, Primary
@@ -181,7 +184,7 @@ impl Contexts {
     }
 
     /// For each device, the place that has retained its primary context most often: its first call
-    /// and how often it did, at most as often as the context is still retained.
+    /// and how many retains are left, at most as many as the context has.
     pub fn retains(&self) -> impl Iterator<Item = (ObjectId, Site, u32)> + '_ {
         self.primaries.values().filter_map(|primary| {
             let most = primary.places.iter().max_by_key(|(_, count)| *count)?;
@@ -195,6 +198,7 @@ impl Contexts {
             retained: 0,
             reset: None,
             places: Vec::new(),
+            last: None,
         };
         let primary = self.primaries.entry(device).or_insert_with(first);
         if primary.context != context {
@@ -202,14 +206,13 @@ impl Contexts {
         }
         primary.retained += 1;
         primary.reset = None;
-        let places = &mut primary.places;
-        let known = places
-            .iter()
-            .position(|(first, _)| first.caller == site.caller);
-        if let Some((_, count)) = known.and_then(|at| places.get_mut(at)) {
-            *count += 1;
-        } else if places.len() < PLACES {
-            places.push((site, 1));
+        primary.last = Some(site.caller);
+        let is_full = primary.places.len() >= PLACES;
+        let mut places = primary.places.iter_mut();
+        match places.find(|(first, _)| first.caller == site.caller) {
+            Some((_, count)) => *count += 1,
+            None if is_full => {}
+            None => primary.places.push((site, 1)),
         }
     }
 
@@ -230,6 +233,15 @@ impl Contexts {
     pub(crate) fn release(&mut self, device: i32) -> Option<ObjectId> {
         let primary = self.primaries.get_mut(&device)?;
         primary.retained = primary.retained.saturating_sub(1);
+        // Whose retain it takes back is not known: the last one's, else that of the place with most.
+        let mut places = primary.places.iter_mut();
+        let released = match primary.last.take() {
+            Some(caller) => places.find(|(first, _)| first.caller == caller),
+            None => places.max_by_key(|(_, count)| *count),
+        };
+        if let Some((_, count)) = released {
+            *count = count.saturating_sub(1);
+        }
         let last = primary.retained == 0;
         last.then(|| self.primaries.remove(&device))?
             .map(|primary| primary.context)

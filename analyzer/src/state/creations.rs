@@ -50,6 +50,7 @@ impl State {
 
     /// An object has ended.
     pub(super) fn shrink(&mut self, id: ObjectId) {
+        self.growth.freed.remove(&id);
         if let Some(key) = self.image_key(id)
             && let Some(count) = self.growth.images.get_mut(&key)
         {

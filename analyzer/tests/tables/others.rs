@@ -354,8 +354,21 @@ pub(crate) const OTHERS: &[Row] = &[
         "",
         "loop 9 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0; cuCtxSetCurrent ctx=0xc0\n\
          meta exit.status 0",
-        &["loop 9 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0; \
-           cuDevicePrimaryCtxRelease_v2 dev=0\n meta exit.status 0"],
+        &[
+            "loop 9 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0; \
+           cuDevicePrimaryCtxRelease_v2 dev=0\n meta exit.status 0",
+            // Other places hold it, and this one releases each time.
+            "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0\n\
+             loop 9 cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0; \
+             cuDevicePrimaryCtxRelease_v2 dev=0\n meta exit.status 0",
+        ],
     ),
     (
         "event-elapsed-invalid",
