@@ -531,3 +531,22 @@ fn graph_memory_is_allocated_between_its_nodes() {
     ok("cuGraphLaunch", &[exec, s.stream]);
     assert_eq!(first_word(own), 7);
 }
+
+/// A new event may get the handle of one that ended with its context.
+#[test]
+fn an_event_that_ends_with_its_context_leaves_its_capture() {
+    let _alone = ALONE.lock();
+    let s = setup();
+    let context = make("cuCtxCreate_v4", &[0, 0, 0]);
+    let stream = make("cuStreamCreate", &[1]);
+    let event = make("cuEventCreate", &[2]);
+    ok("cuStreamBeginCapture_v2", &[stream, 0]);
+    ok("cuEventRecord", &[event, stream]);
+    let mut graph = 0_u64;
+    ok("cuStreamEndCapture", &[stream, out(&mut graph)]);
+    ok("cuCtxDestroy_v2", &[context]);
+    ok("cuCtxSetCurrent", &[s.context]);
+    let next = make("cuEventCreate", &[2]);
+    assert_eq!(next, event);
+    ok("cuEventQuery", &[next]);
+}

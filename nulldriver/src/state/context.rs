@@ -175,6 +175,7 @@ impl State {
         }
         for event in keys_where(&*self.events, |event| event.context == handle) {
             self.events.remove(event);
+            self.note_captured_event(event, None);
         }
         for address in keys_where(&self.allocations, |memory| memory.context == handle) {
             self.remove_allocation(address);
