@@ -22,6 +22,7 @@ const VERSIONS: &[(i32, (u16, u16))] = &[
     (12_080, (8, 7)),
     (12_090, (8, 8)),
     (13_000, (9, 0)),
+    (13_010, (9, 1)),
 ];
 
 /// The newest PTX version that a driver of a CUDA version compiles.
@@ -30,9 +31,9 @@ pub fn newest_ptx(cuda: i32) -> (u16, u16) {
     known.map_or((7, 0), |entry| entry.1)
 }
 
-/// The first version of CUDA with a PTX version; `None` if it is newer than this table.
+/// The version of CUDA that a PTX version came with; `None` if it is not in this table.
 pub fn first_cuda(ptx: (u16, u16)) -> Option<i32> {
-    let known = VERSIONS.iter().find(|entry| entry.1 >= ptx)?;
+    let known = VERSIONS.iter().find(|entry| entry.1 == ptx)?;
     Some(known.0)
 }
 
@@ -46,7 +47,8 @@ mod tests {
         assert_eq!(newest_ptx(13_000), (9, 0));
         assert_eq!(newest_ptx(10_000), (7, 0));
         assert_eq!(first_cuda((8, 7)), Some(12_080));
-        assert_eq!(first_cuda((6, 0)), Some(11_000));
+        assert_eq!(first_cuda((9, 1)), Some(13_010));
+        assert_eq!(first_cuda((6, 0)), None);
         assert_eq!(first_cuda((9, 9)), None);
     }
 }
