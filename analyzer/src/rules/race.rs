@@ -261,47 +261,34 @@ pub(super) fn freed_while_pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
     }
 }
 
-/// Work that may still use memory that the call releases, or unmaps from these addresses.
-fn pending_use(
+fn is_stream_ordered(check: &Check<'_, '_>) -> bool {
+    check.family() == Family::Memory(MemoryOp::FreeAsync)
+}
+
+/// Whether the drivers that were measured wait for the work on what the call releases.
+fn waits(check: &Check<'_, '_>) -> bool {
+    check.plan.function.implicit_wait != ImplicitWait::No
+}
+
+/// The rule about memory that is released while work may use it, the title, and why it matters.
+fn of_release(
     check: &Check<'_, '_>,
     kind: Kind,
     id: ObjectId,
-    unmapped: Option<&Range<u64>>,
-) -> Option<Draft> {
-    let order = &check.state.order;
-    let stream_ordered = check.family() == Family::Memory(MemoryOp::FreeAsync);
-    let stream = check.state.ordering.stream;
-    let pending = |access: &&Access| {
-        !access.synchronous
-            && unmapped.is_none_or(|bytes| bytes.contains(&access.address))
-            && access.work != AccessKind::Allocation
-            && match stream.filter(|_| stream_ordered) {
-                Some(stream) => !order.is_before(access.stream, stream),
-                None => !order.is_done(access.stream.0, access.stream.1),
-            }
-    };
-    let accesses = check.state.ordering.accesses.of(id);
-    let is_kernel = |access: &&Access| matches!(access.work, AccessKind::Kernel { .. });
-    let certain = accesses
-        .iter()
-        .filter(pending)
-        .rfind(|access| !is_kernel(access));
-    let access = certain.or_else(|| accesses.iter().rfind(|access| pending(access)))?;
-    let assumed = is_kernel(&access);
+) -> (&'static str, &'static str, &'static str) {
     let origin = check
         .object(id)
         .and_then(crate::state::ordering::memory_origin);
     let pool = origin == Some(crate::state::data::MemoryOrigin::Pool);
-    let waits = check.plan.function.implicit_wait != ImplicitWait::No;
-    let why = match waits {
+    let why = match waits(check) {
         true => {
             "The drivers that were measured wait for it, which the manual does not promise and \
              which costs time"
         }
         false => "That the call waits for it is not promised, and was not seen",
     };
-    let (rule, title, why) = match kind {
-        _ if stream_ordered => (
+    match kind {
+        _ if is_stream_ordered(check) => (
             rules::MEMORY_POOL_ACCESS_UNORDERED,
             "stream-ordered memory freed before work of another stream on it",
             "The free is in the order of its stream, which does not wait for that work",
@@ -326,7 +313,37 @@ fn pending_use(
             "memory freed while work may still use it",
             why,
         ),
+    }
+}
+
+/// Work that may still use memory that the call releases, or unmaps from these addresses.
+fn pending_use(
+    check: &Check<'_, '_>,
+    kind: Kind,
+    id: ObjectId,
+    unmapped: Option<&Range<u64>>,
+) -> Option<Draft> {
+    let order = &check.state.order;
+    let stream_ordered = is_stream_ordered(check);
+    let stream = check.state.ordering.stream;
+    let pending = |access: &&Access| {
+        !access.synchronous
+            && unmapped.is_none_or(|bytes| bytes.contains(&access.address))
+            && access.work != AccessKind::Allocation
+            && match stream.filter(|_| stream_ordered) {
+                Some(stream) => !order.is_before(access.stream, stream),
+                None => !order.is_done(access.stream.0, access.stream.1),
+            }
     };
+    let accesses = check.state.ordering.accesses.of(id);
+    let is_kernel = |access: &&Access| matches!(access.work, AccessKind::Kernel { .. });
+    let certain = accesses
+        .iter()
+        .filter(pending)
+        .rfind(|access| !is_kernel(access));
+    let access = certain.or_else(|| accesses.iter().rfind(|access| pending(access)))?;
+    let assumed = is_kernel(&access);
+    let (rule, title, why) = of_release(check, kind, id);
     let draft = Draft::new(rule, "", "").culprit(access.site).about(id);
     if check.is_reported(&draft) {
         return Some(draft);
@@ -360,7 +377,7 @@ fn pending_use(
         draft = draft.assumed().severity(Severity::Advice);
         // If the memory is given out before the kernel is over, that is the finding.
         draft.deferral = stream_ordered.then_some(Deferral::Reuse(id));
-    } else if !waits && rule == rules::MEMORY_FREE_PENDING_WORK {
+    } else if !waits(check) && rule == rules::MEMORY_FREE_PENDING_WORK {
         draft = draft.severity(Severity::Warning);
     }
     Some(draft)
