@@ -60,7 +60,7 @@ impl Deferred {
                 );
                 is_again || finds || is_launch && !self.is_optional
             }
-            Deferral::StickyError(_) | Deferral::Reuse(_) => false,
+            Deferral::Image(_) | Deferral::StickyError(_) | Deferral::Reuse(_) => false,
         }
     }
 }
@@ -456,7 +456,7 @@ impl Analyzer {
         let place = match (draft.mistake, &call) {
             (Mistake::Earlier(site), _) => Some(code_place(context, site)),
             (_, None) => None,
-            (Mistake::Function, Some(call)) => Some(CodePlace::of(&call.function, &[], "")),
+            (Mistake::Function | Mistake::Process, Some(call)) => Some(CodePlace::of(&call.function, &[], "")),
             (Mistake::ThisCall, Some(call)) => {
                 Some(CodePlace::of(&call.function, &call.frames, &call.caller))
             }

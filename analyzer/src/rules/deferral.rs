@@ -27,6 +27,7 @@ impl Deferral {
             Self::Call => "no later call of the same function succeeds",
             Self::Function(_) => "no later call or launch with the same function succeeds",
             Self::Lookup(..) => "no later lookup finds the name in another form",
+            Self::Image(_) => "the program did not end well",
             Self::StickyError(_) => "no finding says that the program went on after the error",
             Self::Reuse(_) => "no finding says that the memory is given out again too early",
         }

@@ -19,6 +19,8 @@ pub(crate) enum Mistake {
     Earlier(Site),
     /// It calls the function, wherever.
     Function,
+    /// Whatever it calls.
+    Process,
 }
 
 /// A finding before it is written out.
@@ -82,6 +84,12 @@ impl Draft {
                 stack: 0,
                 ..this
             },
+            Mistake::Process => Site {
+                function: "",
+                caller: 0,
+                stack: 0,
+                ..this
+            },
         });
         let objects = self.objects.iter().filter_map(|&id| state.objects.get(id));
         objects.for_each(|object| add(object.created));
@@ -125,6 +133,12 @@ impl Draft {
     /// One finding about a function is enough.
     pub(crate) fn once(mut self) -> Self {
         self.mistake = Mistake::Function;
+        self
+    }
+
+    /// One finding about a process is enough.
+    pub(crate) fn once_in_process(mut self) -> Self {
+        self.mistake = Mistake::Process;
         self
     }
 

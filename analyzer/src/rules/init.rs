@@ -50,7 +50,7 @@ pub(super) fn not_initialized(check: &Check<'_, '_>) -> Option<Draft> {
         let draft = check.draft(rules::INIT_FORK_CHILD_USE, title, what);
         // Destructors that exit() runs, those of the runtime too: harmless, and one finding.
         return Some(match only_ends(check) {
-            true => draft.severity(Severity::Advice).culprit(0),
+            true => draft.severity(Severity::Advice).once_in_process(),
             false => draft,
         });
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use cutape_format::{Bytes, Call};
 use cutape_registry::{Confidence, Kind};
 
-use super::{Check, Rule, Rules, When, code, decides, init, is_uninitialized, result_name};
+use super::{Check, Rule, Rules, When, code, decides, init, result_name};
 use crate::call_site::label;
 use crate::plan::Step;
 
@@ -99,7 +99,7 @@ pub(crate) fn not_about_calls(rule: &str) -> Option<Silence> {
 /// `succeeded` is the same call with success as its result.
 pub(crate) fn silence(check: &Check<'_, '_>, rules: &Rules, rule: &str) -> Silence {
     let result = check.call.result();
-    if is_uninitialized(check.call) || init::fails_in_forked_child(check) {
+    if init::is_uninitialized(check.call) || init::fails_in_forked_child(check) {
         let found = init::not_initialized(check).filter(|draft| draft.rule == rule);
         let found = found.map(|draft| Silence::Found(draft.title));
         return found.unwrap_or_else(|| Silence::NoDriver(result_name(result)));
