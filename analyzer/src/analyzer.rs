@@ -456,7 +456,9 @@ impl Analyzer {
         let place = match (draft.mistake, &call) {
             (Mistake::Earlier(site), _) => Some(code_place(context, site)),
             (_, None) => None,
-            (Mistake::Function | Mistake::Process, Some(call)) => Some(CodePlace::of(&call.function, &[], "")),
+            (Mistake::Function | Mistake::Process, Some(call)) => {
+                Some(CodePlace::of(&call.function, &[], ""))
+            }
             (Mistake::ThisCall, Some(call)) => {
                 Some(CodePlace::of(&call.function, &call.frames, &call.caller))
             }

@@ -13,18 +13,33 @@ use crate::symbols::Resolver;
 pub(crate) struct SymbolContext<'a> {
     trace: &'a Trace,
     resolver: &'a Resolver,
+    /// Of a program whose trace does not have it yet.
+    exit_status: Option<&'a str>,
 }
 
 impl<'a> SymbolContext<'a> {
     /// Looks symbols up in the trace, then in the files of its memory map.
     pub(crate) fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
-        Self { trace, resolver }
+        Self {
+            trace,
+            resolver,
+            exit_status: None,
+        }
+    }
+
+    /// The program has just ended so.
+    pub(crate) fn ended(self, exit_status: Option<&'a str>) -> Self {
+        Self {
+            exit_status,
+            ..self
+        }
     }
 }
 
 impl TraceContext for SymbolContext<'_> {
     fn meta(&self, key: &str) -> Option<&str> {
-        self.trace.meta_value(key)
+        let ended = self.exit_status.filter(|_| key == "exit.status");
+        self.trace.meta_value(key).or(ended)
     }
 
     fn blob(&self, blob: BlobRef) -> Option<Cow<'_, [u8]>> {

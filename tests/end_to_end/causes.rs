@@ -321,7 +321,7 @@ fn host_functions_cause_no_divergence(folder: &Path) {
     assert!(text.contains(": no divergence; "), "{text}");
     assert!(text.contains(" (host-changed)\n"), "{text}");
     assert!(text.contains("\ndifference: call "), "{text}");
-    assert!(text.contains("  the host function of call "), "{text}");
+    assert!(text.contains("  since call "), "{text}");
     let output = with(&trace, &["--format", "junit"]);
     output.assert_code(0);
     let xml = &output.stdout;

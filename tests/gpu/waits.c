@@ -4,7 +4,8 @@
  *   waits list          how many cases there are
  * Prints its result, how long it took, and whether the kernel had ended when it
  * returned. "used" objects are used by the kernel, "other" ones are not. In the cases
- * "event ..." the result is that of a query of an event: 600 if it waits for the kernel. */
+ * "event ..." the result is that of a query of an event: 600 if it waits for the kernel; in those
+ * "value ..." it is 0 if the value waits for it. */
 #include "program.h"
 
 #include <time.h>
@@ -208,6 +209,38 @@ static void start_blocking_then_wait_new(void)
     wait_for_new(NULL);
 }
 
+/* Whether the stream has written a value after a while: 1, or 0. */
+static int write_after(CUstream writing, int batched)
+{
+    volatile uint32_t *value = pinned_other;
+    CUdeviceptr address = device_of(pinned_other);
+    *value = 0;
+    if (batched) {
+        CUstreamBatchMemOpParams operation = {0};
+        operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        operation.writeValue.address = address;
+        operation.writeValue.value = 1;
+        CHECK(cuStreamBatchMemOp(writing, 1, &operation, 0));
+    } else {
+        CHECK(cuStreamWriteValue32(writing, address, 1, 0));
+    }
+    usleep(50000);
+    return (int)*value;
+}
+static int write_legacy(void) { return write_after(NULL, 0); }
+static int write_batched_legacy(void) { return write_after(NULL, 1); }
+static int write_blocking(void) { return write_after(blocking, 0); }
+static int write_batched_blocking(void) { return write_after(blocking, 1); }
+static int write_batched_own(void) { return write_after(stream, 1); }
+/* Whether a memset in the blocking stream waits for the value that the legacy stream writes after the
+ * kernel: an event after it is pending. */
+static int memset_blocking(void);
+static int memset_after_write(void)
+{
+    CHECK(cuStreamWriteValue32(NULL, device_of(pinned_other), 1, 0));
+    return memset_blocking();
+}
+
 /* Whether an event that is recorded there now is still pending after a while. */
 static int record_in(CUstream recording)
 {
@@ -356,6 +389,12 @@ static const struct {
     {"cuStreamSynchronize (legacy, waits for the kernel)", start_awaited_legacy, synchronize_legacy},
     {"cuStreamSynchronize (legacy; blocking waits for the kernel)", start_awaited_blocking, synchronize_legacy},
     {"cuStreamSynchronize (blocking; legacy waits for the kernel)", start_awaited_legacy, synchronize_blocking},
+    {"value in legacy; kernel in blocking", start_blocking, write_legacy},
+    {"value in legacy, batched; kernel in blocking", start_blocking, write_batched_legacy},
+    {"value in blocking; kernel in legacy", start_legacy, write_blocking},
+    {"value in blocking, batched; kernel in legacy", start_legacy, write_batched_blocking},
+    {"value in the kernel's stream, batched", start_used, write_batched_own},
+    {"event after a memset in blocking; value in legacy; kernel in per-thread", start_per_thread, memset_after_write},
     {"cuMemsetD8 (pinned; kernel in a blocking stream)", start_blocking, memset_pinned},
     {"cuMemFree (used)", start_used, free_used},
     {"cuMemFree (other)", start_used, free_other},

@@ -79,7 +79,7 @@ pub fn programs() -> Result<Vec<Program>, String> {
                 expected: Vec::new(),
                 allowed: Vec::new(),
                 skipped: about.skipped.clone(),
-                diverges: about.diverges.clone(),
+                diverges: None,
                 crash: None,
                 environment: about.environment.clone(),
                 is_threaded: text.contains("pthread_create"),
@@ -89,12 +89,14 @@ pub fn programs() -> Result<Vec<Program>, String> {
                 variant: Variant::Violation,
                 expected: about.expected.clone(),
                 allowed: about.allowed.clone(),
+                diverges: about.diverges.clone(),
                 crash: about.crash,
                 ..correct(name)
             };
             match kind {
                 "clean" => all.push(Program {
                     allowed: about.allowed.clone(),
+                    diverges: about.diverges.clone(),
                     ..correct(format!("clean/{stem}"))
                 }),
                 "demo" => all.push(wrong(format!("demo/{stem}"))),

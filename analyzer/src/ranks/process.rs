@@ -117,7 +117,8 @@ impl Process {
             let pieces = call.snapshots();
             let pieces = pieces.filter(|piece| piece.field == field::KERNEL_PARAMETERS);
             for bytes in pieces.filter_map(|piece| piece.bytes.inline()) {
-                let pointers = pointers(layout, bytes);
+                // Whether a word of a struct is a pointer is not known.
+                let pointers = pointers(layout, bytes).filter(|pointer| pointer.member.is_none());
                 found.extend(pointers.filter_map(|pointer| state.memory_at(pointer.address)));
             }
         }

@@ -76,7 +76,8 @@ fn finish(
         let trace = Trace::open(path)?;
         input::say_what_is_missing(&trace);
         if path == own {
-            live.finish(&trace, filter);
+            let status = outcome.status.code().map(|status| status.to_string());
+            live.finish(&trace, filter, status.as_deref());
             set_ranges(&trace, &mut filter.findings, None)?;
         } else {
             check_trace(&trace, filter, &mut |_| {})?
@@ -123,11 +124,11 @@ impl LiveCheck {
     }
 
     /// Checks the remaining calls of the complete trace.
-    fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
+    fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter, exit_status: Option<&str>) {
         while let Some(call) = self.cursor.next(trace) {
             self.pass.push(trace, &call, filter);
         }
-        self.pass.finish(trace, filter);
+        self.pass.finish(trace, filter, exit_status);
         std::mem::take(&mut self.pass).report_unrecorded(trace);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn check_trace(
         progress.step();
         Ok::<_, Failure>(())
     })?;
-    pass.finish(trace, filter);
+    pass.finish(trace, filter, None);
     set_ranges(trace, &mut filter.findings[first..], None)?;
     Ok((walked, pass))
 }
@@ -64,10 +64,15 @@ impl Pass {
         }
     }
 
-    /// Checks what is missing at the end.
-    pub(crate) fn finish(&mut self, trace: &Trace, filter: &mut FindingFilter) {
+    /// Checks what is missing at the end. `exit_status`: of a program that has just ended.
+    pub(crate) fn finish(
+        &mut self,
+        trace: &Trace,
+        filter: &mut FindingFilter,
+        exit_status: Option<&str>,
+    ) {
         filter.state.join(Completeness::of(trace));
-        let context = SymbolContext::new(trace, &self.resolver);
+        let context = SymbolContext::new(trace, &self.resolver).ended(exit_status);
         filter.add(self.analyzer.finish(&context, trace.has_all_calls()));
         filter.omitted.consequences += self.analyzer.consequences();
         filter.settle(self.analyzer.take_repeats());

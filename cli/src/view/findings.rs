@@ -107,7 +107,7 @@ pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure
             thread::sleep(POLL_INTERVAL);
         }
     }
-    pass.finish(&shared.trace(), &mut filter);
+    pass.finish(&shared.trace(), &mut filter, None);
     reporter.report(&filter, calls, true);
     Ok(())
 }

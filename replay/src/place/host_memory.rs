@@ -431,33 +431,43 @@ impl Job<'_, '_> {
     /// has written: the program has written them after it.
     fn store_later(&mut self, recorded: u64, live: u64, new: &[u8]) {
         let now = read_memory(live, new.len());
-        if now != new && self.lent.launch_marks.held(recorded).next().is_none() {
-            let what = "host memory that the program may have written after a memset or copy: the \
-                        recording does not say what was there before, so that it was left to the work";
-            let consequences = &mut self.player.consequences;
-            let cause = consequences.unknown(what, self.call.index);
-            let end = recorded.saturating_add(new.len() as u64);
-            consequences.changed.overwrite(&(recorded..end), cause);
-            self.report.note(what);
-            return;
+        let is_kept = self.lent.launch_marks.held(recorded).next().is_some();
+        if now != new && !is_kept {
+            return self.writer_is_unknown(recorded, new.len());
         }
         let mut at = 0;
         while at < new.len() {
             let end = at + WORD - (recorded.wrapping_add(at as u64) as usize) % WORD;
             let end = end.min(new.len());
+            let address = |at: usize| recorded.wrapping_add(at as u64);
             let marks = &self.lent.launch_marks;
             let is_programs = |at: usize| {
                 let byte = new.get(at).copied();
-                let mut held = marks.held(recorded.wrapping_add(at as u64));
-                byte != now.get(at).copied() && held.all(|held| Some(held) != byte)
+                let mut held = marks.held(address(at));
+                byte != now.get(at).copied() && held.all(|(held, _)| Some(held) != byte)
             };
+            let is_known = marks.held(address(at)).all(|(_, is_known)| is_known);
             if (at..end).any(is_programs)
                 && let Some(word) = new.get(at..end)
             {
                 self.store_host(live.wrapping_add(at as u64), word);
+                if !is_known {
+                    self.writer_is_unknown(address(at), word.len());
+                }
             }
             at = end;
         }
+    }
+
+    /// The recording does not tell who wrote these bytes last: differences may follow.
+    fn writer_is_unknown(&mut self, recorded: u64, length: usize) {
+        let what = "host memory that the program may have written after a memset or copy: the \
+                    recording does not say what was there before";
+        let consequences = &mut self.player.consequences;
+        let cause = consequences.unknown(what, self.call.index);
+        let end = recorded.saturating_add(length as u64);
+        consequences.changed.overwrite(&(recorded..end), cause);
+        self.report.note(what);
     }
 }
 

@@ -37,6 +37,15 @@ pub(crate) struct Mark {
     pub after: u64,
 }
 
+/// What memory held before work that writes there.
+#[derive(Debug)]
+struct Held {
+    /// As recorded.
+    start: u64,
+    bytes: Vec<u8>,
+    is_known: bool,
+}
+
 /// The marks of the last launches, and what was learned from them.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchMarks {
@@ -48,7 +57,7 @@ pub(crate) struct LaunchMarks {
     /// The calls with marks that ran when a watch saw them wait.
     seen_waiting: Arc<Mutex<Vec<u64>>>,
     /// What was at a recorded address before work that writes there, the oldest first.
-    held: VecDeque<(u64, Vec<u8>)>,
+    held: VecDeque<Held>,
 }
 
 impl LaunchMarks {
@@ -57,19 +66,25 @@ impl LaunchMarks {
         self.by_call.retain(|_, mark| mark.context != context);
     }
 
-    /// Keeps what was at a recorded address before work that writes there.
-    pub(crate) fn hold(&mut self, start: u64, bytes: Vec<u8>) {
+    /// Keeps what was at a recorded address before work that writes there. `is_known`: the trace has
+    /// said what the program had written there.
+    pub(crate) fn hold(&mut self, start: u64, bytes: Vec<u8>, is_known: bool) {
         if self.held.len() >= MOST_HELD {
             self.held.pop_front();
         }
-        self.held.push_back((start, bytes));
+        self.held.push_back(Held {
+            start,
+            bytes,
+            is_known,
+        });
     }
 
-    /// What a byte at a recorded address was before work wrote there, each time that was kept.
-    pub(crate) fn held(&self, address: u64) -> impl Iterator<Item = u8> {
-        self.held.iter().filter_map(move |(start, bytes)| {
-            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
-            bytes.get(at).copied()
+    /// What a byte at a recorded address was before work wrote there, each time that was kept; and
+    /// whether that is known.
+    pub(crate) fn held(&self, address: u64) -> impl Iterator<Item = (u8, bool)> {
+        self.held.iter().filter_map(move |held| {
+            let at = usize::try_from(address.checked_sub(held.start)?).ok()?;
+            Some((held.bytes.get(at).copied()?, held.is_known))
         })
     }
 

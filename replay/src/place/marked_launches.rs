@@ -52,8 +52,7 @@ impl Job<'_, '_> {
         Some(Mark { kernel, ..mark })
     }
 
-    /// Keeps what memory holds before work writes there, and after earlier such work, if the trace
-    /// has said what the program wrote there.
+    /// Keeps what memory holds before work writes there, and after earlier such work.
     fn hold(&mut self, write: &PendingWrite) {
         let bytes = &write.bytes;
         let unproven = |call: &u64| self.player.plan.pending_writes.unproven(*call).iter();
@@ -69,14 +68,15 @@ impl Job<'_, '_> {
             return;
         };
         let known = self.lent.shadows.get(&range.start);
-        if known.is_none_or(|(made, _)| *made != range.made) {
-            return;
-        }
+        let is_known = known.is_some_and(|(made, _)| *made == range.made);
         if length > LONGEST_HELD || offset + length > range.length || !range.is_of_host() {
             return;
         }
         let held = read_memory(range.live.wrapping_add(offset), length as usize);
-        self.player.lent.launch_marks.hold(bytes.start, held);
+        self.player
+            .lent
+            .launch_marks
+            .hold(bytes.start, held, is_known);
     }
 
     /// After that call.
