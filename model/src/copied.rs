@@ -11,8 +11,8 @@ use cutape_registry::{
 
 use crate::effects::CallArguments;
 use crate::memory_kind::MemoryKind;
-use crate::needs::words_of;
 use crate::state::State;
+use crate::words::words_of;
 
 /// Where bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

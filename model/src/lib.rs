@@ -33,6 +33,7 @@ mod site;
 mod state;
 mod stream_values;
 mod trace_state;
+mod words;
 mod work;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};

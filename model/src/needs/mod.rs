@@ -19,6 +19,6 @@ mod work;
 
 pub use builder::{NeedsBuilder, ReadBytes};
 pub use operands::Operands;
-pub(crate) use operands::{Touch, words_of};
+pub(crate) use operands::Touch;
 pub use reads::MemoryReads;
 pub use table::{Need, Needs};

@@ -10,6 +10,7 @@ use cutape_registry::{
 
 use crate::copied::described_accesses;
 use crate::effects::CallArguments;
+use crate::words::words_of;
 
 /// An access to memory of the work that a call enqueues or does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,10 +222,4 @@ impl Operands {
 
 fn span(start: u64, extent: Extent) -> Range<u64> {
     start..start.saturating_add(extent.span())
-}
-
-/// Numbers of eight bytes, one after the other.
-pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    let words = bytes.as_chunks::<8>().0.iter();
-    words.map(|word| u64::from_le_bytes(*word))
 }

@@ -8,11 +8,12 @@ use cutape_registry::{CopyOp, Family, GraphOp, Kind, StreamOp};
 use rustc_hash::FxHashSet;
 
 use super::builder::{Attached, Capture, NeedsBuilder, ReadBytes, UNWAITED};
-use super::operands::{Operands, Touch, words_of};
+use super::operands::{Operands, Touch};
 use super::table::Need;
 use crate::effects::{Effect, Effects};
 use crate::objects::ObjectId;
 use crate::state::State;
+use crate::words::words_of;
 
 /// Longer payloads are not searched for addresses.
 const SEARCHED: u64 = 1 << 20;
