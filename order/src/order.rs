@@ -515,9 +515,20 @@ impl<S: BuildHasher + Default> Order<S> {
         self.complete(&clock);
     }
 
-    /// A call that was entered now has proved all work of a context complete.
+    /// A call that was entered now has proved all work of a context complete, and what its streams
+    /// wait for in other contexts.
     pub fn complete_context(&mut self, context: u64, now: Moment) {
         self.for_contexts(context, |work| work.all = work.all.max(now));
+        let Some(&context) = self.by_handle.get(&context) else {
+            return;
+        };
+        let waiting = self.streams.values().filter(|state| {
+            state.context == context
+                && !state.before.is_empty()
+                && (self.doubt == Doubt::Complete || state.waited <= now)
+        });
+        let before: Clock = waiting.flat_map(|state| state.before.clone()).collect();
+        self.complete(&before);
     }
 
     /// A call that was entered now has proved the work of the legacy default stream, and of the

@@ -60,6 +60,19 @@ fn a_wait_proves_what_was_enqueued_before_it() {
 }
 
 #[test]
+fn a_wait_for_a_context_is_one_for_the_events_of_others() {
+    let mut calls = Calls::default();
+    let other = calls.order.stream((10, 1), 8, NonBlocking);
+    let waiting = calls.order.stream((11, 2), 7, Blocking);
+    let work = calls.submit(other);
+    let recorded = calls.clock(other);
+    let later = calls.submit(other);
+    calls.wait(waiting, &recorded);
+    calls.order.complete_context(7, calls.now);
+    assert!(calls.order.is_done(other, work) && !calls.order.is_done(other, later));
+}
+
+#[test]
 fn order_between_streams() {
     let mut calls = Calls::default();
     let [a, b] = [(10, 1), (11, 2)].map(|key| calls.order.stream(key, 7, NonBlocking));
