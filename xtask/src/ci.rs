@@ -33,7 +33,6 @@ engines | xtask engines | ? python3 java node
 integrations | xtask integrations | python3
 python | xtask python | python3
 runtime | xtask runtime | ? cc python3 nvcc
-random | xtask random --count 500 --plant 0 | cc
 packages | xtask dist --quick --check | cc dpkg-deb python3
 tests | test --workspace --no-fail-fast | cc nm";
 
