@@ -260,11 +260,11 @@ impl<S: BuildHasher + Default> Order<S> {
 
     /// The stream's next work comes after this, by a call that had returned at that moment.
     fn comes_after(&mut self, stream: u32, clock: &Clock, returned: Moment) {
-        let old = self
-            .streams
-            .get(&stream)
-            .map(|state| self.pending(&state.before));
-        let mut before = old.unwrap_or_default();
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let mut before = std::mem::take(&mut state.before);
+        before.retain(|&(stream, moment)| !self.is_done(stream, moment));
         for &entry in clock {
             if entry.0 != stream && !self.is_done(entry.0, entry.1) {
                 merge(&mut before, entry);
@@ -461,10 +461,20 @@ impl<S: BuildHasher + Default> Order<S> {
             return;
         }
         let context = state.context;
-        let before = self.before_blocking(stream, entered);
-        self.comes_after(stream, &before, returned);
-        if let Some(waits) = self.blocking_waits.get_mut(&context) {
-            waits.retain(|(waited, _)| *waited > entered);
+        if let Some(waits) = self.blocking_waits.get(&context)
+            && !waits.is_empty()
+        {
+            let before = self.before_blocking(stream, entered);
+            self.comes_after(stream, &before, returned);
+            if let Some(waits) = self.blocking_waits.get_mut(&context) {
+                waits.retain(|(waited, _)| *waited > entered);
+            }
+        } else if let Some(group) = self.group(context)
+            && let Some(state) = self.streams.get_mut(&stream)
+        {
+            // Nearly always it only comes after later work of blocking streams.
+            merge(&mut state.before, (group, entered));
+            state.waited = state.waited.max(returned);
         }
         if let Some(work) = self.contexts.get_mut(context) {
             work.legacy = work.legacy.max(returned);

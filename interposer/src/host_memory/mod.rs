@@ -153,7 +153,7 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
     let mut table = TABLE.lock();
     let reached = table.reached(words);
     for &start in &reached {
-        table.look(thread, start, false);
+        table.look(thread, start, Some(frame.start));
     }
     if table.touch(&reached, work) {
         thread.set_begun(frame.start);
@@ -247,10 +247,10 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
                     thread,
                     start,
                     operand.0..operand.0.saturating_add(length),
-                    false,
+                    Some(frame.start),
                 );
             }
-            _ => table.look(thread, start, false),
+            _ => table.look(thread, start, Some(frame.start)),
         }
         if access != Access::Read {
             touched.push(start);
@@ -284,7 +284,7 @@ pub(crate) fn waited(thread: &Thread) {
 fn look_after_wait(thread: &Thread) {
     let mut table = TABLE.lock();
     for start in table.take_completed() {
-        table.look(thread, start, true);
+        table.look(thread, start, None);
     }
     table.publish();
 }

@@ -12,6 +12,7 @@ use crate::contexts;
 use crate::exchanges::step as exchanges;
 use crate::file::rows::Rows;
 use crate::followed_work::{self, Work};
+use crate::hot::clock;
 use crate::hot::host_range_filter::HostRangeFilter;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
@@ -38,6 +39,24 @@ pub(super) struct Range {
     pub(super) shadow: Option<Shadow>,
     /// Work that may write it: the last of each stream.
     pub(super) writers: Vec<Work>,
+    /// The last comparisons of all of it by two different threads, the later one first: when, thread.
+    pub(super) looks: [(Moment, u32); 2],
+}
+
+impl Range {
+    /// A thread compares all of it.
+    fn looked(&mut self, thread: u32, now: Moment) {
+        if self.looks[0].1 != thread {
+            self.looks[1] = self.looks[0];
+        }
+        self.looks[0] = (now, thread);
+    }
+
+    /// Whether another thread has compared it since this one has entered its call.
+    fn is_overtaken(&self, thread: u32, entered: Moment) -> bool {
+        let of_others = self.looks.iter().filter(|look| look.1 != thread);
+        of_others.map(|look| look.0).max() > Some(entered)
+    }
 }
 
 pub(super) struct Shadow(Scratch);
@@ -240,9 +259,10 @@ impl Table {
         written
     }
 
-    /// Compares a range with its shadow and records what has changed.
-    pub(super) fn look(&mut self, thread: &Thread, start: u64, is_after: bool) {
-        self.look_at(thread, start, 0..u64::MAX, is_after);
+    /// Compares a range with its shadow and records what has changed, before a call that was
+    /// `entered` then, or behind one that has waited.
+    pub(super) fn look(&mut self, thread: &Thread, start: u64, entered: Option<Moment>) {
+        self.look_at(thread, start, 0..u64::MAX, entered);
     }
 
     /// Compares these addresses of a range.
@@ -251,8 +271,9 @@ impl Table {
         thread: &Thread,
         start: u64,
         addresses: core::ops::Range<u64>,
-        is_after: bool,
+        entered: Option<Moment>,
     ) {
+        let (is_after, number) = (entered.is_none(), thread.ordinal.get());
         let Some(range) = self.ranges.get_mut(&start) else {
             return;
         };
@@ -279,6 +300,10 @@ impl Table {
             }
             self.shadows += range.length;
         }
+        let is_overtaken = entered.is_some_and(|entered| range.is_overtaken(number, entered));
+        if addresses == (0..u64::MAX) && !is_overtaken {
+            range.looked(number, clock::ticks());
+        }
         let Some(Shadow(shadow)) = &mut range.shadow else {
             return;
         };
@@ -293,13 +318,21 @@ impl Table {
             return;
         };
         let mut runs = Vec::new();
-        let is_whole = changes(start, shadow, memory::is_readable, &mut runs);
+        let is_whole = match is_overtaken {
+            // A later call of another thread has recorded what the program had written for this one.
+            // What has changed since may be the work of that call.
+            true => {
+                runs.push((0, shadow.len()));
+                true
+            }
+            false => changes(start, shadow, memory::is_readable, &mut runs),
+        };
         if is_first && runs.is_empty() {
             // An empty change: the range begins as zeros.
             runs.push((0, 0));
         }
         if exchanges::is_on() && !is_after {
-            let of_thread = self.news.entry(thread.ordinal.get()).or_default();
+            let of_thread = self.news.entry(number).or_default();
             for &(at, length) in &runs {
                 let end = (at + length).next_multiple_of(8).min(shadow.len());
                 let words = shadow
@@ -381,6 +414,33 @@ mod tests {
             length,
             context: 1,
             ..Range::default()
+        }
+    }
+
+    #[test]
+    fn a_look_of_another_thread_behind_the_entry_of_a_call_overtakes_it() {
+        // The looks, then thread and entry of a call.
+        type Case = (&'static [(Moment, u32)], (u32, Moment), bool);
+        let table: [(&str, Case); 6] = [
+            ("none", (&[], (0, 5), false)),
+            ("its own", (&[(7, 1)], (1, 5), false)),
+            ("another's", (&[(7, 2)], (1, 5), true)),
+            ("an earlier one", (&[(4, 2)], (1, 5), false)),
+            (
+                "and then its own",
+                (&[(6, 2), (7, 1), (8, 1)], (1, 5), true),
+            ),
+            (
+                "of one that entered",
+                (&[(6, 1), (7, 2), (9, 2)], (2, 8), false),
+            ),
+        ];
+        for (what, (looks, (thread, entered), expected)) in table {
+            let mut range = range(8);
+            for &(now, thread) in looks {
+                range.looked(thread, now);
+            }
+            assert_eq!(range.is_overtaken(thread, entered), expected, "{what}");
         }
     }
 

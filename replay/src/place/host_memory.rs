@@ -20,6 +20,7 @@ use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::measure::timing::Measure;
 use crate::place::address::{Found, Range, Way};
+use crate::place::host_signals::HostSignals;
 use crate::place::late_writes::{self, Write};
 use crate::place::launch_marks::Seen;
 use crate::report::PutDuringWait;
@@ -256,6 +257,7 @@ impl<'t> Job<'_, 't> {
         };
         let runs = differing_runs(old, &bytes);
         let live = range.live.wrapping_add(offset as u64);
+        self.lent.host_signals.look(note.address, old, &bytes);
         if is_shared {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
@@ -276,6 +278,8 @@ enum Writer {
     Program,
     /// Work that was enqueued may have.
     Unknown,
+    /// One kernel may have, and the program after it.
+    KernelOrProgram,
     /// The program, after work that writes there: it would not use the bytes otherwise.
     ProgramLater,
     /// Work that was enqueued writes all of them, and the program may have written there after it.
@@ -285,27 +289,48 @@ enum Writer {
 }
 
 impl Writer {
-    /// Beside work that may write the same bytes; the call reads them itself, or may.
-    fn beside<'w>(pending: impl Iterator<Item = &'w PendingWrite> + Clone, is_read: bool) -> Self {
+    /// Beside work that may write the same bytes; the call reads them itself, or may. `is_over`: the
+    /// recorder had seen that the work was complete.
+    fn beside<'w>(
+        pending: impl Iterator<Item = &'w PendingWrite> + Clone,
+        is_read: bool,
+        is_over: impl Fn(&PendingWrite) -> bool,
+    ) -> Self {
         // What may write them without an order does not, if anything before the call does.
         let has_order = is_read && pending.clone().any(|write| write.is_before);
         let pending = pending.filter(|write| !has_order || write.is_before || write.is_exact);
-        let writers = pending.map(
-            |write| match (write.is_exact, write.known_since.is_some()) {
-                _ if is_read && !write.is_before => Self::ProgramLater,
-                (false, _) => Self::Unknown,
-                (true, true) => Self::WorkOrProgram,
-                (true, false) => Self::Device,
-            },
-        );
-        let last = |one: Self, other| match (one, other) {
+        let mut writers = pending
+            .clone()
+            .filter(|write| !is_over(write))
+            .map(
+                |write| match (write.is_exact, write.known_since.is_some()) {
+                    _ if is_read && !write.is_before => Self::ProgramLater,
+                    (false, true) => Self::KernelOrProgram,
+                    (false, false) => Self::Unknown,
+                    (true, true) => Self::WorkOrProgram,
+                    (true, false) => Self::Device,
+                },
+            );
+        let Some(first) = writers.next() else {
+            return match pending.count() {
+                0 => Self::Program,
+                _ => Self::ProgramLater,
+            };
+        };
+        let last = |one: Self, other: Self| match (one, other) {
             // What one of them has written cannot be told from what the program has.
-            (Self::WorkOrProgram, Self::Unknown) | (Self::Unknown, Self::WorkOrProgram) => {
+            (Self::WorkOrProgram, other) | (other, Self::WorkOrProgram) if other.is_inexact() => {
                 Self::Device
             }
+            _ if one.is_inexact() && other.is_inexact() => Self::Unknown,
             _ => one.max(other),
         };
-        writers.reduce(last).unwrap_or(Self::Program)
+        writers.fold(first, last)
+    }
+
+    /// It may write some of the bytes.
+    fn is_inexact(self) -> bool {
+        matches!(self, Self::Unknown | Self::KernelOrProgram)
     }
 }
 
@@ -338,7 +363,7 @@ impl Job<'_, '_> {
             true => self.plan.pending_writes.behind(self.call.index),
             false => self.plan.pending_writes.at_entry(self.call.index),
         };
-        divide(runs, note.address, pending, false)
+        divide(runs, note.address, pending, false, &self.lent.host_signals)
     }
 
     /// Puts what a copy of the call read, by the recording, at a live address of pinned or registered
@@ -348,7 +373,13 @@ impl Job<'_, '_> {
         if pending.is_empty() {
             return self.store_host(live, bytes);
         }
-        let mut parts = divide(&[(0, bytes.len())], recorded, pending, true);
+        let mut parts = divide(
+            &[(0, bytes.len())],
+            recorded,
+            pending,
+            true,
+            &self.lent.host_signals,
+        );
         // From granules, which the driver does not take for memory of the host, it may read before
         // the earlier work of the default stream, for which the recorded call waited.
         let is_in_granules = matches!(
@@ -372,7 +403,7 @@ impl Job<'_, '_> {
             return;
         }
         let old = self.known_bytes(recorded, bytes.len());
-        let unknown = parts.iter_mut().filter(|part| part.2 == Writer::Unknown);
+        let unknown = parts.iter_mut().filter(|part| part.2.is_inexact());
         if old.is_none() {
             // Without what the memory held before, what work has written cannot be told.
             unknown.for_each(|part| part.2 = Writer::Program);
@@ -418,9 +449,10 @@ impl Job<'_, '_> {
             match writer {
                 Writer::Program | Writer::ProgramLater => self.store_host(live, new),
                 Writer::Device => {}
-                Writer::Unknown => {
+                Writer::Unknown | Writer::KernelOrProgram => {
                     let old = old.get(from..end).unwrap_or_default();
-                    self.store_unwritten(recorded, live, old, new);
+                    let may_be_later = writer == Writer::KernelOrProgram;
+                    self.store_unwritten((recorded, live), old, new, may_be_later);
                 }
                 Writer::WorkOrProgram => self.store_later(recorded, live, new),
             }
@@ -461,13 +493,37 @@ impl Job<'_, '_> {
 
     /// The recording does not tell who wrote these bytes last: differences may follow.
     fn writer_is_unknown(&mut self, recorded: u64, length: usize) {
-        let what = "host memory that the program may have written after a memset or copy: the \
-                    recording does not say what was there before";
+        let what = "host memory that the program may have written after the device: the \
+                    recording does not say which of them wrote it last";
         let consequences = &mut self.player.consequences;
         let cause = consequences.unknown(what, self.call.index);
         let end = recorded.saturating_add(length as u64);
         consequences.changed.overwrite(&(recorded..end), cause);
         self.report.note(what);
+    }
+
+    /// Puts new bytes in the words where the old ones still are: work has written the others, but for
+    /// those that it has made something else of and the program `may_be_later`. In words, since work
+    /// may write a byte that was there before. `at` are the recorded and the live address.
+    fn store_unwritten(&mut self, at: (u64, u64), old: &[u8], new: &[u8], may_be_later: bool) {
+        let (recorded, live) = at;
+        let now = read_memory(live, old.len());
+        let mut at = 0;
+        while at < old.len() {
+            let address = recorded.wrapping_add(at as u64);
+            let end = (at + WORD - address as usize % WORD).min(old.len());
+            let is_old = now.get(at..end) == old.get(at..end);
+            if let Some(word) = new.get(at..end)
+                && now.get(at..end) != Some(word)
+                && (is_old || may_be_later)
+            {
+                self.store_host(live.wrapping_add(at as u64), word);
+                if !is_old {
+                    self.writer_is_unknown(address, word.len());
+                }
+            }
+            at = end;
+        }
     }
 }
 
@@ -492,7 +548,10 @@ fn divide(
     address: u64,
     pending: &[PendingWrite],
     is_read: bool,
+    signals: &HostSignals,
 ) -> Vec<Part> {
+    let is_over =
+        |write: &PendingWrite| write.known_since.is_some_and(|call| signals.is_seen(call));
     let mut parts: Vec<Part> = Vec::new();
     for &(at, length) in runs {
         let (first, end) = (at, at + length);
@@ -516,7 +575,7 @@ fn divide(
             let mut here: Vec<&PendingWrite> = here.collect();
             here.sort_by_key(|write| write.call);
             here.dedup_by_key(|write| write.call);
-            let writer = Writer::beside(here.into_iter(), is_read);
+            let writer = Writer::beside(here.into_iter(), is_read, is_over);
             match parts.last_mut() {
                 Some(last) if last.1 == from && last.2 == writer => last.1 = to,
                 _ => parts.push((from, to, writer)),
@@ -527,23 +586,6 @@ fn divide(
 }
 
 impl<'t> Player<'t> {
-    /// Puts new bytes in the words where the old ones still are: work has written the others. In words,
-    /// since work may write a byte that was there before.
-    fn store_unwritten(&mut self, recorded: u64, live: u64, old: &[u8], new: &[u8]) {
-        let now = read_memory(live, old.len());
-        let mut at = 0;
-        while at < old.len() {
-            let end = at + WORD - (recorded.wrapping_add(at as u64) as usize) % WORD;
-            let end = end.min(old.len());
-            if now.get(at..end) == old.get(at..end)
-                && let Some(word) = new.get(at..end)
-            {
-                self.store_host(live.wrapping_add(at as u64), word);
-            }
-            at = end;
-        }
-    }
-
     /// Whether the trace says what a range holds, or will when the graph that is being captured is
     /// launched.
     pub(crate) fn has_host_memory(&self, range: &Range) -> bool {

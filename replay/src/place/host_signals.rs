@@ -3,6 +3,8 @@
 //! another stream may rely on that. A replay runs no host functions and polls nothing, so it waits for
 //! such work first.
 
+use std::collections::{BTreeMap, HashSet};
+
 /// If there are more, the oldest are not waited for.
 pub(crate) const MOST: usize = 64;
 
@@ -21,6 +23,10 @@ pub(crate) struct HostSignals {
     pub pending: Vec<HostSignal>,
     /// Events to be used again, and their contexts.
     pub free: Vec<(u64, u64)>,
+    /// By recorded address: a value that a stream writes into host memory, and the call.
+    values: BTreeMap<u64, (Vec<u8>, u64)>,
+    /// Calls whose value the recorder has seen there: their work, and all before it, was complete.
+    seen: HashSet<u64>,
 }
 
 impl HostSignals {
@@ -33,5 +39,54 @@ impl HostSignals {
     pub(crate) fn end_context(&mut self, context: u64) {
         self.pending.retain(|signal| signal.mark.1 != context);
         self.free.retain(|mark| mark.1 != context);
+    }
+
+    /// A call makes a stream write a value at a recorded address.
+    pub(crate) fn write(&mut self, address: u64, value: &[u8], call: u64) {
+        self.values.insert(address, (value.to_vec(), call));
+    }
+
+    /// The recording says that host memory, from a recorded address on, holds new bytes instead of
+    /// old ones, which are as many.
+    pub(crate) fn look(&mut self, start: u64, old: &[u8], new: &[u8]) {
+        let end = start.saturating_add(new.len() as u64);
+        let is_seen = |(&address, (value, _)): (&u64, &(Vec<u8>, u64))| {
+            let at = (address - start) as usize;
+            let there = |bytes: &[u8]| bytes.get(at..at + value.len()) == Some(value);
+            (there(new) && !there(old)).then_some(address)
+        };
+        let found: Vec<u64> = self.values.range(start..end).filter_map(is_seen).collect();
+        for address in found {
+            self.seen
+                .extend(self.values.remove(&address).map(|(_, call)| call));
+        }
+    }
+
+    /// Whether the recorder has seen the value that a call writes.
+    pub(crate) fn is_seen(&self, call: u64) -> bool {
+        self.seen.contains(&call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_seen_where_it_was_not_before() {
+        type Case = (u64, &'static [u8], &'static [u8], bool);
+        let table: [(&str, Case); 5] = [
+            ("it is new", (6, &[0, 0, 0, 0, 9], &[0, 0, 1, 2, 9], true)),
+            ("it was there", (8, &[1, 2], &[1, 2], false)),
+            ("another is there", (8, &[0, 0], &[2, 1], false)),
+            ("only a part is seen", (8, &[0], &[1], false)),
+            ("elsewhere", (10, &[0, 0], &[1, 2], false)),
+        ];
+        for (what, (start, old, new, expected)) in table {
+            let mut signals = HostSignals::default();
+            signals.write(8, &[1, 2], 5);
+            signals.look(start, old, new);
+            assert_eq!(signals.is_seen(5), expected, "{what}");
+        }
     }
 }

@@ -186,7 +186,7 @@ impl State {
         let first = found.len();
         // Parameters that may be, or have, pointers to what is not known.
         let mut others = layout.iter().any(|&(_, size)| size > LONGEST_STRUCT);
-        let mut constants = None;
+        let mut function = None;
         for pointer in pointers(layout, bytes) {
             let Pointer {
                 number,
@@ -201,11 +201,13 @@ impl State {
                 others = true;
                 continue;
             };
-            let constants = constants.get_or_insert_with(|| {
-                let found = self.model.objects.resolve(Kind::Function, handle).live();
-                found.and_then(|id| known_constants(&mut self.ordering.constants, &self.model, id))
+            let function = *function.get_or_insert_with(|| {
+                let found = self.model.objects.resolve(Kind::Function, handle).live()?;
+                learn_constants(&mut self.ordering.constants, &self.model, found);
+                Some(found)
             });
-            let of_name = constants.as_ref().and_then(|list| list.get(number));
+            let known = function.and_then(|id| self.ordering.constants.get(&id)?.as_ref());
+            let of_name = known.and_then(|list| list.get(number));
             let effect = match of_name.filter(|_| member.is_none()) {
                 Some(true) => AccessEffect::Read,
                 Some(false) => AccessEffect::Write,
@@ -237,15 +239,11 @@ impl State {
 
 type Constants = rustc_hash::FxHashMap<ObjectId, Option<Box<[bool]>>>;
 
-/// Which parameters of a kernel its name declares as pointers to constants.
-fn known_constants<X>(
-    known: &mut Constants,
-    model: &cutape_model::State<X>,
-    id: ObjectId,
-) -> Option<Box<[bool]>> {
+/// Finds out which parameters of a kernel its name declares as pointers to constants.
+fn learn_constants<X>(known: &mut Constants, model: &cutape_model::State<X>, id: ObjectId) {
     if known.len() >= KERNELS {
         known.clear();
     }
     let parse = || constant_pointers(model.objects.get(id)?.name.as_deref()?);
-    known.entry(id).or_insert_with(parse).clone()
+    known.entry(id).or_insert_with(parse);
 }
