@@ -12,8 +12,8 @@ use cutape_format::{
     Trace, marked_ranges, pack,
 };
 use sample::{
-    SIGNATURES, describe, exchange_sample, marker_sample, memory_sample, note_sample, place,
-    sample, sharing_sample, short_sample, stack_sample,
+    SIGNATURES, describe, exchange_sample, looked_sample, marker_sample, memory_sample,
+    note_sample, place, sample, sharing_sample, short_sample, stack_sample,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -43,6 +43,8 @@ fn golden_files_are_read() {
         "v1.6-packed",
         "v1.7",
         "v1.7-packed",
+        "v1.9",
+        "v1.9-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -57,6 +59,7 @@ fn golden_files_are_read() {
             Some("v1.5") => 2,
             Some("v1.6") => 3,
             Some("v1.7") => 5,
+            Some("v1.9") => 6,
             _ => 0,
         };
         let added = 2 * usize::from(trace.has_stacks()) + notes;
@@ -98,6 +101,8 @@ fn stacks_are_read() {
         "v1.6-packed.cutape",
         "v1.7.cutape",
         "v1.7-packed.cutape",
+        "v1.9.cutape",
+        "v1.9-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -157,6 +162,8 @@ fn markers_are_read() {
         "v1.6-packed",
         "v1.7",
         "v1.7-packed",
+        "v1.9",
+        "v1.9-packed",
     ]
     .map(|name| format!("{name}.cutape"))
     {
@@ -235,6 +242,16 @@ fn what_processes_share_is_read() {
              inode: 7, offset: 4096 }, \"/dev/shm/é\")",
         ];
         assert_eq!(notes, expected, "{name}");
+    }
+}
+
+#[test]
+fn the_time_of_a_look_is_read() {
+    for name in ["v1.9.cutape", "v1.9-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
+        let call = trace.calls().last().unwrap();
+        let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
+        assert_eq!(notes, ["Looked(LookedNote { ticks: 3333 })"], "{name}");
     }
 }
 
@@ -352,6 +369,7 @@ fn the_writer_still_writes_these_bytes() {
         (memory_sample(), "v1.5.cutape"),
         (sharing_sample(), "v1.6.cutape"),
         (exchange_sample(), "v1.7.cutape"),
+        (looked_sample(), "v1.9.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

@@ -311,6 +311,7 @@ fn put_note(thread: &Thread, copied: Copied) {
         number: copied.number,
         address: copied.memory.address,
     };
+    thread.has_looked.set(true);
     thread.note(note_kind::READBACK, |draft| {
         draft.put_encoded(note)?;
         let (position, field) = (copied.parameter, copied.field);

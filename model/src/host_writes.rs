@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use cutape_format::Call;
+use cutape_format::{Call, Note};
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKind};
 use cutape_registry::{
     CopyOp, EventOp, Family, GraphOp, Kind, MemoryType, PrimaryOp, SharingOp, StreamMemoryOp,
@@ -42,11 +42,16 @@ pub struct PendingWrite {
     /// Streams and events order it before the call that asks. Otherwise, a correct program uses
     /// the bytes only if it knows that they are written.
     pub is_before: bool,
+    /// Earlier work of its stream may still write the same bytes, and is not listed.
+    pub hides_others: bool,
     /// The call since which the program may know that it is complete, without a call that proves
     /// it: it enqueued a host function or a value in host memory behind the work, or is a wait whose
     /// extent is not known.
     pub known_since: Option<u64>,
 }
+
+/// So many writes of a stream to the same bytes are kept, the last ones.
+const MOST_ALIKE: usize = 8;
 
 /// The stream of the program: it waits for all that the program may have learned is complete.
 const PROGRAM: StreamKey = (u64::MAX, u64::MAX);
@@ -115,8 +120,8 @@ pub struct Answers {
 /// What a launch of a graph may do.
 #[derive(Debug, Default)]
 struct GraphWrites {
-    /// Where it may write host memory.
-    bytes: Vec<Range<u64>>,
+    /// Where it may write host memory, and whether it writes all of these bytes.
+    bytes: Vec<(Range<u64>, bool)>,
     /// It may tell the program that earlier work is complete.
     signals: bool,
     /// It may record events.
@@ -214,13 +219,17 @@ impl HostWrites {
                     let launched = self.order.clock(stream, time);
                     self.launched.insert(graph, launched);
                 }
-                for write in writes {
-                    // Later work of a stream is complete only if the earlier is.
-                    self.pending.retain(|(known, _, old)| {
-                        *known != stream
-                            || old.bytes != write.bytes
-                            || old.is_exact != write.is_exact
+                for mut write in writes {
+                    let mut same = self.pending.iter().enumerate().filter(|(_, old)| {
+                        let (of, _, old) = old;
+                        *of == stream && old.bytes == write.bytes && old.is_exact == write.is_exact
                     });
+                    let oldest = same.next().map(|(at, _)| at);
+                    // Later work of a stream is complete only if the earlier is.
+                    write.hides_others = same.count() + 1 >= MOST_ALIKE;
+                    if let Some(oldest) = oldest.filter(|_| write.hides_others) {
+                        self.pending.remove(oldest);
+                    }
                     self.pending.push((stream, time, write));
                 }
                 return;
@@ -334,8 +343,8 @@ impl HostWrites {
         }
     }
 
-    /// Asks which work may still write the memory around an address when a call has returned, also
-    /// what other threads have enqueued meanwhile. To be called behind [`HostWrites::apply`] of that
+    /// Asks which work may still write the memory around an address when the recorder had looked there
+    /// behind a call, also what other threads have enqueued meanwhile. To be called behind [`HostWrites::apply`] of that
     /// call.
     pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
         if let Some(bytes) = self.state.shared_around(address) {
@@ -343,7 +352,14 @@ impl HostWrites {
                 call: call.index,
                 about: About::Bytes(bytes),
             };
-            self.at_return(call, Returned::Asked(question));
+            let looked = call.notes().find_map(|note| match note {
+                Note::Looked(note) => Some(note.ticks),
+                _ => None,
+            });
+            match looked {
+                Some(looked) => self.at(looked, call, Returned::Asked(question)),
+                None => self.at_return(call, Returned::Asked(question)),
+            }
         }
     }
 
@@ -529,9 +545,14 @@ impl HostWrites {
     }
 
     fn at_return(&mut self, call: &Call<'_>, returned: Returned) {
-        let Some(leave) = call.leave else { return };
+        if let Some(leave) = call.leave {
+            self.at(leave.ticks, call, returned);
+        }
+    }
+
+    fn at(&mut self, time: Moment, call: &Call<'_>, returned: Returned) {
         self.count += 1;
-        self.returns.push(Reverse((leave.ticks, self.count)));
+        self.returns.push(Reverse((time, self.count)));
         self.returned.insert(self.count, (call.index, returned));
     }
 
@@ -662,6 +683,7 @@ impl HostWrites {
             copy: copy.then_some((call.thread, call.number)),
             entered: call.ticks,
             is_before: false,
+            hides_others: false,
             known_since: None,
         };
         if effects.function.family == Family::Graph(GraphOp::Launch) {
@@ -675,7 +697,8 @@ impl HostWrites {
                 self.events.clear();
             }
             let written = graph.into_iter().flat_map(|graph| &graph.bytes);
-            return written.map(|bytes| write(bytes.clone(), false)).collect();
+            let written = written.map(|(bytes, is_exact)| write(bytes.clone(), *is_exact));
+            return written.collect();
         }
         let is_none =
             self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory);
@@ -693,7 +716,7 @@ impl HostWrites {
         let mut writes = Vec::new();
         let mut described = described_targets(effects.function, call);
         let values = written_values(effects.function, call).into_iter();
-        described.extend(values.map(|bytes| (bytes, true)));
+        described.extend(values.map(|(bytes, _)| (bytes, true)));
         let is_described = !described.is_empty();
         for (bytes, is_exact) in described {
             if self.state.shared_around(bytes.start).is_some() {
@@ -730,7 +753,7 @@ impl HostWrites {
         let exec = self.state.graphs.exec(exec);
         let Some(active) = exec.and_then(Exec::known_active) else {
             return GraphWrites {
-                bytes: vec![ANYWHERE],
+                bytes: vec![(ANYWHERE, false)],
                 signals: true,
                 records_events: true,
             };
@@ -744,17 +767,19 @@ impl HostWrites {
                 Work::Kernel(kernel) => {
                     let words = kernel.parameters.as_chunks::<8>().0.iter();
                     let words = words.map(|word| u64::from_le_bytes(*word));
-                    written.extend(words.filter_map(|word| self.state.shared_around(word)));
+                    let reached = words.filter_map(|word| self.state.shared_around(word));
+                    written.extend(reached.map(|bytes| (bytes, false)));
                 }
                 Work::Memory(operands) => {
-                    let target = operands.iter().find(|one| one.name.starts_with("dst"));
-                    let shared = target.and_then(|target| self.state.shared_around(target.address));
-                    // Of other memory of the program the bounds are not known.
-                    let is_device = target.is_some_and(|target| target.is_device);
-                    written.extend(shared.or((!is_device).then_some(ANYWHERE)));
+                    let targets = operands.iter().filter(|operand| operand.is_write);
+                    written.extend(targets.map(|target| {
+                        let (span, content) = (target.extent.span(), target.extent.content());
+                        let end = target.start.saturating_add(span);
+                        (target.start..end, span == content)
+                    }));
                 }
                 Work::MemoryOperations | Work::Conditional | Work::Unknown => {
-                    written.push(ANYWHERE);
+                    written.push((ANYWHERE, false));
                 }
                 // Functions of the program write as the program does.
                 Work::Host
@@ -766,7 +791,7 @@ impl HostWrites {
                 | Work::Empty => {}
             }
         }
-        written.sort_unstable_by_key(|range| (range.start, range.end));
+        written.sort_unstable_by_key(|(range, is_exact)| (range.start, range.end, *is_exact));
         written.dedup();
         GraphWrites {
             bytes: written,

@@ -66,6 +66,10 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             },
             bytes(*snapshot),
         ),
+        Note::Looked(note) => format!(
+            "what was found after the call had been read at +{} ns",
+            renderer.nanoseconds(note.ticks),
+        ),
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
@@ -216,6 +220,10 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
             "address": format!("{:#x}", note.address),
             "after": note.is_after != 0,
             "data": renderer.readback(*snapshot).json(),
+        }),
+        Note::Looked(note) => json!({
+            "kind": "looked",
+            "time_ns": renderer.nanoseconds(note.ticks),
         }),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",

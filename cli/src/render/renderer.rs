@@ -141,6 +141,11 @@ pub(crate) struct Renderer<'t> {
 }
 
 impl<'t> Renderer<'t> {
+    /// Nanoseconds from the start of the recording.
+    pub(super) fn nanoseconds(&self, ticks: u64) -> u64 {
+        self.trace.nanoseconds(ticks)
+    }
+
     /// For the calls of that trace.
     pub(crate) fn new(trace: &'t Trace, limits: Limits, scope: Scope) -> Self {
         Self::resume(trace, limits, Known::new(scope))

@@ -64,6 +64,8 @@ pub mod note_kind {
     pub const EXCHANGE: u16 = 27;
     /// [`super::ExchangeOutputNote`], then one snapshot.
     pub const EXCHANGE_OUTPUT: u16 = 28;
+    /// [`super::LookedNote`].
+    pub const LOOKED: u16 = 29;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -136,6 +138,15 @@ pub struct HostChangedNote {
     pub address: u64,
     /// 0 if read before the call, 1 if read after it returned (it waits for the device).
     pub is_after: u8,
+}
+
+/// When the recorder had read what the notes before this one hold that a call found after it had
+/// returned. Calls of other threads that were entered before may have changed it. Without such a note,
+/// no call of another thread was entered in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LookedNote {
+    /// As those of calls.
+    pub ticks: u64,
 }
 
 /// Host memory that the device can read and that is not compared; once a range.

@@ -4,8 +4,8 @@ use crate::codec::{self, Decode};
 use crate::layout::{
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, ExchangeNote, ExchangeOutputNote, HostChangedNote, HostSkippedNote,
-    LayoutNote, MemoryNote, OriginNote, ReadbackNote, SharedMappingNote, SourceChangedNote,
-    ThreadNote, ZeroedNote, note_kind,
+    LayoutNote, LookedNote, MemoryNote, OriginNote, ReadbackNote, SharedMappingNote,
+    SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -32,6 +32,8 @@ pub enum Note<'a> {
     ExchangeOutput(ExchangeOutputNote, Snapshot<'a>),
     /// Content of host memory that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
+    /// When that and bytes of earlier copies had been read behind the call.
+    Looked(LookedNote),
     /// Host memory that the device can read and whose changes are not recorded.
     HostSkipped(HostSkippedNote),
     /// Why recording stopped here.
@@ -96,6 +98,7 @@ impl<'a> Note<'a> {
                 let (head, rest) = head(bytes)?;
                 Note::HostChanged(head, Snapshots::of(rest).next()?)
             }
+            note_kind::LOOKED => Note::Looked(head(bytes)?.0),
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
             note_kind::ADDRESS_SPACE => Note::AddressSpace(pairs(bytes)?),
             note_kind::ZEROED => Note::Zeroed(head(bytes)?.0),

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
-    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, MarkerNote,
-    MemoryNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote, ZeroedNote,
-    digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload, marker_source,
-    note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, LookedNote,
+    MarkerNote, MemoryNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote,
+    ZeroedNote, digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload,
+    marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -324,6 +324,20 @@ pub(crate) fn exchange_sample() -> TraceBuilder {
         .exchange_output_note(0, output(0x7_0000), &[1, 2, 3])
         .exchange_output_note(0, output(0x7_1000), &long)
         .exchange_output_note(0, output(0x7_8000), &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the note of version 1.9.
+pub(crate) fn looked_sample() -> TraceBuilder {
+    let mut builder = exchange_sample();
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[7],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::LOOKED, LookedNote { ticks: 3333 }, &[])
         .leave(0, 0, &[]);
     builder
 }

@@ -151,6 +151,7 @@ pub(crate) fn before_launch(thread: &Thread, frame: &Frame, stream: u64, words: 
     }
     let work = followed_work::begin(thread, frame, stream);
     let mut table = TABLE.lock();
+    table.look_for_values(thread);
     let reached = table.reached(words);
     for &start in &reached {
         table.look(thread, start, Some(frame.start));
@@ -169,6 +170,8 @@ pub(crate) enum Access {
     Write(u64),
     /// Writes so many bytes, which are recorded with the copy.
     Readback(u64),
+    /// Writes a value of so many bytes.
+    Value(u64, u64),
     /// Waits for a value. Whoever fulfils the wait writes the value while the stream waits, so the
     /// next wait for the stream looks again.
     Await,
@@ -181,21 +184,25 @@ pub(crate) type Operand = (u64, Access);
 pub(crate) fn before_arguments(thread: &Thread, frame: &Frame) {
     let function = frame.description();
     let span = |length: Length| length.evaluate(function, frame).map_or(0, Extent::span);
-    let access = |role: Role| match role {
+    let access = |at: usize, role: Role| match role {
         Role::DeviceRead(_) => match function.family {
             Family::StreamMemory(StreamMemoryOp::Wait) => Some(Access::Await),
             _ => Some(Access::Read),
         },
         Role::DeviceWrite(length) => match function.family {
             Family::Copy(CopyOp::Unified(_)) => Some(Access::Readback(span(length))),
+            Family::StreamMemory(StreamMemoryOp::Write) => {
+                let value = frame.words.get(at + 1).copied();
+                value.map(|value| Access::Value(value, span(length)))
+            }
             _ => Some(Access::Write(span(length))),
         },
         Role::HostWrite(length) => Some(Access::Readback(span(length))),
         _ => None,
     };
-    let parameters = function.params.iter().zip(&frame.words);
+    let parameters = function.params.iter().zip(&frame.words).enumerate();
     let operands =
-        parameters.filter_map(|(parameter, &word)| Some((word, access(parameter.role)?)));
+        parameters.filter_map(|(at, (parameter, &word))| Some((word, access(at, parameter.role)?)));
     before_operands(thread, frame, operands);
 }
 
@@ -232,6 +239,7 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
     }
     let work = followed_work::begin(thread, frame, stream);
     let mut table = TABLE.lock();
+    table.look_for_values(thread);
     let mut touched = Vec::new();
     for operand in operands {
         let Some((start, access)) = needs_look(&table, operand) else {
@@ -240,7 +248,7 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
         // What is there now must not be mistaken later for something that the host wrote, nor what
         // the host has written for what the work writes.
         match access {
-            Access::Write(length) | Access::Readback(length)
+            Access::Write(length) | Access::Readback(length) | Access::Value(_, length)
                 if length != 0 && table.is_shadowed(start) =>
             {
                 table.look_at(
@@ -254,6 +262,9 @@ fn look_at_operands(thread: &Thread, frame: &Frame, operands: &[Operand]) {
         }
         if access != Access::Read {
             touched.push(start);
+        }
+        if let Access::Value(value, length) = access {
+            table.expect_value(operand.0, value, length);
         }
     }
     if table.touch(&touched, work) {

@@ -1,7 +1,7 @@
 //! The ranges of host memory that the device can access, and a shadow copy of each.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
 
@@ -24,6 +24,8 @@ use crate::snapshot;
 const MOST_OF_ONE: u64 = 64 << 20;
 /// Ranges beyond this many bytes in all are skipped.
 const MOST_OF_ALL: u64 = 1 << 30;
+/// So many values are looked for, the last ones.
+const MOST_VALUES: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Range {
@@ -72,6 +74,8 @@ pub(super) struct Table {
     shadows: u64,
     /// `FILTER` is out of date.
     is_changed: bool,
+    /// Values that streams are to write: address, value, its length.
+    values: VecDeque<(u64, u64, u64)>,
     /// While outputs of exchanges are kept: words that changed before a launch, by its thread.
     pub(super) news: HashMap<u32, Vec<u64>>,
 }
@@ -259,6 +263,37 @@ impl Table {
         written
     }
 
+    /// A stream is to write a value at an address.
+    pub(super) fn expect_value(&mut self, address: u64, value: u64, length: u64) {
+        if self.values.len() == MOST_VALUES {
+            self.values.pop_front();
+        }
+        self.values.push_back((address, value, length));
+    }
+
+    /// Records which of these values are there: the work before them is complete, and what changes
+    /// later, the program has written. To be called before other looks of the same call.
+    pub(super) fn look_for_values(&mut self, thread: &Thread) {
+        let mut values = core::mem::take(&mut self.values);
+        values.retain(|&(address, value, length)| {
+            let range = self.find(address).filter(|&start| self.is_shadowed(start));
+            let mut bytes = [0; 8];
+            let there = bytes.get_mut(..length as usize);
+            let (Some(start), Some(there)) = (range, there) else {
+                return false;
+            };
+            let is_there =
+                memory::read_all(address, there) && value.to_le_bytes().starts_with(there);
+            if is_there {
+                let end = address.saturating_add(length);
+                // No call of another thread overtakes this look.
+                self.look_at(thread, start, address..end, Some(Moment::MAX));
+            }
+            !is_there
+        });
+        self.values = values;
+    }
+
     /// Compares a range with its shadow and records what has changed, before a call that was
     /// `entered` then, or behind one that has waited.
     pub(super) fn look(&mut self, thread: &Thread, start: u64, entered: Option<Moment>) {
@@ -342,6 +377,9 @@ impl Table {
                     .0;
                 of_thread.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
             }
+        }
+        if is_after && !runs.is_empty() {
+            thread.has_looked.set(true);
         }
         for (at, length) in runs {
             let note = HostChangedNote {

@@ -59,6 +59,11 @@ pub(crate) fn next_thread() -> u32 {
     THREADS.fetch_add(1, Ordering::Relaxed)
 }
 
+/// Whether other threads than this one have made calls.
+pub(crate) fn has_several_threads() -> bool {
+    THREADS.load(Ordering::Relaxed) > 1
+}
+
 /// Sets which bytes are kept: of those that go to devices, and of those that come back.
 pub(crate) fn set_payload_policy(payloads: PayloadPolicy, outputs: PayloadPolicy) {
     PAYLOADS.store(payloads as u8, Ordering::Relaxed);

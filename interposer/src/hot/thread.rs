@@ -70,6 +70,8 @@ pub(crate) struct Thread {
     rounds: Cell<u8>,
     /// From 0, in the order of first calls.
     pub(crate) ordinal: Cell<u32>,
+    /// Host memory has been read for notes of the call in progress, which has returned.
+    pub(crate) has_looked: Cell<bool>,
     /// The operating system's number; 0 until it is asked for.
     number: Cell<u32>,
     /// The cost of recording on this thread; NULL unless it is measured.
@@ -104,6 +106,7 @@ thread_local! {
             is_full: Cell::new(false),
             rounds: Cell::new(0),
             ordinal: Cell::new(NO_ORDINAL),
+            has_looked: Cell::new(false),
             number: Cell::new(0),
             cost: Cell::new(core::ptr::null()),
             buffer: Cell::new(None),

@@ -187,17 +187,22 @@ pub(super) fn memory_operations(frame: &Frame) -> Vec<Operand> {
             CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st,
             address
         );
-        let address = memory::word(at.checked_add(address as u64)?)?;
-        memory::read_all(at, &mut kind).then_some((Type(u32::from_ne_bytes(kind)), address))
+        let value = offset_of!(
+            CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st,
+            __bindgen_anon_1
+        );
+        let [address, value] =
+            [address, value].map(|offset| memory::word(at.checked_add(offset as u64)?));
+        let operation = (address?, value?);
+        memory::read_all(at, &mut kind).then_some((Type(u32::from_ne_bytes(kind)), operation))
     };
     let operations = (0..u64::from(count as u32).min(MOST_COPIES)).map_while(operation);
-    let operands = operations.filter_map(|(kind, address)| match kind {
+    let operands = operations.filter_map(|(kind, (address, value))| match kind {
         Type::CU_STREAM_MEM_OP_WAIT_VALUE_32 | Type::CU_STREAM_MEM_OP_WAIT_VALUE_64 => {
             Some((address, Access::Await))
         }
-        Type::CU_STREAM_MEM_OP_WRITE_VALUE_32 | Type::CU_STREAM_MEM_OP_WRITE_VALUE_64 => {
-            Some((address, Access::Write(8)))
-        }
+        Type::CU_STREAM_MEM_OP_WRITE_VALUE_32 => Some((address, Access::Value(value, 4))),
+        Type::CU_STREAM_MEM_OP_WRITE_VALUE_64 => Some((address, Access::Value(value, 8))),
         _ => None,
     });
     operands.collect()

@@ -1,8 +1,8 @@
 //! Notes work that signals the host, and waits for it.
 
-use cutape_registry::{Family, Kind, Role, StreamMemoryOp};
+use cutape_model::written_values;
+use cutape_registry::{Family, Kind, StreamMemoryOp};
 
-use crate::issue::length::length_of;
 use crate::issue::player::Job;
 use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
@@ -19,7 +19,7 @@ impl Job<'_, '_> {
         if !self.signals_host() || !self.call.succeeded() || self.captures.any_open() {
             return;
         }
-        self.note_written_value();
+        self.note_written_values();
         let stream = stream_argument(self.call, self.function).unwrap_or(0);
         let Ok(live) = self.live_handle(Kind::Stream, stream) else {
             return;
@@ -47,21 +47,13 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Notes the value that a stream writes, which the recorder may see.
-    fn note_written_value(&mut self) {
-        if self.function.family != Family::StreamMemory(StreamMemoryOp::Write) {
-            return;
-        }
-        let (call, function) = (self.call, self.function);
-        for (position, param) in function.params.iter().enumerate() {
-            if let Role::DeviceWrite(length) = param.role {
-                let length = length_of(call, function, length) as usize;
-                let value = call.argument(position + 1).to_le_bytes();
-                let value = value.get(..length).unwrap_or(&value);
-                let address = call.argument(position);
-                let host_signals = &mut self.player.lent.host_signals;
-                host_signals.write(address, value, call.index);
-            }
+    /// Notes the values that a stream writes, which the recorder may see.
+    fn note_written_values(&mut self) {
+        for (bytes, value) in written_values(self.function, self.call) {
+            let (value, length) = (value.to_le_bytes(), bytes.end - bytes.start);
+            let value = value.get(..length as usize).unwrap_or(&value);
+            let host_signals = &mut self.player.lent.host_signals;
+            host_signals.write(bytes.start, value, self.call.index);
         }
     }
 

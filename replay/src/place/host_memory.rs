@@ -255,6 +255,11 @@ impl<'t> Job<'_, 't> {
         let Some(old) = shadow.bytes_mut().get_mut(offset..offset + bytes.len()) else {
             return;
         };
+        let mut bytes = bytes.into_owned();
+        match note.is_after != 0 {
+            true => self.found_after(note.address, bytes.len()),
+            false => self.keep_newer(note.address, old, &mut bytes),
+        }
         let runs = differing_runs(old, &bytes);
         let live = range.live.wrapping_add(offset as u64);
         self.lent.host_signals.look(note.address, old, &bytes);
@@ -262,12 +267,82 @@ impl<'t> Job<'_, 't> {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
         } else {
-            let parts = self.parts_of(&whole_words(&runs, note.address, bytes.len()), note);
-            self.put_parts(&parts, old, &bytes, (note.address, live));
+            let words = whole_words(&runs, note.address, bytes.len());
+            let pending = self.pending(note.is_after != 0);
+            let parts = divide(
+                &words,
+                note.address,
+                pending,
+                false,
+                &self.lent.host_signals,
+            );
+            self.put_parts(
+                &parts,
+                old,
+                &bytes,
+                (note.address, live),
+                note.is_after != 0,
+            );
         }
         old.copy_from_slice(&bytes);
         self.report.host_bytes_put += bytes.len() as u64;
         self.lent.shadows.insert(range.start, (range.made, shadow));
+    }
+}
+
+impl Job<'_, '_> {
+    /// The recorder has found bytes at a recorded address when the call had returned.
+    fn found_after(&mut self, address: u64, length: usize) {
+        let looked = self.call.notes().find_map(|note| match note {
+            Note::Looked(note) => Some(note.ticks),
+            _ => None,
+        });
+        if let Some(looked) = looked.or(self.call.leave.map(|leave| leave.ticks)) {
+            let found = address..address.saturating_add(length as u64);
+            self.player.lent.found.push((found, looked));
+        }
+    }
+
+    /// What was found at a recorded address before the call is older than what an overlapping call has
+    /// found behind itself: there, the old bytes stay.
+    fn keep_newer(&mut self, address: u64, old: &[u8], bytes: &mut [u8]) {
+        let mut at = 0;
+        for (from, end) in self
+            .not_newer(address, bytes.len())
+            .into_iter()
+            .chain([(bytes.len(), bytes.len())])
+        {
+            if let (Some(newer), Some(old)) = (bytes.get_mut(at..from), old.get(at..from)) {
+                newer.copy_from_slice(old);
+            }
+            at = end;
+        }
+    }
+
+    /// The parts (offset of the first byte, behind the last) of so many bytes at a recorded address
+    /// of which no overlapping call has found newer ones.
+    fn not_newer(&mut self, address: u64, length: usize) -> Vec<(usize, usize)> {
+        let now = self.call.ticks;
+        let newer = &mut self.player.lent.found;
+        newer.retain(|(_, looked)| *looked > now);
+        let offset = |of: u64| (of.saturating_sub(address) as usize).min(length);
+        let newer = newer
+            .iter()
+            .map(|(found, _)| (offset(found.start), offset(found.end)));
+        let mut newer: Vec<(usize, usize)> = newer.filter(|(from, end)| from < end).collect();
+        newer.sort_unstable();
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for (from, end) in newer {
+            if at < from {
+                parts.push((at, from));
+            }
+            at = at.max(end);
+        }
+        if at < length {
+            parts.push((at, length));
+        }
+        parts
     }
 }
 
@@ -276,14 +351,17 @@ impl<'t> Job<'_, 't> {
 enum Writer {
     /// The program: no work could.
     Program,
-    /// Work that was enqueued may have.
-    Unknown,
     /// One kernel may have, and the program after it.
     KernelOrProgram,
+    /// Work that was enqueued may have.
+    Unknown,
     /// The program, after work that writes there: it would not use the bytes otherwise.
     ProgramLater,
     /// Work that was enqueued writes all of them, and the program may have written there after it.
     WorkOrProgram,
+    /// Several of these, and the program may have after each: the memory may hold what the first of
+    /// them have written.
+    Unclear,
     /// Work that was enqueued writes all of them, and overwrites the program's.
     Device,
 }
@@ -307,6 +385,7 @@ impl Writer {
                     _ if is_read && !write.is_before => Self::ProgramLater,
                     (false, true) => Self::KernelOrProgram,
                     (false, false) => Self::Unknown,
+                    (true, true) if write.hides_others => Self::Unclear,
                     (true, true) => Self::WorkOrProgram,
                     (true, false) => Self::Device,
                 },
@@ -317,12 +396,19 @@ impl Writer {
                 _ => Self::ProgramLater,
             };
         };
+        let may_be_known = |one: Self| {
+            matches!(
+                one,
+                Self::KernelOrProgram | Self::WorkOrProgram | Self::Unclear
+            )
+        };
         let last = |one: Self, other: Self| match (one, other) {
-            // What one of them has written cannot be told from what the program has.
-            (Self::WorkOrProgram, other) | (other, Self::WorkOrProgram) if other.is_inexact() => {
+            (Self::WorkOrProgram, Self::WorkOrProgram) => one,
+            _ if may_be_known(one) && may_be_known(other) => Self::Unclear,
+            (Self::WorkOrProgram, Self::Unknown) | (Self::Unknown, Self::WorkOrProgram) => {
                 Self::Device
             }
-            _ if one.is_inexact() && other.is_inexact() => Self::Unknown,
+            (Self::Unclear, Self::Unknown) | (Self::Unknown, Self::Unclear) => Self::Unknown,
             _ => one.max(other),
         };
         writers.fold(first, last)
@@ -356,30 +442,25 @@ fn whole_words(runs: &[(usize, usize)], address: u64, length: usize) -> Vec<(usi
 type Part = (usize, usize, Writer);
 
 impl Job<'_, '_> {
-    /// Divides changed runs of a note's bytes by who has written them.
-    fn parts_of(&self, runs: &[(usize, usize)], note: HostChangedNote) -> Vec<Part> {
-        let pending = match note.is_after != 0 {
+    /// Work that may have been writing when the recorder looked, before the call or behind it.
+    fn pending(&self, is_after: bool) -> &[PendingWrite] {
+        match is_after {
             // What was complete then has written what the recording shows, in the replay as well.
             true => self.plan.pending_writes.behind(self.call.index),
             false => self.plan.pending_writes.at_entry(self.call.index),
-        };
-        divide(runs, note.address, pending, false, &self.lent.host_signals)
+        }
     }
 
     /// Puts what a copy of the call read, by the recording, at a live address of pinned or registered
     /// memory.
     pub(crate) fn store_source(&mut self, recorded: u64, live: u64, bytes: &[u8]) {
+        let older = self.not_newer(recorded, bytes.len());
+        let older: Vec<(usize, usize)> = older.iter().map(|&(at, end)| (at, end - at)).collect();
         let pending = self.plan.pending_writes.at_entry(self.call.index);
-        if pending.is_empty() {
+        if pending.is_empty() && older == [(0, bytes.len())] {
             return self.store_host(live, bytes);
         }
-        let mut parts = divide(
-            &[(0, bytes.len())],
-            recorded,
-            pending,
-            true,
-            &self.lent.host_signals,
-        );
+        let mut parts = divide(&older, recorded, pending, true, &self.lent.host_signals);
         // From granules, which the driver does not take for memory of the host, it may read before
         // the earlier work of the default stream, for which the recorded call waited.
         let is_in_granules = matches!(
@@ -411,7 +492,13 @@ impl Job<'_, '_> {
             // The recorder looked there again for the note, which has been put.
             unknown.for_each(|part| part.2 = Writer::Device);
         }
-        self.put_parts(&parts, &old.unwrap_or_default(), bytes, (recorded, live));
+        self.put_parts(
+            &parts,
+            &old.unwrap_or_default(),
+            bytes,
+            (recorded, live),
+            false,
+        );
     }
 
     /// What the notes of the trace say that host memory holds.
@@ -427,7 +514,14 @@ impl Job<'_, '_> {
 
     /// Puts the parts that the program has written, or may have and work has not. `at` are the
     /// recorded and the live address of the first byte.
-    fn put_parts(&mut self, parts: &[Part], old: &[u8], new: &[u8], at: (u64, u64)) {
+    fn put_parts(
+        &mut self,
+        parts: &[Part],
+        old: &[u8],
+        new: &[u8],
+        at: (u64, u64),
+        is_after: bool,
+    ) {
         let is_certain = |part: &Part| matches!(part.2, Writer::Program | Writer::Device);
         if !parts.iter().all(is_certain) {
             let pending = self.plan.pending_writes.at_entry(self.call.index);
@@ -441,6 +535,7 @@ impl Job<'_, '_> {
                 self.learn_waiting();
             }
         }
+        let calls: Vec<u64> = self.pending(is_after).iter().map(|one| one.call).collect();
         for &(from, end, writer) in parts {
             let [recorded, live] = [at.0, at.1].map(|at| at.wrapping_add(from as u64));
             let Some(new) = new.get(from..end) else {
@@ -454,16 +549,22 @@ impl Job<'_, '_> {
                     let may_be_later = writer == Writer::KernelOrProgram;
                     self.store_unwritten((recorded, live), old, new, may_be_later);
                 }
-                Writer::WorkOrProgram => self.store_later(recorded, live, new),
+                Writer::WorkOrProgram => self.store_later((recorded, live), new, &calls),
+                Writer::Unclear if !holds(live, new) => self.writer_is_unknown(recorded, new.len()),
+                Writer::Unclear => {}
             }
         }
     }
 
     /// Puts words that hold neither what was there before the work that writes there nor what it
-    /// has written: the program has written them after it.
-    fn store_later(&mut self, recorded: u64, live: u64, new: &[u8]) {
+    /// has written: the program has written them after it. `at` are the recorded and the live
+    /// address, `calls` those of the work.
+    fn store_later(&mut self, at: (u64, u64), new: &[u8], calls: &[u64]) {
+        let (recorded, live) = at;
         let now = read_memory(live, new.len());
-        let is_kept = self.lent.launch_marks.held(recorded).next().is_some();
+        let mut held = self.lent.launch_marks.held(recorded, calls);
+        let is_kept = held.next().is_some();
+        drop(held);
         if now != new && !is_kept {
             return self.writer_is_unknown(recorded, new.len());
         }
@@ -475,10 +576,12 @@ impl Job<'_, '_> {
             let marks = &self.lent.launch_marks;
             let is_programs = |at: usize| {
                 let byte = new.get(at).copied();
-                let mut held = marks.held(address(at));
+                let mut held = marks.held(address(at), calls);
                 byte != now.get(at).copied() && held.all(|(held, _)| Some(held) != byte)
             };
-            let is_known = marks.held(address(at)).all(|(_, is_known)| is_known);
+            let mut held = marks.held(address(at), calls);
+            let is_known = held.all(|(_, is_known)| is_known);
+            drop(held);
             if (at..end).any(is_programs)
                 && let Some(word) = new.get(at..end)
             {
@@ -573,8 +676,9 @@ fn divide(
             let byte = address.wrapping_add(from as u64);
             let here = pending.iter().filter(|write| write.bytes.contains(&byte));
             let mut here: Vec<&PendingWrite> = here.collect();
-            here.sort_by_key(|write| write.call);
-            here.dedup_by_key(|write| write.call);
+            // A graph may write the same bytes in several nodes.
+            here.sort_by_key(|write| (write.call, write.is_exact));
+            here.dedup_by_key(|write| (write.call, write.is_exact));
             let writer = Writer::beside(here.into_iter(), is_read, is_over);
             match parts.last_mut() {
                 Some(last) if last.1 == from && last.2 == writer => last.1 = to,

@@ -40,6 +40,8 @@ pub(crate) struct Mark {
 /// What memory held before work that writes there.
 #[derive(Debug)]
 struct Held {
+    /// That of the work.
+    call: u64,
     /// As recorded.
     start: u64,
     bytes: Vec<u8>,
@@ -66,23 +68,30 @@ impl LaunchMarks {
         self.by_call.retain(|_, mark| mark.context != context);
     }
 
-    /// Keeps what was at a recorded address before work that writes there. `is_known`: the trace has
-    /// said what the program had written there.
-    pub(crate) fn hold(&mut self, start: u64, bytes: Vec<u8>, is_known: bool) {
+    /// Keeps what was at a recorded address before work of a call that writes there. `is_known`: the
+    /// trace has said what the program had written there.
+    pub(crate) fn hold(&mut self, call: u64, start: u64, bytes: Vec<u8>, is_known: bool) {
         if self.held.len() >= MOST_HELD {
             self.held.pop_front();
         }
         self.held.push_back(Held {
+            call,
             start,
             bytes,
             is_known,
         });
     }
 
-    /// What a byte at a recorded address was before work wrote there, each time that was kept; and
-    /// whether that is known.
-    pub(crate) fn held(&self, address: u64) -> impl Iterator<Item = (u8, bool)> {
-        self.held.iter().filter_map(move |held| {
+    /// What a byte at a recorded address was before work of these calls wrote there, where that was
+    /// kept; and whether it is known.
+    pub(crate) fn held<'h>(
+        &'h self,
+        address: u64,
+        calls: &'h [u64],
+    ) -> impl Iterator<Item = (u8, bool)> + 'h {
+        let of_calls = self.held.iter();
+        let of_calls = of_calls.filter(|held| calls.contains(&held.call));
+        of_calls.filter_map(move |held| {
             let at = usize::try_from(address.checked_sub(held.start)?).ok()?;
             Some((held.bytes.get(at).copied()?, held.is_known))
         })
@@ -261,6 +270,7 @@ mod tests {
             call,
             entered: 0,
             is_before: false,
+            hides_others: false,
             copy: None,
             known_since: None,
         };

@@ -1,6 +1,7 @@
 //! Host memory of the replay that the driver uses beyond one call.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::buffer::Buffer;
 use crate::issue::kernels::PARAMETER_BYTES;
@@ -30,6 +31,9 @@ pub(crate) struct LentMemory {
     /// What the notes of the trace say of host memory that the device reads without a copy. By
     /// recorded start: index of the call that made the allocation, and its bytes.
     pub shadows: HashMap<u64, (u64, Buffer)>,
+    /// What calls that waited have found there, and when the recorder had looked: newer than what it
+    /// found before calls that were entered earlier than that.
+    pub found: Vec<(Range<u64>, u64)>,
     /// What the program may have written there during a wait.
     pub late_writes: LateWrites,
     /// Launches that may wait for it.

@@ -55,8 +55,8 @@ impl Job<'_, '_> {
     /// Keeps what memory holds before work writes there, and after earlier such work.
     fn hold(&mut self, write: &PendingWrite) {
         let bytes = &write.bytes;
-        let unproven = |call: &u64| self.player.plan.pending_writes.unproven(*call).iter();
-        let earlier = self.lent.launch_marks.by_call.keys().flat_map(unproven);
+        let calls = self.lent.launch_marks.by_call.keys();
+        let earlier = calls.filter_map(|&call| self.plan.pending_writes.marked(call));
         let is_there = |earlier: &&PendingWrite| {
             earlier.bytes.start < bytes.end && bytes.start < earlier.bytes.end
         };
@@ -76,7 +76,7 @@ impl Job<'_, '_> {
         self.player
             .lent
             .launch_marks
-            .hold(bytes.start, held, is_known);
+            .hold(write.call, bytes.start, held, is_known);
     }
 
     /// After that call.
