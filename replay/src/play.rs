@@ -83,6 +83,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     }
     if has_notes {
         take_notes(&mut job);
+        job.await_readers();
         job.put_host_memory(false);
         job.put_memory();
     }

@@ -1,5 +1,6 @@
 //! Notes work that signals the host, and waits for it.
 
+use cutape_format::Note;
 use cutape_model::written_values;
 use cutape_registry::{Family, Kind, StreamMemoryOp};
 
@@ -78,9 +79,25 @@ impl Job<'_, '_> {
             return;
         }
         let own = stream_argument(self.call, self.function).unwrap_or(0);
-        let own = (own, self.call.thread);
+        self.await_signals_but(Some((own, self.call.thread)));
+    }
+
+    /// Before what the program had written is put: what it overwrites, earlier work may have to read,
+    /// of whose end it knew by a signal.
+    pub(crate) fn await_readers(&mut self) {
+        if !self.lent.host_signals.any() || self.captures.any_open() {
+            return;
+        }
+        let is_put = |note| matches!(note, Note::HostChanged(note, _) if note.is_after == 0);
+        if self.call.notes().any(is_put) {
+            self.await_signals_but(None);
+        }
+    }
+
+    /// Waits for signals, except those of a stream: its handle, and the thread.
+    fn await_signals_but(&mut self, own: Option<(u64, u32)>) {
         let pending = self.lent.host_signals.pending.iter();
-        let others = pending.filter(|signal| signal.stream != own);
+        let others = pending.filter(|signal| Some(signal.stream) != own);
         let marks: Vec<(u64, u64)> = others.map(|signal| signal.mark).collect();
         if marks.is_empty() {
             return;
@@ -105,7 +122,9 @@ impl Job<'_, '_> {
             );
         }
         let host_signals = &mut self.player.lent.host_signals;
-        host_signals.pending.retain(|signal| signal.stream == own);
+        host_signals
+            .pending
+            .retain(|signal| Some(signal.stream) == own);
         host_signals.free.extend(marks);
     }
 }

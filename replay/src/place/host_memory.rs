@@ -23,6 +23,7 @@ use crate::place::address::{Found, Range, Way};
 use crate::place::host_signals::HostSignals;
 use crate::place::late_writes::{self, Write};
 use crate::place::launch_marks::Seen;
+use crate::plan::pending_writes::looked;
 use crate::report::PutDuringWait;
 
 /// The recorder looks at no longer range.
@@ -293,11 +294,7 @@ impl<'t> Job<'_, 't> {
 impl Job<'_, '_> {
     /// The recorder has found bytes at a recorded address when the call had returned.
     fn found_after(&mut self, address: u64, length: usize) {
-        let looked = self.call.notes().find_map(|note| match note {
-            Note::Looked(note) => Some(note.ticks),
-            _ => None,
-        });
-        if let Some(looked) = looked.or(self.call.leave.map(|leave| leave.ticks)) {
+        if let Some(looked) = looked(self.call).or(self.call.leave.map(|leave| leave.ticks)) {
             let found = address..address.saturating_add(length as u64);
             self.player.lent.found.push((found, looked));
         }
@@ -618,7 +615,7 @@ impl Job<'_, '_> {
             let is_old = now.get(at..end) == old.get(at..end);
             if let Some(word) = new.get(at..end)
                 && now.get(at..end) != Some(word)
-                && (is_old || may_be_later)
+                && (is_old || (may_be_later && old.get(at..end) != Some(word)))
             {
                 self.store_host(live.wrapping_add(at as u64), word);
                 if !is_old {

@@ -77,6 +77,16 @@ impl State {
         let Some((access, content)) = source_of(self, plan, call) else {
             return;
         };
+        // What work in flight writes there may come before the copy, which then reads other bytes than
+        // the recorder has.
+        let mut known = self.ordering.accesses.of(access.object).iter();
+        let is_written = known.any(|other| {
+            other.effect != AccessEffect::Read
+                && !self.model.order.is_done(other.stream.0, other.stream.1)
+        });
+        if is_written {
+            return;
+        }
         let source = Source {
             object: access.object,
             address: access.address,
