@@ -241,6 +241,21 @@ static int memset_after_write(void)
     return memset_blocking();
 }
 
+/* The same for memory of a pool that is allocated, or freed, in the legacy stream. */
+static int memset_after_allocation(void)
+{
+    CUdeviceptr allocated;
+    CHECK(cuMemAllocAsync(&allocated, SIZE, NULL));
+    return memset_blocking();
+}
+static int memset_after_free(void)
+{
+    CUdeviceptr allocated;
+    CHECK(cuMemAllocAsync(&allocated, SIZE, other_stream));
+    CHECK(cuMemFreeAsync(allocated, NULL));
+    return memset_blocking();
+}
+
 /* Whether an event that is recorded there now is still pending after a while. */
 static int record_in(CUstream recording)
 {
@@ -395,6 +410,8 @@ static const struct {
     {"value in blocking, batched; kernel in legacy", start_legacy, write_batched_blocking},
     {"value in the kernel's stream, batched", start_used, write_batched_own},
     {"event after a memset in blocking; value in legacy; kernel in per-thread", start_per_thread, memset_after_write},
+    {"event after a memset in blocking; allocation in legacy; kernel in per-thread", start_per_thread, memset_after_allocation},
+    {"event after a memset in blocking; free in legacy; kernel in per-thread", start_per_thread, memset_after_free},
     {"cuMemsetD8 (pinned; kernel in a blocking stream)", start_blocking, memset_pinned},
     {"cuMemFree (used)", start_used, free_used},
     {"cuMemFree (other)", start_used, free_other},

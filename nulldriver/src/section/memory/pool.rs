@@ -16,7 +16,7 @@ use crate::object::device::check_device;
 use crate::object::memory::{DEVICE, FILE_DESCRIPTOR, PINNED, Pool, Purpose, READ_WRITE};
 use crate::object::shared_file::{IpcHandle, SharedFile, Sharing};
 use crate::object::stream_key::Key;
-use crate::state::{Current, Locked, State, lock};
+use crate::state::{Action, Current, Locked, State, lock};
 use crate::work::node;
 
 entries! {
@@ -115,7 +115,8 @@ fn alloc(mut state: Locked, address: Out<u64>, size: u64, stream: Stream) -> Ans
         return capture_allocation(&mut state, site, address, size);
     }
     let pool = current_pool(&mut state, device)?;
-    address.set(allocate_from(&mut state, pool, size)?)
+    address.set(allocate_from(&mut state, pool, size)?)?;
+    state.enqueue(stream, Action::Nothing).map(|_| ())
 }
 
 fn alloc_from(address: Out<u64>, size: u64, pool: u64, stream: Stream) -> Answer {
@@ -127,7 +128,8 @@ fn alloc_from(address: Out<u64>, size: u64, pool: u64, stream: Stream) -> Answer
     if let Some(site) = state.capture_of(stream)? {
         return capture_allocation(&mut state, site, address, size);
     }
-    address.set(allocate_from(&mut state, pool, size)?)
+    address.set(allocate_from(&mut state, pool, size)?)?;
+    state.enqueue(stream, Action::Nothing).map(|_| ())
 }
 
 /// Captures an allocation as a node.
@@ -153,6 +155,7 @@ fn free(mut state: Current, address: u64, stream: Stream) -> Answer {
     // Memory of cuMemAlloc may be freed in stream order, too.
     let purpose = state.purpose_at(address);
     valid_if(matches!(purpose, Some(Purpose::Pool(_) | Purpose::Device)))?;
+    state.enqueue(stream, Action::Nothing)?;
     state.remove_allocation(address);
     Ok(())
 }
