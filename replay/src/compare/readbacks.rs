@@ -100,9 +100,9 @@ impl Readback {
 pub(crate) struct Readbacks {
     /// By thread and number of the copy in its thread.
     waiting: HashMap<(u32, u64), Readback>,
-    /// Those of launched graphs: by thread and number of the launch, and the recorded address,
+    /// Those of launched graphs: by thread and number of the launch, recorded address and length,
     /// since a launch brings several.
-    pub of_graphs: HashMap<(u32, u64, u64), Readback>,
+    pub of_graphs: HashMap<(u32, u64, (u64, u64)), Readback>,
     lent: usize,
 }
 
@@ -128,8 +128,8 @@ impl Readbacks {
     ) {
         let (address, length) = (target.address(), target.length());
         self.of_graphs
-            .retain(|key, old| key.2 != address || old.length() != length);
-        let key = (call.thread, call.number, address);
+            .retain(|key, _| key.2 != (address, length as u64));
+        let key = (call.thread, call.number, (address, length as u64));
         let readback = Readback::new(call, function, vec![target]);
         self.of_graphs.insert(key, readback);
     }

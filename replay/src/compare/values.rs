@@ -318,7 +318,8 @@ impl<'t> Job<'_, 't> {
             let Note::Readback(note, expected) = note else {
                 continue;
             };
-            let of_graph = (note.thread, note.number, note.address);
+            let length = expected.bytes.length().unwrap_or(0);
+            let of_graph = (note.thread, note.number, (note.address, length));
             let readbacks = &mut self.readbacks;
             let readback = match readbacks.of_graphs.remove(&of_graph) {
                 Some(readback) => Some(readback),

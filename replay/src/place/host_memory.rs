@@ -270,13 +270,16 @@ impl<'t> Job<'_, 't> {
         } else {
             let words = whole_words(&runs, note.address, bytes.len());
             let pending = self.pending(note.is_after != 0);
-            let parts = divide(
-                &words,
-                note.address,
-                pending,
-                false,
-                &self.lent.host_signals,
-            );
+            let signals = &self.lent.host_signals;
+            let divided =
+                |runs: &[(usize, usize)]| divide(runs, note.address, pending, false, signals);
+            let mut parts = divided(&words);
+            // Work that is complete may have changed bytes since an earlier note, and the program may
+            // have written the same ones again.
+            let others = gaps(words.iter().map(|&(at, run)| (at, at + run)), bytes.len());
+            let others: Vec<_> = others.iter().map(|&(at, end)| (at, end - at)).collect();
+            let others = divided(&others).into_iter();
+            parts.extend(others.filter(|part| part.2 == Writer::Program));
             self.put_parts(
                 &parts,
                 old,
@@ -328,19 +331,25 @@ impl Job<'_, '_> {
             .map(|(found, _)| (offset(found.start), offset(found.end)));
         let mut newer: Vec<(usize, usize)> = newer.filter(|(from, end)| from < end).collect();
         newer.sort_unstable();
-        let mut parts = Vec::new();
-        let mut at = 0;
-        for (from, end) in newer {
-            if at < from {
-                parts.push((at, from));
-            }
-            at = at.max(end);
-        }
-        if at < length {
-            parts.push((at, length));
-        }
-        parts
+        gaps(newer.into_iter(), length)
     }
+}
+
+/// What is left of so many bytes between these parts, in ascending order: offset of the first, behind
+/// the last.
+fn gaps(parts: impl Iterator<Item = (usize, usize)>, length: usize) -> Vec<(usize, usize)> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    for (from, end) in parts {
+        if at < from {
+            gaps.push((at, from));
+        }
+        at = at.max(end);
+    }
+    if at < length {
+        gaps.push((at, length));
+    }
+    gaps
 }
 
 /// Who has written bytes that changed in the recording. Of several, the last one counts.
