@@ -20,7 +20,6 @@ use crate::issue::player::{Job, Player};
 use crate::issue::skip::Skip;
 use crate::measure::timing::Measure;
 use crate::place::address::{Found, Range, Way};
-use crate::place::host_signals::HostSignals;
 use crate::place::late_writes::{self, Write};
 use crate::place::launch_marks::Seen;
 use crate::plan::pending_writes::looked;
@@ -263,7 +262,11 @@ impl<'t> Job<'_, 't> {
         }
         let runs = differing_runs(old, &bytes);
         let live = range.live.wrapping_add(offset as u64);
-        self.lent.host_signals.look(note.address, old, &bytes);
+        let at = self.call.index;
+        self.player
+            .lent
+            .host_signals
+            .look(at, note.address, old, &bytes);
         if is_shared {
             let writes: Vec<_> = writes_of(&runs, live, old, &bytes, true).collect();
             self.put_shared(&range, &writes);
@@ -271,8 +274,12 @@ impl<'t> Job<'_, 't> {
             let words = whole_words(&runs, note.address, bytes.len());
             let pending = self.pending(note.is_after != 0);
             let signals = &self.lent.host_signals;
+            let is_over = |write: &PendingWrite| {
+                let known = write.known_since;
+                known.is_some_and(|call| signals.is_seen(call, at + 1))
+            };
             let divided =
-                |runs: &[(usize, usize)]| divide(runs, note.address, pending, false, signals);
+                |runs: &[(usize, usize)]| divide(runs, note.address, pending, false, is_over);
             let mut parts = divided(&words);
             // Work that is complete may have changed bytes since an earlier note, and the program may
             // have written the same ones again.
@@ -466,7 +473,13 @@ impl Job<'_, '_> {
         if pending.is_empty() && older == [(0, bytes.len())] {
             return self.store_host(live, bytes);
         }
-        let mut parts = divide(&older, recorded, pending, true, &self.lent.host_signals);
+        // What the call reads was recorded before the recorder looked at anything.
+        let (at, signals) = (self.call.index, &self.lent.host_signals);
+        let is_over = |write: &PendingWrite| {
+            let known = write.known_since;
+            known.is_some_and(|call| signals.is_seen(call, at))
+        };
+        let mut parts = divide(&older, recorded, pending, true, is_over);
         // From granules, which the driver does not take for memory of the host, it may read before
         // the earlier work of the default stream, for which the recorded call waited.
         let is_in_granules = matches!(
@@ -624,9 +637,11 @@ impl Job<'_, '_> {
             let is_old = now.get(at..end) == old.get(at..end);
             if let Some(word) = new.get(at..end)
                 && now.get(at..end) != Some(word)
-                && (is_old || (may_be_later && old.get(at..end) != Some(word)))
+                && (is_old || old.get(at..end) != Some(word))
             {
-                self.store_host(live.wrapping_add(at as u64), word);
+                if is_old || may_be_later {
+                    self.store_host(live.wrapping_add(at as u64), word);
+                }
                 if !is_old {
                     self.writer_is_unknown(address, word.len());
                 }
@@ -651,16 +666,15 @@ fn is_noted(call: &Call<'_>, address: u64, length: usize) -> bool {
 }
 
 /// Divides runs of changed bytes, (offset, length) each, by which work may have been writing them.
-/// `is_read`: the call reads the bytes, so that it matters what they are.
+/// `is_read`: the call reads the bytes, so that it matters what they are. `is_over`: as in
+/// [`Writer::beside`].
 fn divide(
     runs: &[(usize, usize)],
     address: u64,
     pending: &[PendingWrite],
     is_read: bool,
-    signals: &HostSignals,
+    is_over: impl Fn(&PendingWrite) -> bool,
 ) -> Vec<Part> {
-    let is_over =
-        |write: &PendingWrite| write.known_since.is_some_and(|call| signals.is_seen(call));
     let mut parts: Vec<Part> = Vec::new();
     for &(at, length) in runs {
         let (first, end) = (at, at + length);
@@ -685,7 +699,7 @@ fn divide(
             // A graph may write the same bytes in several nodes.
             here.sort_by_key(|write| (write.call, write.is_exact));
             here.dedup_by_key(|write| (write.call, write.is_exact));
-            let writer = Writer::beside(here.into_iter(), is_read, is_over);
+            let writer = Writer::beside(here.into_iter(), is_read, &is_over);
             match parts.last_mut() {
                 Some(last) if last.1 == from && last.2 == writer => last.1 = to,
                 _ => parts.push((from, to, writer)),

@@ -3,7 +3,7 @@
 //! another stream may rely on that. A replay runs no host functions and polls nothing, so it waits for
 //! such work first.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// If there are more, the oldest are not waited for.
 pub(crate) const MOST: usize = 64;
@@ -25,8 +25,9 @@ pub(crate) struct HostSignals {
     pub free: Vec<(u64, u64)>,
     /// By recorded address: a value that a stream writes into host memory, and the call.
     values: BTreeMap<u64, (Vec<u8>, u64)>,
-    /// Calls whose value the recorder has seen there: their work, and all before it, was complete.
-    seen: HashSet<u64>,
+    /// Calls whose value the recorder has seen there, and the call at which it has: their work, and
+    /// all before it, was complete.
+    seen: HashMap<u64, u64>,
 }
 
 impl HostSignals {
@@ -46,9 +47,9 @@ impl HostSignals {
         self.values.insert(address, (value.to_vec(), call));
     }
 
-    /// The recording says that host memory, from a recorded address on, holds new bytes instead of
-    /// old ones, which are as many.
-    pub(crate) fn look(&mut self, start: u64, old: &[u8], new: &[u8]) {
+    /// The recording says at a call that host memory, from a recorded address on, holds new bytes
+    /// instead of old ones, which are as many.
+    pub(crate) fn look(&mut self, at: u64, start: u64, old: &[u8], new: &[u8]) {
         let end = start.saturating_add(new.len() as u64);
         let is_seen = |(&address, (value, _)): (&u64, &(Vec<u8>, u64))| {
             let at = (address - start) as usize;
@@ -57,14 +58,14 @@ impl HostSignals {
         };
         let found: Vec<u64> = self.values.range(start..end).filter_map(is_seen).collect();
         for address in found {
-            self.seen
-                .extend(self.values.remove(&address).map(|(_, call)| call));
+            let value = self.values.remove(&address);
+            self.seen.extend(value.map(|(_, call)| (call, at)));
         }
     }
 
-    /// Whether the recorder has seen the value that a call writes.
-    pub(crate) fn is_seen(&self, call: u64) -> bool {
-        self.seen.contains(&call)
+    /// Whether the recorder has seen the value that a call writes, at a call before that one.
+    pub(crate) fn is_seen(&self, call: u64, before: u64) -> bool {
+        self.seen.get(&call).is_some_and(|&at| at < before)
     }
 }
 
@@ -85,8 +86,9 @@ mod tests {
         for (what, (start, old, new, expected)) in table {
             let mut signals = HostSignals::default();
             signals.write(8, &[1, 2], 5);
-            signals.look(start, old, new);
-            assert_eq!(signals.is_seen(5), expected, "{what}");
+            signals.look(7, start, old, new);
+            assert_eq!(signals.is_seen(5, 8), expected, "{what}");
+            assert!(!signals.is_seen(5, 7), "{what}");
         }
     }
 }
