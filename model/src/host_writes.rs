@@ -456,7 +456,7 @@ impl HostWrites {
                     graph,
                 },
             );
-        } else if !writes.is_empty() {
+        } else if !writes.is_empty() && !self.is_captured(effects, call) {
             self.at_return(call, Returned::Finished(writes));
         }
         if let Some(returned) = returned {

@@ -27,6 +27,8 @@ use crate::report::PutDuringWait;
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;
+/// Of so many looks behind calls it is known when they were, the last ones.
+const MOST_FOUND: usize = 64;
 /// Among more changed bytes no flags are looked for.
 const LONGEST_WITH_FLAGS: u64 = 64 << 10;
 /// Bytes that are first compared as a whole.
@@ -256,9 +258,10 @@ impl<'t> Job<'_, 't> {
             return;
         };
         let mut bytes = bytes.into_owned();
-        match note.is_after != 0 {
-            true => self.found_after(note.address, bytes.len()),
-            false => self.keep_newer(note.address, old, &mut bytes),
+        let looked = self.looked(note.is_after != 0);
+        self.keep_newer(note.address, looked, old, &mut bytes);
+        if note.is_after != 0 {
+            self.found_after(note.address, looked, bytes.len());
         }
         let runs = differing_runs(old, &bytes);
         let live = range.live.wrapping_add(offset as u64);
@@ -302,40 +305,42 @@ impl<'t> Job<'_, 't> {
 }
 
 impl Job<'_, '_> {
-    /// The recorder has found bytes at a recorded address when the call had returned.
-    fn found_after(&mut self, address: u64, length: usize) {
-        if let Some(looked) = looked(self.call).or(self.call.leave.map(|leave| leave.ticks)) {
-            let found = address..address.saturating_add(length as u64);
-            self.player.lent.found.push((found, looked));
+    /// When the recorder looked, before the call or behind it, as far as that is known.
+    fn looked(&self, is_after: bool) -> u64 {
+        let call = self.call;
+        let leave = call.leave.map_or(call.ticks, |leave| leave.ticks);
+        match is_after {
+            true => looked(call).unwrap_or(leave),
+            false => call.ticks,
         }
     }
 
-    /// What was found at a recorded address before the call is older than what an overlapping call has
-    /// found behind itself: there, the old bytes stay.
-    fn keep_newer(&mut self, address: u64, old: &[u8], bytes: &mut [u8]) {
-        let mut at = 0;
-        for (from, end) in self
-            .not_newer(address, bytes.len())
-            .into_iter()
-            .chain([(bytes.len(), bytes.len())])
-        {
-            if let (Some(newer), Some(old)) = (bytes.get_mut(at..from), old.get(at..from)) {
+    /// The recorder has found bytes at a recorded address behind the call.
+    fn found_after(&mut self, address: u64, looked: u64, length: usize) {
+        let found = &mut self.player.lent.found;
+        if found.len() >= MOST_FOUND {
+            found.remove(0);
+        }
+        found.push((address..address.saturating_add(length as u64), looked));
+    }
+
+    /// What was found at a recorded address then is older than what overlapping calls have found
+    /// later: there, the old bytes stay.
+    fn keep_newer(&mut self, address: u64, looked: u64, old: &[u8], bytes: &mut [u8]) {
+        let parts = self.not_newer(address, looked, bytes.len());
+        for (from, end) in gaps(parts.into_iter(), bytes.len()) {
+            if let (Some(newer), Some(old)) = (bytes.get_mut(from..end), old.get(from..end)) {
                 newer.copy_from_slice(old);
             }
-            at = end;
         }
     }
 
     /// The parts (offset of the first byte, behind the last) of so many bytes at a recorded address
-    /// of which no overlapping call has found newer ones.
-    fn not_newer(&mut self, address: u64, length: usize) -> Vec<(usize, usize)> {
-        let now = self.call.ticks;
-        let newer = &mut self.player.lent.found;
-        newer.retain(|(_, looked)| *looked > now);
+    /// of which calls have found none behind themselves that are newer than that moment.
+    fn not_newer(&self, address: u64, looked: u64, length: usize) -> Vec<(usize, usize)> {
+        let newer = self.lent.found.iter().filter(|found| found.1 > looked);
         let offset = |of: u64| (of.saturating_sub(address) as usize).min(length);
-        let newer = newer
-            .iter()
-            .map(|(found, _)| (offset(found.start), offset(found.end)));
+        let newer = newer.map(|(found, _)| (offset(found.start), offset(found.end)));
         let mut newer: Vec<(usize, usize)> = newer.filter(|(from, end)| from < end).collect();
         newer.sort_unstable();
         gaps(newer.into_iter(), length)
@@ -467,7 +472,7 @@ impl Job<'_, '_> {
     /// Puts what a copy of the call read, by the recording, at a live address of pinned or registered
     /// memory.
     pub(crate) fn store_source(&mut self, recorded: u64, live: u64, bytes: &[u8]) {
-        let older = self.not_newer(recorded, bytes.len());
+        let older = self.not_newer(recorded, self.call.ticks, bytes.len());
         let older: Vec<(usize, usize)> = older.iter().map(|&(at, end)| (at, end - at)).collect();
         let pending = self.plan.pending_writes.at_entry(self.call.index);
         if pending.is_empty() && older == [(0, bytes.len())] {
