@@ -5,7 +5,7 @@
 //! record counts from when they were entered. Doubt counts as "still running".
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use cutape_format::{Call, Note};
@@ -42,7 +42,8 @@ pub struct PendingWrite {
     /// Streams and events order it before the call that asks. Otherwise, a correct program uses
     /// the bytes only if it knows that they are written.
     pub is_before: bool,
-    /// Earlier work of its stream may still write the same bytes, and is not listed.
+    /// Earlier work of its stream, or of its graph, may still write some of these bytes, and what they
+    /// were between is not known.
     pub hides_others: bool,
     /// The call since which the program may know that it is complete, without a call that proves
     /// it: it enqueued a host function or a value in host memory behind the work, or is a wait whose
@@ -52,6 +53,9 @@ pub struct PendingWrite {
 
 /// So many writes of a stream to the same bytes are kept, the last ones.
 const MOST_ALIKE: usize = 8;
+
+/// So many writes are kept for calls that look for long at what they found.
+const MOST_RECENT: usize = 256;
 
 /// The stream of the program: it waits for all that the program may have learned is complete.
 const PROGRAM: StreamKey = (u64::MAX, u64::MAX);
@@ -102,8 +106,8 @@ struct Question {
 
 #[derive(Debug)]
 enum About {
-    /// The work that may still write these bytes.
-    Bytes(Range<u64>),
+    /// The work that may still write these bytes, and all that calls have enqueued since that moment.
+    Bytes(Range<u64>, Moment),
     /// Since when the program may know that a copy is complete: its thread, and its number there.
     Copy((u32, u64)),
 }
@@ -120,8 +124,9 @@ pub struct Answers {
 /// What a launch of a graph may do.
 #[derive(Debug, Default)]
 struct GraphWrites {
-    /// Where it may write host memory, and whether it writes all of these bytes.
-    bytes: Vec<(Range<u64>, bool)>,
+    /// Where it may write host memory, whether it writes all of these bytes, and whether several nodes
+    /// do.
+    bytes: Vec<(Range<u64>, bool, bool)>,
     /// It may tell the program that earlier work is complete.
     signals: bool,
     /// It may record events.
@@ -153,6 +158,8 @@ pub struct HostWrites {
     /// By work: the first call since which the program may know that it is complete.
     known: FxHashMap<(u32, u64), u64>,
     answers: Answers,
+    /// The last writes that calls were to enqueue.
+    recent: VecDeque<PendingWrite>,
 }
 
 impl Default for HostWrites {
@@ -171,6 +178,7 @@ impl Default for HostWrites {
             launched: FxHashMap::default(),
             known: FxHashMap::default(),
             answers: Answers::default(),
+            recent: VecDeque::new(),
         }
     }
 }
@@ -226,8 +234,9 @@ impl HostWrites {
                     });
                     let oldest = same.next().map(|(at, _)| at);
                     // Later work of a stream is complete only if the earlier is.
-                    write.hides_others = same.count() + 1 >= MOST_ALIKE;
-                    if let Some(oldest) = oldest.filter(|_| write.hides_others) {
+                    let is_full = same.count() + 1 >= MOST_ALIKE;
+                    write.hides_others |= is_full;
+                    if let Some(oldest) = oldest.filter(|_| is_full) {
                         self.pending.remove(oldest);
                     }
                     self.pending.push((stream, time, write));
@@ -343,22 +352,24 @@ impl HostWrites {
         }
     }
 
-    /// Asks which work may still write the memory around an address when the recorder had looked there
-    /// behind a call, also what other threads have enqueued meanwhile. To be called behind [`HostWrites::apply`] of that
+    /// Asks which work may still write the memory around an address when the recorder looked there
+    /// behind a call: since that has returned, also what other threads have enqueued meanwhile. To be called behind [`HostWrites::apply`] of that
     /// call.
     pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
         if let Some(bytes) = self.state.shared_around(address) {
-            let question = Question {
-                call: call.index,
-                about: About::Bytes(bytes),
+            let asked = |since| {
+                Returned::Asked(Question {
+                    call: call.index,
+                    about: About::Bytes(bytes.clone(), since),
+                })
             };
+            self.at_return(call, asked(Moment::MAX));
             let looked = call.notes().find_map(|note| match note {
                 Note::Looked(note) => Some(note.ticks),
                 _ => None,
             });
-            match looked {
-                Some(looked) => self.at(looked, call, Returned::Asked(question)),
-                None => self.at_return(call, Returned::Asked(question)),
+            if let (Some(looked), Some(leave)) = (looked, call.leave) {
+                self.at(looked, call, asked(leave.ticks));
             }
         }
     }
@@ -382,12 +393,15 @@ impl HostWrites {
                 }
                 return;
             }
-            About::Bytes(bytes) => bytes,
+            About::Bytes(bytes, since) => (bytes, *since),
         };
+        let (bytes, since) = bytes;
         let pending = self.pending.iter().map(|(_, _, write)| write);
+        let recent = self.recent.iter().filter(|write| write.entered >= since);
         let (start, end) = (bytes.start, bytes.end);
         let found = pending
             .chain(self.in_progress())
+            .chain(recent)
             .filter(|write| write.bytes.start < end && start < write.bytes.end);
         let found = found.map(|write| (question.call, write.clone()));
         let found: Vec<(u64, PendingWrite)> = found.collect();
@@ -437,6 +451,12 @@ impl HostWrites {
                 write.known_since = Some(call.index);
                 self.known.extend(write.copy.map(|copy| (copy, call.index)));
             }
+        }
+        for write in &writes {
+            if self.recent.len() >= MOST_RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(write.clone());
         }
         let submitted = self.state.submit(effects, call).is_some()
             || (effects.action == Action::HostFunction && !self.is_captured(effects, call));
@@ -697,7 +717,10 @@ impl HostWrites {
                 self.events.clear();
             }
             let written = graph.into_iter().flat_map(|graph| &graph.bytes);
-            let written = written.map(|(bytes, is_exact)| write(bytes.clone(), *is_exact));
+            let written = written.map(|(bytes, is_exact, hides_others)| PendingWrite {
+                hides_others: *hides_others,
+                ..write(bytes.clone(), *is_exact)
+            });
             return written.collect();
         }
         let is_none =
@@ -753,7 +776,7 @@ impl HostWrites {
         let exec = self.state.graphs.exec(exec);
         let Some(active) = exec.and_then(Exec::known_active) else {
             return GraphWrites {
-                bytes: vec![(ANYWHERE, false)],
+                bytes: vec![(ANYWHERE, false, false)],
                 signals: true,
                 records_events: true,
             };
@@ -792,9 +815,21 @@ impl HostWrites {
             }
         }
         written.sort_unstable_by_key(|(range, is_exact)| (range.start, range.end, *is_exact));
-        written.dedup();
+        let is_there =
+            |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
+        let several = |range: &Range<u64>| {
+            written
+                .iter()
+                .filter(|other| is_there(&other.0, range))
+                .nth(1)
+                .is_some()
+        };
+        let bytes = written.iter();
+        let bytes = bytes.map(|(range, is_exact)| (range.clone(), *is_exact, several(range)));
+        let mut bytes: Vec<_> = bytes.collect();
+        bytes.dedup();
         GraphWrites {
-            bytes: written,
+            bytes,
             signals,
             records_events,
         }
