@@ -815,19 +815,24 @@ impl HostWrites {
             }
         }
         written.sort_unstable_by_key(|(range, is_exact)| (range.start, range.end, *is_exact));
-        let is_there =
-            |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
-        let several = |range: &Range<u64>| {
-            written
-                .iter()
-                .filter(|other| is_there(&other.0, range))
-                .nth(1)
-                .is_some()
+        // Nodes that may write the same bytes, together.
+        let mut distinct: Vec<(Range<u64>, bool, usize)> = Vec::new();
+        for (range, is_exact) in written {
+            match distinct.last_mut() {
+                Some(last) if last.0 == range && last.1 == is_exact => last.2 += 1,
+                _ => distinct.push((range, is_exact, 1)),
+            }
+        }
+        let several = |one: &(Range<u64>, bool, usize)| {
+            let there = distinct.iter();
+            let there =
+                there.filter(|(range, ..)| range.start < one.0.end && one.0.start < range.end);
+            one.2 > 1 || there.count() > 1
         };
-        let bytes = written.iter();
-        let bytes = bytes.map(|(range, is_exact)| (range.clone(), *is_exact, several(range)));
-        let mut bytes: Vec<_> = bytes.collect();
-        bytes.dedup();
+        let bytes = distinct.iter();
+        let bytes = bytes
+            .map(|one| (one.0.clone(), one.1, several(one)))
+            .collect();
         GraphWrites {
             bytes,
             signals,
