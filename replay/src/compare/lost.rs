@@ -60,6 +60,8 @@ fn follow(job: &mut Job<'_, '_>) {
 #[inline]
 pub(crate) fn after(job: &mut Job<'_, '_>) {
     if some_is_changed(job) {
+        // What it reads may have become doubtful when it was issued.
+        follow(job);
         renew(job);
     }
 }

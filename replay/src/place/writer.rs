@@ -1,0 +1,146 @@
+//! Who has written bytes of host memory that changed in the recording: the program, or work.
+
+use cutape_model::PendingWrite;
+
+/// Who has written bytes that changed in the recording. Of several, the last one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Writer {
+    /// The program: no work could.
+    Program,
+    /// One kernel may have, and the program after it.
+    KernelOrProgram,
+    /// Work that was enqueued may have.
+    Unknown,
+    /// The program, after work that writes there: it would not use the bytes otherwise.
+    ProgramLater,
+    /// Work that was enqueued writes all of them, and the program may have written there after it.
+    WorkOrProgram,
+    /// Several of these, and the program may have after each: the memory may hold what the first of
+    /// them have written.
+    Unclear,
+    /// Work that was enqueued writes all of them, and overwrites the program's.
+    Device,
+}
+
+impl Writer {
+    /// Beside work that may write the same bytes; the call reads them itself, or may. `is_over`: the
+    /// recorder had seen that the work was complete.
+    pub(crate) fn beside<'w>(
+        pending: impl Iterator<Item = &'w PendingWrite> + Clone,
+        is_read: bool,
+        is_over: impl Fn(&PendingWrite) -> bool,
+    ) -> Self {
+        // What may write them without an order does not, if anything before the call does.
+        let has_order = is_read && pending.clone().any(|write| write.is_before);
+        let pending = pending.filter(|write| !has_order || write.is_before || write.is_exact);
+        let mut writers = pending
+            .clone()
+            .filter(|write| !is_over(write))
+            .map(
+                |write| match (write.is_exact, write.known_since.is_some()) {
+                    _ if is_read && !write.is_before => Self::ProgramLater,
+                    (false, true) => Self::KernelOrProgram,
+                    (false, false) => Self::Unknown,
+                    (true, true) if write.hides_others => Self::Unclear,
+                    (true, true) => Self::WorkOrProgram,
+                    (true, false) => Self::Device,
+                },
+            );
+        let Some(first) = writers.next() else {
+            return match pending.count() {
+                0 => Self::Program,
+                _ => Self::ProgramLater,
+            };
+        };
+        let may_be_known = |one: Self| {
+            matches!(
+                one,
+                Self::KernelOrProgram | Self::WorkOrProgram | Self::Unclear
+            )
+        };
+        let last = |one: Self, other: Self| match (one, other) {
+            (Self::WorkOrProgram, Self::WorkOrProgram) => one,
+            _ if may_be_known(one) && may_be_known(other) => Self::Unclear,
+            (Self::WorkOrProgram, Self::Unknown) | (Self::Unknown, Self::WorkOrProgram) => {
+                Self::Device
+            }
+            (Self::Unclear, Self::Unknown) | (Self::Unknown, Self::Unclear) => Self::Unknown,
+            _ => one.max(other),
+        };
+        writers.fold(first, last)
+    }
+
+    /// It may write some of the bytes.
+    pub(crate) fn is_inexact(self) -> bool {
+        matches!(self, Self::Unknown | Self::KernelOrProgram)
+    }
+}
+
+/// Bytes that are told apart by who has written them: a single byte is often what it was before.
+pub(crate) const WORD: usize = 4;
+
+/// Runs (offset, length) of bytes at an address, of which there are so many, in whole words.
+pub(crate) fn whole_words(
+    runs: &[(usize, usize)],
+    address: u64,
+    length: usize,
+) -> Vec<(usize, usize)> {
+    let skew = (address % WORD as u64) as usize;
+    let mut words: Vec<(usize, usize)> = Vec::new();
+    for &(at, run) in runs {
+        let from = ((at + skew) / WORD * WORD).saturating_sub(skew);
+        let end = ((at + run + skew).next_multiple_of(WORD) - skew).min(length);
+        match words.last_mut() {
+            Some(last) if last.0 + last.1 >= from => last.1 = end - last.0,
+            _ => words.push((from, end - from)),
+        }
+    }
+    words
+}
+
+/// Changed bytes, by offset in a note's: first, behind the last.
+pub(crate) type Part = (usize, usize, Writer);
+
+/// Divides runs of changed bytes, (offset, length) each, by which work may have been writing them.
+/// `is_read`: the call reads the bytes, so that it matters what they are. `is_over`: as in
+/// [`Writer::beside`].
+pub(crate) fn divide(
+    runs: &[(usize, usize)],
+    address: u64,
+    pending: &[PendingWrite],
+    is_read: bool,
+    is_over: impl Fn(&PendingWrite) -> bool,
+) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for &(at, length) in runs {
+        let (first, end) = (at, at + length);
+        // Where the writer may change.
+        let mut borders = vec![first, end];
+        for write in pending {
+            let inside = [write.bytes.start, write.bytes.end]
+                .map(|border| border.saturating_sub(address) as usize);
+            borders.extend(
+                inside
+                    .into_iter()
+                    .filter(|border| (first..end).contains(border)),
+            );
+        }
+        borders.sort_unstable();
+        borders.dedup();
+        for pair in borders.windows(2) {
+            let &[from, to] = pair else { continue };
+            let byte = address.wrapping_add(from as u64);
+            let here = pending.iter().filter(|write| write.bytes.contains(&byte));
+            let mut here: Vec<&PendingWrite> = here.collect();
+            // A graph may write the same bytes in several nodes.
+            here.sort_by_key(|write| (write.call, write.is_exact));
+            here.dedup_by_key(|write| (write.call, write.is_exact));
+            let writer = Writer::beside(here.into_iter(), is_read, &is_over);
+            match parts.last_mut() {
+                Some(last) if last.1 == from && last.2 == writer => last.1 = to,
+                _ => parts.push((from, to, writer)),
+            }
+        }
+    }
+    parts
+}
