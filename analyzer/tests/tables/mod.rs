@@ -10,6 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod order;
 pub(crate) mod others;
+pub(crate) mod pending;
 pub(crate) mod performance;
 pub(crate) mod ranks;
 pub(crate) mod stream;
@@ -46,6 +47,7 @@ pub(crate) const ALL: &[&[Row]] = &[
     memory::MEMORY,
     module::MODULE,
     order::ORDER,
+    pending::PENDING,
     others::LIBRARIES,
     others::OTHERS,
     stream::STREAM,

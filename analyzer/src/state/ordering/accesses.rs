@@ -79,9 +79,9 @@ impl State {
         let Some(handle) = plan.launched.map(|position| call.argument(position)) else {
             return;
         };
-        let mut found = Vec::new();
+        let mut found = std::mem::take(&mut self.ordering.current);
         self.kernel(handle, bytes, (stream, site), &mut found);
-        self.ordering.current.append(&mut found);
+        self.ordering.current = found;
     }
 
     /// What the nodes of a graph use. They seldom change, so it is worked out once for each state of
