@@ -274,6 +274,9 @@ impl Table {
     /// Records which of these values are there: the work before them is complete, and what changes
     /// later, the program has written. To be called before other looks of the same call.
     pub(super) fn look_for_values(&mut self, thread: &Thread) {
+        if self.values.is_empty() {
+            return;
+        }
         let mut values = core::mem::take(&mut self.values);
         values.retain(|&(address, value, length)| {
             let range = self.find(address).filter(|&start| self.is_shadowed(start));
