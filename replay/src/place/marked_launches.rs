@@ -11,6 +11,9 @@ use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
 use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PAUSE, Seen};
 
+/// So many looks may find that work has not come to a mark before it counts as waiting for the host.
+const LOOKS: u32 = 200;
+
 impl Job<'_, '_> {
     /// Before a call whose work writes memory which host and device share: marks the place before
     /// it, if its end matters, and keeps what is there, if that does. Not while a stream captures, since marks would be captured.
@@ -21,9 +24,6 @@ impl Job<'_, '_> {
             || !self.call.succeeded()
         {
             return None;
-        }
-        for write in self.player.plan.pending_writes.unproven(call) {
-            self.hold(write);
         }
         let marks = &mut self.player.lent.launch_marks;
         let oldest = match marks.by_call.len() >= MOST_MARKS {
@@ -49,26 +49,26 @@ impl Job<'_, '_> {
         };
         let kernel = kernel.unwrap_or(0);
         self.record_mark(mark.before)?;
+        let unproven = self.player.plan.pending_writes.unproven(call);
+        if !unproven.is_empty() {
+            // What writes there earlier is before it in its stream, or complete.
+            let is_settled = self.player.await_mark(mark.before);
+            unproven
+                .iter()
+                .for_each(|write| self.hold(write, is_settled));
+        }
         Some(Mark { kernel, ..mark })
     }
 
-    /// Keeps what memory holds before work writes there, and after earlier such work.
-    fn hold(&mut self, write: &PendingWrite) {
+    /// Keeps what memory holds before work writes there. `is_settled`: earlier such work is complete.
+    fn hold(&mut self, write: &PendingWrite, is_settled: bool) {
         let bytes = &write.bytes;
-        let calls = self.lent.launch_marks.by_call.keys();
-        let earlier = calls.filter_map(|&call| self.plan.pending_writes.marked(call));
-        let is_there = |earlier: &&PendingWrite| {
-            earlier.bytes.start < bytes.end && bytes.start < earlier.bytes.end
-        };
-        let earlier: Vec<PendingWrite> = earlier.filter(is_there).cloned().collect();
-        let recorded = self.longest_of(&earlier, self.call.ticks);
-        self.player.await_launches(&earlier, recorded);
         let length = bytes.end - bytes.start;
         let Found::Live(range, offset) = self.ranges.find(bytes.start) else {
             return;
         };
         let known = self.lent.shadows.get(&range.start);
-        let is_known = known.is_some_and(|(made, _)| *made == range.made);
+        let is_known = is_settled && known.is_some_and(|(made, _)| *made == range.made);
         if length > LONGEST_HELD || offset + length > range.length || !range.is_of_host() {
             return;
         }
@@ -95,6 +95,18 @@ impl Job<'_, '_> {
 }
 
 impl Player<'_> {
+    /// Waits for what is before a mark; false if it waits for the host, perhaps.
+    fn await_mark(&mut self, mark: u64) -> bool {
+        self.while_lent(|api| {
+            (0..LOOKS).any(|look| {
+                if look > 0 {
+                    std::thread::sleep(PAUSE);
+                }
+                api.is_mark_passed(mark)
+            })
+        })
+    }
+
     /// Waits until these launches are complete, or one of them waits for a value of the host. Not
     /// while a stream captures.
     pub(crate) fn await_launches(&mut self, writers: &[PendingWrite], recorded: Duration) -> Seen {

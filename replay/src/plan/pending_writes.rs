@@ -7,7 +7,7 @@ use cutape_format::layout::field;
 use cutape_format::{Call, Note, Trace};
 use cutape_model::{HostWrites, PendingWrite, described_sources, function_of};
 use cutape_registry::{CopyOp, Family, GraphOp, Param, Role};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::issue::length::length_of;
 use crate::plan::host_ranges::host_ranges;
@@ -19,8 +19,8 @@ pub(crate) struct PendingWrites {
     at_entry: FxHashMap<u64, Vec<PendingWrite>>,
     /// By call that waits: what may still be written when it has returned.
     behind: FxHashMap<u64, Vec<PendingWrite>>,
-    /// By call of work whose end matters: all that it may write.
-    marked: FxHashMap<u64, PendingWrite>,
+    /// Calls of work whose end matters.
+    marked: FxHashSet<u64>,
     /// By call of work whose end the program may have learned: what it writes. What was there before
     /// matters.
     unproven: FxHashMap<u64, Vec<PendingWrite>>,
@@ -75,19 +75,12 @@ impl PendingWrites {
     ) {
         for write in writes.pending_for(call, &bytes) {
             if !write.is_exact || (is_read && !write.is_before) {
-                self.mark(&write);
+                self.marked.insert(write.call);
             }
             self.mark_known(&write);
             let known = self.at_entry.entry(call.index).or_default();
             known.push(within(write, &bytes));
         }
-    }
-
-    fn mark(&mut self, write: &PendingWrite) {
-        let known = self.marked.entry(write.call);
-        let known = known.or_insert_with(|| write.clone());
-        let (start, end) = (known.bytes.start, known.bytes.end);
-        known.bytes = start.min(write.bytes.start)..end.max(write.bytes.end);
     }
 
     /// The end of work matters if the program may know of it, and what was there before if the work
@@ -96,7 +89,7 @@ impl PendingWrites {
         if write.known_since.is_none() {
             return;
         }
-        self.mark(write);
+        self.marked.insert(write.call);
         if write.is_exact {
             let known = self.unproven.entry(write.call).or_default();
             if !known.iter().any(|known| known.bytes == write.bytes) {
@@ -124,12 +117,7 @@ impl PendingWrites {
     /// Whether a call enqueues work whose end matters: it may write anywhere in memory, or the
     /// program may know that it is complete.
     pub(crate) fn is_marked(&self, call: u64) -> bool {
-        self.marked.contains_key(&call)
-    }
-
-    /// All that work whose end matters may write, by its call.
-    pub(crate) fn marked(&self, call: u64) -> Option<&PendingWrite> {
-        self.marked.get(&call)
+        self.marked.contains(&call)
     }
 
     /// What the work of a call writes where it matters what was there before.
