@@ -19,11 +19,12 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use crate::copied::{described_host_target, waits_for_default, was_complete};
 use crate::effects::{Action, Effect, Effects};
 use crate::graphs::GraphAction;
+use crate::needs::Operands;
 use crate::objects::{ObjectId, Retention};
 use crate::order::StreamKey;
 use crate::state::State;
 use crate::trace_state::function_of;
-use writes::GraphWrites;
+use writes::{GraphWrites, Written};
 
 /// Work that may still write host memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -678,6 +679,47 @@ impl HostWrites {
                 None
             }
         }
+    }
+
+    /// Where the work of a call writes memory that host and device share.
+    fn writes_of(&mut self, effects: &Effects, call: &Call<'_>) -> Vec<PendingWrite> {
+        let copy = !matches!(effects.function.family, Family::Launch(_));
+        let write = |written: &Written| PendingWrite {
+            bytes: written.bytes.clone(),
+            is_exact: written.is_exact,
+            call: call.index,
+            copy: copy.then_some((call.thread, call.number)),
+            entered: call.ticks,
+            is_before: false,
+            hides_others: written.by_several,
+            known_since: None,
+        };
+        let is_none =
+            self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory);
+        if effects.function.family == Family::Graph(GraphOp::Launch) {
+            let (state, exec) = (&self.state, call.argument(0));
+            let graph = self.of_graphs.entry(exec).or_insert_with(|| match is_none {
+                true => GraphWrites::default(),
+                false => writes::of_graph(state, exec),
+            });
+            if graph.records_events {
+                self.events.clear();
+            }
+            return graph.written.iter().map(write).collect();
+        }
+        if is_none || !(effects.submits || effects.in_default_stream) {
+            return Vec::new();
+        }
+        let operands = Operands::of(effects.function, call);
+        if matches!(effects.function.family, Family::Launch(_)) {
+            // The launch records the events that its attributes name.
+            let events = operands.handles.iter();
+            for (_, event) in events.filter(|(kind, _)| *kind == Kind::Event) {
+                self.events.remove(event);
+            }
+        }
+        let written = writes::of_call(&self.state, effects, call, &operands);
+        written.iter().map(write).collect()
     }
 }
 
