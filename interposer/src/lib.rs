@@ -34,6 +34,7 @@ mod forward;
 mod hook;
 mod host_memory;
 mod hot;
+mod latest;
 mod loaded;
 mod markers;
 mod overrides;

@@ -4,6 +4,8 @@
 //! Calls of several threads overlap, so their effects come when they return, and what they prove or
 //! record counts from when they were entered. Doubt counts as "still running".
 
+mod writes;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
@@ -56,6 +58,15 @@ const MOST_ALIKE: usize = 8;
 
 /// So many writes are kept for calls that look for long at what they found.
 const MOST_RECENT: usize = 256;
+
+/// When the bytes had been read that a call found after it had returned, in ticks, if several threads
+/// make calls (note LOOKED).
+pub fn looked(call: &Call<'_>) -> Option<Moment> {
+    call.notes().find_map(|note| match note {
+        Note::Looked(note) => Some(note.ticks),
+        _ => None,
+    })
+}
 
 /// The stream of the program: it waits for all that the program may have learned is complete.
 const PROGRAM: StreamKey = (u64::MAX, u64::MAX);
@@ -352,11 +363,7 @@ impl HostWrites {
                 })
             };
             self.at_return(call, asked(Moment::MAX));
-            let looked = call.notes().find_map(|note| match note {
-                Note::Looked(note) => Some(note.ticks),
-                _ => None,
-            });
-            if let (Some(looked), Some(leave)) = (looked, call.leave) {
+            if let (Some(looked), Some(leave)) = (looked(call), call.leave) {
                 self.at(looked, call, asked(leave.ticks));
             }
         }
@@ -694,19 +701,17 @@ impl HostWrites {
             hides_others: written.by_several,
             known_since: None,
         };
-        let is_none =
-            self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory);
         if effects.function.family == Family::Graph(GraphOp::Launch) {
             let (state, exec) = (&self.state, call.argument(0));
-            let graph = self.of_graphs.entry(exec).or_insert_with(|| match is_none {
-                true => GraphWrites::default(),
-                false => writes::of_graph(state, exec),
-            });
+            let graph = self.of_graphs.entry(exec);
+            let graph = graph.or_insert_with(|| writes::of_graph(state, exec));
             if graph.records_events {
                 self.events.clear();
             }
             return graph.written.iter().map(write).collect();
         }
+        let is_none =
+            self.state.host.live().is_empty() && !self.state.objects.has_had(Kind::Memory);
         if is_none || !(effects.submits || effects.in_default_stream) {
             return Vec::new();
         }
@@ -722,8 +727,6 @@ impl HostWrites {
         written.iter().map(write).collect()
     }
 }
-
-mod writes;
 
 #[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ pub use graphs::{
     NodeAllocation, Operand, Rejected, UserObjectState, Work, instantiate_flags, node_array,
     node_arrays,
 };
-pub use host_writes::{Answers, HostWrites, PendingWrite};
+pub use host_writes::{Answers, HostWrites, PendingWrite, looked};
 pub use kinds::Kinds;
 pub use launch_shape::LaunchShape;
 pub use memory::{IntervalMap, Memory, Place};

@@ -66,10 +66,11 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             },
             bytes(*snapshot),
         ),
-        Note::Looked(note) => format!(
-            "what was found after the call had been read at +{} ns",
-            renderer.nanoseconds(note.ticks),
-        ),
+        Note::Looked(note) => {
+            let time = renderer.nanoseconds(note.ticks);
+            let (whole, rest) = (time / 1_000_000, time % 1_000_000);
+            format!("what these notes found after the call was read until +{whole}.{rest:06}ms")
+        }
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,

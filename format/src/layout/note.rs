@@ -140,9 +140,9 @@ pub struct HostChangedNote {
     pub is_after: u8,
 }
 
-/// When the recorder had read what the notes before this one hold that a call found after it had
-/// returned. Calls of other threads that were entered before may have changed it. Without such a note,
-/// no call of another thread was entered in between.
+/// When the bytes had been read that the notes before this one hold, of those that are read after the
+/// call has returned. Calls of other threads that were entered until then may have changed them. A
+/// recording in which only one thread makes calls has no such note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LookedNote {
     /// As those of calls.

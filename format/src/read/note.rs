@@ -32,7 +32,7 @@ pub enum Note<'a> {
     ExchangeOutput(ExchangeOutputNote, Snapshot<'a>),
     /// Content of host memory that the device can read.
     HostChanged(HostChangedNote, Snapshot<'a>),
-    /// When that and bytes of earlier copies had been read behind the call.
+    /// When that, and bytes of earlier copies, had been read after the call had returned.
     Looked(LookedNote),
     /// Host memory that the device can read and whose changes are not recorded.
     HostSkipped(HostSkippedNote),

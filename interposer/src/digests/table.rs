@@ -10,6 +10,7 @@ use super::prepared::Prepared;
 use super::ranges::{Range, Ranges};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
+use crate::latest::Latest;
 
 /// Most ranges in a note, and values.
 const MOST_IN_NOTE: usize = 4096;
@@ -26,9 +27,8 @@ pub(super) struct Table {
     next: u64,
     /// By thread: calls in progress that enqueue work, wait for it, or end a context.
     inside: HashMap<u32, Inside>,
-    /// The last calls that enqueue work of two different threads, the later one first: ticks of
-    /// their entry, thread.
-    latest: [(u64, u32); 2],
+    /// The entries of calls that enqueue work.
+    latest: Latest,
     /// The digests that were taken last.
     recent: VecDeque<Taken>,
     /// The latest moment of one of these.
@@ -64,16 +64,7 @@ impl Table {
         if !enqueues {
             return;
         }
-        let [last, other] = self.latest;
-        self.latest = if last.1 == own {
-            [(start.max(last.0), own), other]
-        } else if start > last.0 {
-            [(start, own), last]
-        } else if start > other.0 {
-            [last, (start, own)]
-        } else {
-            [last, other]
-        };
+        self.latest.note(own, start);
         if start > self.last_taken {
             return;
         }
@@ -98,8 +89,7 @@ impl Table {
     }
 
     pub(super) fn is_alone(&self, thread: u32, start: u64) -> bool {
-        let mut latest = self.latest.iter();
-        let is_last = latest.all(|last| last.1 == thread || last.0 < start);
+        let is_last = self.latest.of_others(thread) < start;
         let mut others = self.inside.iter().filter(|other| *other.0 != thread);
         is_last && !others.any(|(_, other)| other.enqueues)
     }

@@ -170,7 +170,7 @@ pub(crate) enum Access {
     Write(u64),
     /// Writes so many bytes, which are recorded with the copy.
     Readback(u64),
-    /// Writes a value of so many bytes.
+    /// Writes a value, of so many bytes.
     Value(u64, u64),
     /// Waits for a value. Whoever fulfils the wait writes the value while the stream waits, so the
     /// next wait for the stream looks again.

@@ -16,6 +16,7 @@ use crate::hot::clock;
 use crate::hot::host_range_filter::HostRangeFilter;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
+use crate::latest::Latest;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
 use crate::snapshot;
@@ -41,24 +42,8 @@ pub(super) struct Range {
     pub(super) shadow: Option<Shadow>,
     /// Work that may write it: the last of each stream.
     pub(super) writers: Vec<Work>,
-    /// The last comparisons of all of it by two different threads, the later one first: when, thread.
-    pub(super) looks: [(Moment, u32); 2],
-}
-
-impl Range {
-    /// A thread compares all of it.
-    fn looked(&mut self, thread: u32, now: Moment) {
-        if self.looks[0].1 != thread {
-            self.looks[1] = self.looks[0];
-        }
-        self.looks[0] = (now, thread);
-    }
-
-    /// Whether another thread has compared it since this one has entered its call.
-    fn is_overtaken(&self, thread: u32, entered: Moment) -> bool {
-        let of_others = self.looks.iter().filter(|look| look.1 != thread);
-        of_others.map(|look| look.0).max() > Some(entered)
-    }
+    /// When threads have compared all of it.
+    pub(super) looks: Latest,
 }
 
 pub(super) struct Shadow(Scratch);
@@ -338,9 +323,9 @@ impl Table {
             }
             self.shadows += range.length;
         }
-        let is_overtaken = entered.is_some_and(|entered| range.is_overtaken(number, entered));
+        let is_overtaken = entered.is_some_and(|entered| range.looks.of_others(number) > entered);
         if addresses == (0..u64::MAX) && !is_overtaken {
-            range.looked(number, clock::ticks());
+            range.looks.note(number, clock::ticks());
         }
         let Some(Shadow(shadow)) = &mut range.shadow else {
             return;
@@ -455,33 +440,6 @@ mod tests {
             length,
             context: 1,
             ..Range::default()
-        }
-    }
-
-    #[test]
-    fn a_look_of_another_thread_behind_the_entry_of_a_call_overtakes_it() {
-        // The looks, then thread and entry of a call.
-        type Case = (&'static [(Moment, u32)], (u32, Moment), bool);
-        let table: [(&str, Case); 6] = [
-            ("none", (&[], (0, 5), false)),
-            ("its own", (&[(7, 1)], (1, 5), false)),
-            ("another's", (&[(7, 2)], (1, 5), true)),
-            ("an earlier one", (&[(4, 2)], (1, 5), false)),
-            (
-                "and then its own",
-                (&[(6, 2), (7, 1), (8, 1)], (1, 5), true),
-            ),
-            (
-                "of one that entered",
-                (&[(6, 1), (7, 2), (9, 2)], (2, 8), false),
-            ),
-        ];
-        for (what, (looks, (thread, entered), expected)) in table {
-            let mut range = range(8);
-            for &(now, thread) in looks {
-                range.looked(thread, now);
-            }
-            assert_eq!(range.is_overtaken(thread, entered), expected, "{what}");
         }
     }
 

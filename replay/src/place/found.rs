@@ -1,8 +1,9 @@
 //! What calls that waited have found in host memory is newer than what the recorder saw before calls
 //! that were entered earlier.
 
+use cutape_model::looked;
+
 use crate::issue::player::Job;
-use crate::plan::pending_writes::looked;
 
 /// Of so many looks behind calls it is known when they were, the last ones.
 const MOST_FOUND: usize = 64;
@@ -73,4 +74,24 @@ pub(crate) fn gaps(
         gaps.push((at, length));
     }
     gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_parts_leave() {
+        type Parts = &'static [(usize, usize)];
+        let table: [(Parts, Parts); 5] = [
+            (&[], &[(0, 10)]),
+            (&[(0, 10)], &[]),
+            (&[(2, 4)], &[(0, 2), (4, 10)]),
+            (&[(0, 3), (2, 5), (8, 10)], &[(5, 8)]),
+            (&[(1, 6), (2, 3)], &[(0, 1), (6, 10)]),
+        ];
+        for (parts, expected) in table {
+            assert_eq!(gaps(parts.iter().copied(), 10), expected, "{parts:?}");
+        }
+    }
 }

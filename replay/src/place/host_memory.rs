@@ -274,18 +274,13 @@ impl<'t> Job<'_, 't> {
             let words = whole_words(&runs, note.address, bytes.len());
             let pending = self.pending(note.is_after != 0);
             let signals = &self.lent.host_signals;
-            let is_over = |write: &PendingWrite| {
-                let known = write.known_since;
-                known.is_some_and(|call| signals.is_seen(call, at + 1))
-            };
+            let is_over = |write: &PendingWrite| signals.is_over(write, at + 1);
             let divided =
-                |runs: &[(usize, usize)]| divide(runs, note.address, pending, false, is_over);
+                |parts: &[(usize, usize)]| divide(parts, note.address, pending, false, is_over);
             let mut parts = divided(&words);
             // Work that is complete may have changed bytes since an earlier note, and the program may
             // have written the same ones again.
-            let others = gaps(words.iter().map(|&(at, run)| (at, at + run)), bytes.len());
-            let others: Vec<_> = others.iter().map(|&(at, end)| (at, end - at)).collect();
-            let others = divided(&others).into_iter();
+            let others = divided(&gaps(words.into_iter(), bytes.len())).into_iter();
             parts.extend(others.filter(|part| part.2 == Writer::Program));
             self.put_parts(
                 &parts,

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cutape_model::PendingWrite;
+
 /// If there are more, the oldest are not waited for.
 pub(crate) const MOST: usize = 64;
 
@@ -63,9 +65,11 @@ impl HostSignals {
         }
     }
 
-    /// Whether the recorder has seen the value that a call writes, at a call before that one.
-    pub(crate) fn is_seen(&self, call: u64, before: u64) -> bool {
-        self.seen.get(&call).is_some_and(|&at| at < before)
+    /// Whether the recorder has seen a value behind this work, at a call before that one: the work was
+    /// complete then.
+    pub(crate) fn is_over(&self, write: &PendingWrite, before: u64) -> bool {
+        let seen = write.known_since.and_then(|call| self.seen.get(&call));
+        seen.is_some_and(|&at| at < before)
     }
 }
 
@@ -87,8 +91,18 @@ mod tests {
             let mut signals = HostSignals::default();
             signals.write(8, &[1, 2], 5);
             signals.look(7, start, old, new);
-            assert_eq!(signals.is_seen(5, 8), expected, "{what}");
-            assert!(!signals.is_seen(5, 7), "{what}");
+            let write = PendingWrite {
+                bytes: 0..4,
+                is_exact: true,
+                call: 4,
+                copy: None,
+                entered: 0,
+                is_before: false,
+                hides_others: false,
+                known_since: Some(5),
+            };
+            assert_eq!(signals.is_over(&write, 8), expected, "{what}");
+            assert!(!signals.is_over(&write, 7), "{what}");
         }
     }
 }

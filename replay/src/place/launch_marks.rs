@@ -19,7 +19,7 @@ pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 /// How often all must stand still before a value counts as waited for, at least; also twice as long
 /// as the recorded work took. Looks are counted and not time, so that a replay that is slow, or
 /// stopped for a while, does the same.
-const PATIENCE: u64 = 200;
+pub(crate) const PATIENCE: u64 = 200;
 /// The same where a kernel runs that has been seen to wait.
 const PATIENCE_WITH_WAITING: u64 = 1;
 /// How often nothing may go on before work counts as waiting that has not begun: what is before it

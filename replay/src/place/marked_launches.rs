@@ -9,14 +9,12 @@ use crate::compare::received::read_memory;
 use crate::issue::player::{Job, Player};
 use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
-use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PAUSE, Seen};
-
-/// So many looks may find that work has not come to a mark before it counts as waiting for the host.
-const LOOKS: u32 = 200;
+use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE, PAUSE, Seen};
 
 impl Job<'_, '_> {
     /// Before a call whose work writes memory which host and device share: marks the place before
-    /// it, if its end matters, and keeps what is there, if that does. Not while a stream captures, since marks would be captured.
+    /// it, if its end matters, and keeps what is there, if that does. Not while a stream captures, since
+    /// marks would be captured.
     pub(crate) fn begin_mark(&mut self) -> Option<Mark> {
         let call = self.call.index;
         if !self.plan.pending_writes.is_marked(call)
@@ -95,10 +93,10 @@ impl Job<'_, '_> {
 }
 
 impl Player<'_> {
-    /// Waits for what is before a mark; false if it waits for the host, perhaps.
+    /// Waits until work has come to a mark; false if what is before may wait for the host.
     fn await_mark(&mut self, mark: u64) -> bool {
         self.while_lent(|api| {
-            (0..LOOKS).any(|look| {
+            (0..PATIENCE).any(|look| {
                 if look > 0 {
                     std::thread::sleep(PAUSE);
                 }

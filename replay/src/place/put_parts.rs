@@ -23,17 +23,13 @@ impl Job<'_, '_> {
     /// memory.
     pub(crate) fn store_source(&mut self, recorded: u64, live: u64, bytes: &[u8]) {
         let older = self.not_newer(recorded, self.call.ticks, bytes.len());
-        let older: Vec<(usize, usize)> = older.iter().map(|&(at, end)| (at, end - at)).collect();
         let pending = self.plan.pending_writes.at_entry(self.call.index);
         if pending.is_empty() && older == [(0, bytes.len())] {
             return self.store_host(live, bytes);
         }
         // What the call reads was recorded before the recorder looked at anything.
         let (at, signals) = (self.call.index, &self.lent.host_signals);
-        let is_over = |write: &PendingWrite| {
-            let known = write.known_since;
-            known.is_some_and(|call| signals.is_seen(call, at))
-        };
+        let is_over = |write: &PendingWrite| signals.is_over(write, at);
         let mut parts = divide(&older, recorded, pending, true, is_over);
         // From granules, which the driver does not take for memory of the host, it may read before
         // the earlier work of the default stream, for which the recorded call waited.
@@ -136,9 +132,8 @@ impl Job<'_, '_> {
     fn store_later(&mut self, at: (u64, u64), new: &[u8], calls: &[u64]) {
         let (recorded, live) = at;
         let now = read_memory(live, new.len());
-        let mut held = self.lent.launch_marks.held(recorded, calls);
-        let is_kept = held.next().is_some();
-        drop(held);
+        let marks = &self.lent.launch_marks;
+        let is_kept = marks.held(recorded, calls).next().is_some();
         if now != new && !is_kept {
             return self.writer_is_unknown(recorded, new.len());
         }
@@ -153,9 +148,7 @@ impl Job<'_, '_> {
                 let mut held = marks.held(address(at), calls);
                 byte != now.get(at).copied() && held.all(|(held, _)| Some(held) != byte)
             };
-            let mut held = marks.held(address(at), calls);
-            let is_known = held.all(|(_, is_known)| is_known);
-            drop(held);
+            let is_known = marks.held(address(at), calls).all(|(_, known)| known);
             if (at..end).any(is_programs)
                 && let Some(word) = new.get(at..end)
             {

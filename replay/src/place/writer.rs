@@ -79,7 +79,8 @@ impl Writer {
 /// Bytes that are told apart by who has written them: a single byte is often what it was before.
 pub(crate) const WORD: usize = 4;
 
-/// Runs (offset, length) of bytes at an address, of which there are so many, in whole words.
+/// The words that runs (offset, length) of bytes at an address are in, of which there are so many:
+/// offset of the first byte, behind the last.
 pub(crate) fn whole_words(
     runs: &[(usize, usize)],
     address: u64,
@@ -91,8 +92,8 @@ pub(crate) fn whole_words(
         let from = ((at + skew) / WORD * WORD).saturating_sub(skew);
         let end = ((at + run + skew).next_multiple_of(WORD) - skew).min(length);
         match words.last_mut() {
-            Some(last) if last.0 + last.1 >= from => last.1 = end - last.0,
-            _ => words.push((from, end - from)),
+            Some(last) if last.1 >= from => last.1 = end,
+            _ => words.push((from, end)),
         }
     }
     words
@@ -101,19 +102,18 @@ pub(crate) fn whole_words(
 /// Changed bytes, by offset in a note's: first, behind the last.
 pub(crate) type Part = (usize, usize, Writer);
 
-/// Divides runs of changed bytes, (offset, length) each, by which work may have been writing them.
+/// Divides bytes (offset of the first, behind the last) by which work may have been writing them.
 /// `is_read`: the call reads the bytes, so that it matters what they are. `is_over`: as in
 /// [`Writer::beside`].
 pub(crate) fn divide(
-    runs: &[(usize, usize)],
+    bytes: &[(usize, usize)],
     address: u64,
     pending: &[PendingWrite],
     is_read: bool,
     is_over: impl Fn(&PendingWrite) -> bool,
 ) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    for &(at, length) in runs {
-        let (first, end) = (at, at + length);
+    for &(first, end) in bytes {
         // Where the writer may change.
         let mut borders = vec![first, end];
         for write in pending {
@@ -143,4 +143,96 @@ pub(crate) fn divide(
         }
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Work of a call: all bytes or some, whether the program may know its end, whether it is ordered
+    /// before the call that asks.
+    fn write(call: u64, is_exact: bool, is_known: bool, is_before: bool) -> PendingWrite {
+        PendingWrite {
+            bytes: 0..8,
+            is_exact,
+            call,
+            copy: None,
+            entered: 0,
+            is_before,
+            hides_others: false,
+            known_since: is_known.then_some(100 + call),
+        }
+    }
+
+    #[test]
+    fn who_has_written_follows_from_the_work_that_may_have() {
+        use Writer::{
+            Device, KernelOrProgram, Program, ProgramLater, Unclear, Unknown, WorkOrProgram,
+        };
+        let (copy, known_copy) = (write(1, true, false, true), write(2, true, true, true));
+        let (kernel, known_kernel) = (write(3, false, false, true), write(4, false, true, true));
+        let apart = write(5, true, false, false);
+        let several = PendingWrite {
+            hides_others: true,
+            ..known_copy.clone()
+        };
+        // The work, whether the call reads the bytes, the call of work that the recorder saw complete.
+        type Case<'w> = (Vec<&'w PendingWrite>, bool, u64, Writer);
+        let table: [(&str, Case<'_>); 12] = [
+            ("none", (vec![], false, 0, Program)),
+            ("a copy", (vec![&copy], false, 0, Device)),
+            ("a kernel", (vec![&kernel], false, 0, Unknown)),
+            ("a known copy", (vec![&known_copy], false, 0, WorkOrProgram)),
+            (
+                "a known kernel",
+                (vec![&known_kernel], false, 0, KernelOrProgram),
+            ),
+            (
+                "both",
+                (vec![&known_copy, &known_kernel], false, 0, Unclear),
+            ),
+            ("nodes of a graph", (vec![&several], false, 0, Unclear)),
+            (
+                "a known copy and a kernel",
+                (vec![&known_copy, &kernel], false, 0, Device),
+            ),
+            (
+                "both known and a kernel",
+                (vec![&several, &kernel], false, 0, Unknown),
+            ),
+            (
+                "one that was seen",
+                (vec![&known_copy], false, 2, ProgramLater),
+            ),
+            (
+                "and one that was not",
+                (vec![&known_copy, &kernel], false, 2, Unknown),
+            ),
+            (
+                "one without an order",
+                (vec![&apart], true, 0, ProgramLater),
+            ),
+        ];
+        for (what, (work, is_read, seen, expected)) in table {
+            let found = Writer::beside(work.into_iter(), is_read, |write| write.call == seen);
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn runs_are_widened_to_words_and_divided_where_the_writer_changes() {
+        let words = whole_words(&[(1, 1), (3, 2), (13, 1)], 0x1002, 14);
+        assert_eq!(words, [(0, 6), (10, 14)]);
+        let copy = PendingWrite {
+            bytes: 0x1004..0x1008,
+            ..write(1, true, false, true)
+        };
+        let parts = divide(&words, 0x1002, &[copy], false, |_| false);
+        let expected = [
+            (0, 2, Writer::Program),
+            (2, 6, Writer::Device),
+            (10, 14, Writer::Program),
+        ];
+        assert_eq!(parts, expected);
+    }
 }

@@ -126,15 +126,6 @@ impl PendingWrites {
     }
 }
 
-/// When the recorder had read what a call found after it had returned, in ticks, if other threads have
-/// made calls.
-pub(crate) fn looked(call: &Call<'_>) -> Option<u64> {
-    call.notes().find_map(|note| match note {
-        Note::Looked(note) => Some(note.ticks),
-        _ => None,
-    })
-}
-
 /// The part of a write in some bytes.
 fn within(write: PendingWrite, bytes: &Range<u64>) -> PendingWrite {
     let start = write.bytes.start.max(bytes.start);

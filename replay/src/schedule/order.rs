@@ -6,15 +6,16 @@
 //! gives it out returns, and none uses an object after its destroying call is entered.
 //!
 //! In lockstep each call waits for its predecessor, and calls that wait for the device also come
-//! when they returned, and the recorder had read what they found. Otherwise a call waits for what [`overlap`](super::overlap) says. Either way
-//! a call comes after everything it waits for, so the first call that is not done can always run.
+//! when they returned, and the recorder had read what they found. Otherwise a call waits for what
+//! [`overlap`](super::overlap) says. Either way a call comes after everything it waits for, so the
+//! first call that is not done can always run.
 
 use cutape_format::{Call, Calls, Note, Trace};
+use cutape_model::looked;
 use cutape_registry::{Function, Waits};
 
 use super::overlap::{Done, Overlap, Step, clock_skew};
 use crate::issue::traits::{self, Functions, Traits};
-use crate::plan::pending_writes::looked;
 
 /// A call between its enter and its return.
 struct Held<'t> {
@@ -123,8 +124,8 @@ impl<'t> Steps<'t> {
         if !self.is_held(traits::of(function), function) || has_contents(&step.call) {
             return Some(step);
         }
-        // What a call found after it had returned, calls of other threads may have proved that
-        // returned in between.
+        // Calls of other threads that returned until the recorder looked may have proved complete
+        // what it found.
         let returned = match function.waits {
             Waits::No => leave.ticks,
             _ => looked(&step.call).unwrap_or(leave.ticks),
