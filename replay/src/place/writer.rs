@@ -65,6 +65,10 @@ impl Writer {
                 Self::Device
             }
             (Self::Unclear, Self::Unknown) | (Self::Unknown, Self::Unclear) => Self::Unknown,
+            // The kernel is before the call; of the other work the program knew before that.
+            (Self::ProgramLater, kernel) | (kernel, Self::ProgramLater) if kernel.is_inexact() => {
+                kernel
+            }
             _ => one.max(other),
         };
         writers.fold(first, last)
@@ -178,7 +182,7 @@ mod tests {
         };
         // The work, whether the call reads the bytes, the call of work that the recorder saw complete.
         type Case<'w> = (Vec<&'w PendingWrite>, bool, u64, Writer);
-        let table: [(&str, Case<'_>); 12] = [
+        let table: [(&str, Case<'_>); 13] = [
             ("none", (vec![], false, 0, Program)),
             ("a copy", (vec![&copy], false, 0, Device)),
             ("a kernel", (vec![&kernel], false, 0, Unknown)),
@@ -211,6 +215,10 @@ mod tests {
             (
                 "one without an order",
                 (vec![&apart], true, 0, ProgramLater),
+            ),
+            (
+                "and a kernel before the call",
+                (vec![&apart, &kernel], true, 0, Unknown),
             ),
         ];
         for (what, (work, is_read, seen, expected)) in table {
