@@ -63,6 +63,7 @@ use std::panic::UnwindSafe;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anstream::{AutoStream, ColorChoice};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -271,6 +272,7 @@ fn levels() -> impl TypedValueParser<Value = Level> {
 fn start_log(level: Level) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
+        .with_ansi(AutoStream::choice(&std::io::stderr()) != ColorChoice::Never)
         // It would tell stderr that stderr cannot be written, and panic.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);

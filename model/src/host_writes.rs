@@ -2,7 +2,9 @@
 //! evidence of what the program has written there.
 //!
 //! Calls of several threads overlap, so their effects come when they return, and what they prove or
-//! record counts from when they were entered. Doubt counts as "still running".
+//! record counts from when they were entered. What a wait proves comes when the recorder has looked at
+//! what it found, since a replay waits then; the program may know it before. Doubt counts as "still
+//! running".
 
 mod writes;
 
@@ -352,8 +354,8 @@ impl HostWrites {
     }
 
     /// Asks which work may still write the memory around an address when the recorder looked there
-    /// behind a call: since that has returned, also what other threads have enqueued meanwhile. To be called behind [`HostWrites::apply`] of that
-    /// call.
+    /// behind a call: since that has returned, also what other threads have enqueued meanwhile. To
+    /// be called behind [`HostWrites::apply`] of that call.
     pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
         if let Some(bytes) = self.state.shared_around(address) {
             let asked = |since| {
@@ -475,7 +477,10 @@ impl HostWrites {
             self.at_return(call, Returned::Finished(writes));
         }
         if let Some(returned) = returned {
-            self.at_return(call, returned);
+            match looked(call).filter(|_| effects.function.waits != Waits::No) {
+                Some(looked) => self.at(looked, call, returned),
+                None => self.at_return(call, returned),
+            }
         }
         if let Some(known) = known {
             self.may_know(call, &known);
@@ -542,8 +547,15 @@ impl HostWrites {
         match (effects.function.waits, effects.function.family) {
             // It may be for streams whose context is not known, such as those of green contexts.
             (Waits::Context, _) => return Some(self.order.unknown(now)),
-            (Waits::Event(at), _) if !self.events.contains_key(&call.argument(usize::from(at))) => {
-                return Some(self.order.everything(now));
+            (Waits::Event(at), _) => match self.events.get(&call.argument(usize::from(at))) {
+                None => return Some(self.order.everything(now)),
+                Some((before, _)) => return looked(call).map(|_| before.clone()),
+            },
+            (Waits::Stream(at), _) => {
+                looked(call)?;
+                let handle = call.argument(usize::from(at));
+                let stream = self.stream(call, handle, effects.function.per_thread);
+                return Some(self.order.waited(stream, now));
             }
             (_, Family::HostFunction | Family::StreamCallback) => {}
             (_, Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch))

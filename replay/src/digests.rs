@@ -14,7 +14,6 @@ use cutape_registry::{
 use crate::api::{Api, result_name};
 use crate::compare::digest_kernel::{Awaited, Prepared, Recorded};
 use crate::issue::player::{Job, Player};
-use crate::issue::stream::stream_argument;
 use crate::place::address::{Found, Range};
 use crate::report::{DigestCounts, Divergence, Verdict, What};
 
@@ -73,7 +72,7 @@ fn order_before(job: &mut Job<'_, '_>) {
     } else if job.function.changes_device_memory()
         && let Some(prepared) = ordered(job)
         && job.digests.is_pending(prepared.context)
-        && let Some(stream) = stream_of(job)
+        && let Some(stream) = job.uncaptured_stream()
     {
         // A stream that cannot wait cannot take the program's work either.
         let _ = job.player.while_lent(|api| api.hold_back(prepared, stream));
@@ -96,7 +95,7 @@ fn order_after(job: &mut Job<'_, '_>) {
         return;
     }
     if let Some(prepared) = ordered(job)
-        && let Some(stream) = stream_of(job)
+        && let Some(stream) = job.uncaptured_stream()
     {
         let followed = job.player.while_lent(|api| api.follow(prepared, stream));
         if let Err(code) = followed {
@@ -122,18 +121,6 @@ fn ends_memory(function: &Function) -> bool {
             | Family::Context(ContextOp::Destroy | ContextOp::Detach)
             | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
     )
-}
-
-/// The live stream of a call that enqueues work, and which default stream 0 is; `None` if the
-/// stream may be captured.
-fn stream_of(job: &mut Job<'_, '_>) -> Option<(u64, bool)> {
-    // A synchronous call uses the default stream.
-    let stream = stream_argument(job.call, job.function).unwrap_or(0);
-    let live = job.live_handle(Kind::Stream, stream).ok()?;
-    let per_thread = job.function.per_thread;
-    // Asked only then, because it is one more call.
-    let is_free = !job.captures.any_open() || job.api.is_not_captured(live, per_thread);
-    is_free.then_some((live, per_thread))
 }
 
 /// Takes the digests that are complete, and compares them.

@@ -226,17 +226,16 @@ fn take_notes(job: &mut Job<'_, '_>) {
 
 impl Job<'_, '_> {
     /// After a synchronous copy or memset: the driver takes granules for no memory of the host, and
-    /// waits for less than it did in the recording.
+    /// waits for less than it did in the recording. A capture allows the wait, as it allowed the call.
     fn wait_as_for_host_memory(&mut self) {
         let is_synchronous = self.function.stream.is_none()
             && matches!(self.function.family, Family::Copy(_) | Family::Memset);
         if is_synchronous
             && self.options.placement == PlacementStrategy::Granules
             && !self.plan.host_regions.is_empty()
-            && !self.captures.any_open()
-            && let Err(code) = self.wait_for_device()
+            && self.call.succeeded()
         {
-            tracing::debug!("call {}: waiting after it: result {code}", self.call.index);
+            self.wait_for_own_stream();
         }
     }
 

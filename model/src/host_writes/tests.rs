@@ -1,6 +1,6 @@
 //! Cases of work that may write host memory.
 
-use cutape_format::layout::field;
+use cutape_format::layout::{LookedNote, field, note_kind};
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 use cutape_registry::Role;
 
@@ -18,7 +18,8 @@ const DEVICE: u64 = 0x90_0000;
 const LOOK: &str = "cuCtxGetCurrent";
 const OTHER_RECORD: &str = "cuEventRecord_ptsz";
 
-/// Name, arguments, times of entry and return; a kernel's parameters.
+/// Name, arguments, times of entry and return; a kernel's parameters, or when the recorder had looked
+/// at what a wait found.
 type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
 
 /// What may be written when `LOOK` is called: first byte, behind the last, exact, call.
@@ -58,14 +59,19 @@ fn found(steps: &[Step]) -> Vec<PendingWrite> {
     moments.sort_by_key(|moment| moment.0);
     for (time, is_return, &(name, arguments, _, parameters)) in moments {
         builder.at(time);
-        // Only these overlap with others.
-        let thread = u32::from(matches!(name, LOOK | "cuCtxSynchronize_v2" | OTHER_RECORD));
         let function = cutape_registry::function(name).expect(name);
+        let is_wait = function.waits != Waits::No;
+        // Only these overlap with others.
+        let overlaps = matches!(name, LOOK | "cuCtxSynchronize_v2" | OTHER_RECORD);
+        let thread = u32::from(overlaps || (is_wait && !parameters.is_empty()));
         if is_return {
             let bytes = arguments.first().copied().unwrap_or(0).to_le_bytes();
             let role = function.params.first().map(|param| param.role);
             let makes = matches!(role, Some(Role::Make(..) | Role::Find(..) | Role::Get(_)));
             let out = [NewSnapshot::pointee(0, &bytes)];
+            if let (true, &[ticks]) = (is_wait, parameters) {
+                builder.note(thread, note_kind::LOOKED, LookedNote { ticks }, &[]);
+            }
             builder.leave(thread, 0, if makes { &out } else { &[] });
             continue;
         }
@@ -82,7 +88,11 @@ fn found(steps: &[Step]) -> Vec<PendingWrite> {
             thread,
             name,
             arguments,
-            snapshots: if words.is_empty() { &[] } else { &snapshot },
+            snapshots: if words.is_empty() || is_wait {
+                &[]
+            } else {
+                &snapshot
+            },
             ..NewCall::default()
         });
     }
@@ -397,7 +407,7 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
     const SAME: Step = (READ, &[DEVICE, PINNED, 8, STREAM], (90, 91), &[]);
     const APART: Step = (READ, &[DEVICE, PINNED, 8, OTHER], (90, 91), &[]);
     // Whether it is before the call, and whether the program may know that it is complete.
-    let table: [(&str, &[Step], (bool, bool)); 9] = [
+    let table: [(&str, &[Step], (bool, bool)); 11] = [
         ("the same stream", &[MEMSET, SAME], (true, false)),
         ("another stream", &[MEMSET, APART], (false, false)),
         (
@@ -461,6 +471,25 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
                 MEMSET,
                 ("cuCtxRecordEvent", &[CONTEXT, EVENT], (22, 23), &[]),
                 ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+                SAME,
+            ],
+            (true, true),
+        ),
+        (
+            "a wait that has returned, and the recorder looks at what it found",
+            &[
+                MEMSET,
+                ("cuStreamSynchronize", &[STREAM], (22, 23), &[95]),
+                SAME,
+            ],
+            (true, true),
+        ),
+        (
+            "one for an event",
+            &[
+                MEMSET,
+                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+                ("cuEventSynchronize", &[EVENT], (24, 25), &[95]),
                 SAME,
             ],
             (true, true),

@@ -387,11 +387,8 @@ impl<'t> Job<'_, 't> {
             }
             Found::Freed(_) | Found::Unknown => false,
         };
-        if is_open && let Err(code) = self.wait_for_device() {
-            tracing::debug!(
-                "call {}: waiting for the copy: result {code}",
-                self.call.index
-            );
+        if is_open {
+            self.wait_for_own_stream();
         }
     }
 

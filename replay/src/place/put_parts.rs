@@ -37,12 +37,8 @@ impl Job<'_, '_> {
             self.ranges.find(recorded),
             Found::Live(range, _) if range.way == Way::PinnedGranules
         );
-        if is_in_granules
-            && !self.traits.is_asynchronous
-            && !self.current.is_captured
-            && let Err(code) = self.wait_for_device()
-        {
-            tracing::debug!("call {}: waiting before it: result {code}", self.call.index);
+        if is_in_granules && !self.traits.is_asynchronous && !self.current.is_captured {
+            self.wait_for_own_stream();
         }
         // What comes later must be awaited, also if the bytes are the same now.
         let is_later = |part: &Part| part.2 == Writer::ProgramLater;
@@ -92,6 +88,7 @@ impl Job<'_, '_> {
         at: (u64, u64),
         is_after: bool,
     ) {
+        tracing::debug!(call = self.call.index, at = %format_args!("{:#x}", at.0), ?parts, is_after, "host memory is put");
         let is_certain = |part: &Part| matches!(part.2, Writer::Program | Writer::Device);
         if !parts.iter().all(is_certain) {
             let pending = self.plan.pending_writes.at_entry(self.call.index);
