@@ -133,7 +133,7 @@ fn answer(function: &'static Function, words: &[u64; WORDS], address_of: Address
     let Some(handler) = HANDLERS[usize::from(function.id)] else {
         return NOT_SUPPORTED;
     };
-    if let Some(code) = capture::forbids(function) {
+    if let Some(code) = capture::forbids(function, words) {
         return code;
     }
     let call = Call {

@@ -248,7 +248,25 @@ fn captures_answer_as_documented() {
         ),
         (
             "waiting for another stream",
-            &[(Begin(0), 0), (Synchronize(Side), 0), (End(Main), 0)],
+            &[
+                (Begin(0), 0),
+                (Synchronize(Side), UNSUPPORTED),
+                (End(Main), INVALIDATED),
+            ],
+        ),
+        (
+            "waiting for another stream, relaxed",
+            &[
+                (Begin(0), 0),
+                (Relax, 0),
+                (Synchronize(Side), 0),
+                (Global, 0),
+                (End(Main), 0),
+            ],
+        ),
+        (
+            "a copy that waits beside a non-blocking stream",
+            &[(Begin(0), 0), (CopySync, 0), (End(Main), 0)],
         ),
         (
             "asking for a captured event",

@@ -254,6 +254,27 @@ impl Api {
         self.own(id, &[stream])
     }
 
+    /// Does work that the captures of other threads, and of this one, would forbid or be invalidated
+    /// by: waits for streams and queries of events (CUDA manual, cuThreadExchangeStreamCaptureMode;
+    /// tests/gpu/captures.c).
+    pub(crate) fn while_relaxed<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        const RELAXED: u32 = 2;
+        let mut mode = RELAXED;
+        let before = self.own(
+            id::cuThreadExchangeStreamCaptureMode,
+            &[&raw mut mode as u64],
+        );
+        let result = work(self);
+        if before.is_ok() {
+            // It was this thread's mode.
+            let _ = self.own(
+                id::cuThreadExchangeStreamCaptureMode,
+                &[&raw mut mode as u64],
+            );
+        }
+        result
+    }
+
     /// An event that marks a place in a stream.
     pub(crate) fn create_mark(&self) -> Result<u64, Code> {
         const DISABLE_TIMING: u64 = 2;

@@ -226,7 +226,7 @@ fn take_notes(job: &mut Job<'_, '_>) {
 
 impl Job<'_, '_> {
     /// After a synchronous copy or memset: the driver takes granules for no memory of the host, and
-    /// waits for less than it did in the recording. A capture allows the wait, as it allowed the call.
+    /// waits for less than it did in the recording.
     fn wait_as_for_host_memory(&mut self) {
         let is_synchronous = self.function.stream.is_none()
             && matches!(self.function.family, Family::Copy(_) | Family::Memset);

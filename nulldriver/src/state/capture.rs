@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use cutape_registry::Function;
+use cutape_registry::{Function, Waits};
 
 use crate::call::answer::{
     Answer, CAPTURED_EVENT, CUresult, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT,
     STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE,
     STREAM_CAPTURE_UNSUPPORTED, reject_if,
 };
-use crate::call::argument::{LEGACY, PER_THREAD, Stream};
+use crate::call::argument::{LEGACY, PER_THREAD, Stream, WORDS};
 use crate::object::capture::{Capture, GLOBAL, RELAXED, THREAD_LOCAL};
 use crate::object::capture::{is_any_open, mode, this_thread};
 use crate::object::graph::{Dependency, Edge};
@@ -193,9 +193,11 @@ impl State {
 }
 
 /// Calls that may depend on work in a way that a capture cannot see ("potentially unsafe",
-/// cuThreadExchangeStreamCaptureMode): measured for cuMemAlloc, assumed for the others.
+/// cuThreadExchangeStreamCaptureMode): measured (tests/gpu/captures.c) for the waits, the queries and
+/// cuMemAlloc, assumed for the others.
 const UNSAFE: &[&str] = &[
     "cuEventQuery",
+    "cuEventSynchronize",
     "cuMemAlloc",
     "cuMemAllocHost",
     "cuMemAllocManaged",
@@ -205,9 +207,12 @@ const UNSAFE: &[&str] = &[
     "cuMemHostAlloc",
     "cuMemHostRegister",
     "cuMemHostUnregister",
+    "cuStreamQuery",
+    "cuStreamSynchronize",
 ];
 
-/// Whether a function does work on the legacy stream and waits for it.
+/// Whether a function does work on the legacy stream and waits for it. A capture forbids that only
+/// where it forbids that stream (measured as well).
 fn is_synchronous_work(function: &Function) -> bool {
     let base = function.base;
     let is_work = base.starts_with("cuMemcpy") || base.starts_with("cuMemset");
@@ -215,7 +220,7 @@ fn is_synchronous_work(function: &Function) -> bool {
 }
 
 /// What a function answers because of captures in progress, before it does anything.
-pub(crate) fn forbids(function: &Function) -> Option<CUresult> {
+pub(crate) fn forbids(function: &Function, words: &[u64; WORDS]) -> Option<CUresult> {
     if !is_any_open() {
         return None;
     }
@@ -227,10 +232,16 @@ pub(crate) fn forbids(function: &Function) -> Option<CUresult> {
         return any.then_some(STREAM_CAPTURE_UNSUPPORTED);
     }
     let is_work = is_synchronous_work(function);
-    if is_work && !function.per_thread && state.invalidate_blocking(context) {
+    let stream = match function.waits {
+        Waits::Stream(at) => words[usize::from(at)],
+        _ if is_work => 0,
+        _ => u64::MAX,
+    };
+    let is_legacy = stream == LEGACY || (stream == 0 && !function.per_thread);
+    if is_legacy && state.invalidate_blocking(context) {
         return Some(STREAM_CAPTURE_IMPLICIT);
     }
-    if !is_work && !UNSAFE.contains(&function.base) {
+    if is_work || !UNSAFE.contains(&function.base) {
         return None;
     }
     let (mode, thread) = (mode(), this_thread());

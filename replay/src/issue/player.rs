@@ -356,6 +356,14 @@ impl<'t> Player<'t> {
         result
     }
 
+    /// As [`Self::while_lent`], for waits for streams and events, which leave captures alone.
+    pub(crate) fn while_relaxed<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
+        match self.captures.any_open() {
+            true => self.while_lent(|api| api.while_relaxed(work)),
+            false => self.while_lent(work),
+        }
+    }
+
     /// Waits for the work of the current context. Not while one of its streams captures, because
     /// that would end the capture.
     pub(crate) fn wait_for_device(&mut self) -> Result<(), Code> {

@@ -44,7 +44,7 @@ impl Job<'_, '_> {
         let Some((stream, per_thread)) = self.uncaptured_stream() else {
             return;
         };
-        let waited = self.while_lent(|api| api.synchronize_stream(stream, per_thread));
+        let waited = self.while_relaxed(|api| api.synchronize_stream(stream, per_thread));
         if let Err(code) = waited {
             tracing::debug!(
                 "call {}: waiting for its stream: result {code}",

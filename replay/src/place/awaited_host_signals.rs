@@ -2,7 +2,7 @@
 
 use cutape_format::Note;
 use cutape_model::written_values;
-use cutape_registry::{Family, Kind, StreamMemoryOp};
+use cutape_registry::{Family, StreamMemoryOp};
 
 use crate::issue::player::Job;
 use crate::issue::stream::stream_argument;
@@ -17,14 +17,13 @@ const PATIENCE: u32 = 1000;
 impl Job<'_, '_> {
     /// After a call was issued: notes that its work signals the host.
     pub(crate) fn note_host_signal(&mut self) {
-        if !self.signals_host() || !self.call.succeeded() || self.captures.any_open() {
+        if !self.signals_host() || !self.call.succeeded() {
             return;
         }
-        self.note_written_values();
-        let stream = stream_argument(self.call, self.function).unwrap_or(0);
-        let Ok(live) = self.live_handle(Kind::Stream, stream) else {
+        let Some((live, per_thread)) = self.uncaptured_stream() else {
             return;
         };
+        self.note_written_values();
         let Ok(context) = self.api.current_context() else {
             return;
         };
@@ -39,8 +38,8 @@ impl Job<'_, '_> {
             None => self.api.create_mark(),
         };
         let Ok(mark) = mark else { return };
-        let per_thread = self.function.per_thread;
         if self.api.record_mark(mark, live, per_thread).is_ok() {
+            let stream = stream_argument(self.call, self.function).unwrap_or(0);
             let stream = (stream, self.call.thread);
             let host_signals = &mut self.player.lent.host_signals;
             let mark = (mark, context);
@@ -75,7 +74,7 @@ impl Job<'_, '_> {
     pub(crate) fn await_host_signals(&mut self) {
         let enqueues = self.function.stream.is_some()
             || matches!(self.function.family, Family::Copy(_) | Family::Memset);
-        if !enqueues || self.captures.any_open() {
+        if !enqueues {
             return;
         }
         let own = stream_argument(self.call, self.function).unwrap_or(0);
@@ -85,7 +84,7 @@ impl Job<'_, '_> {
     /// Before what the program had written is put: what it overwrites, earlier work may have to read,
     /// of whose end it knew by a signal.
     pub(crate) fn await_readers(&mut self) {
-        if !self.lent.host_signals.any() || self.captures.any_open() {
+        if !self.lent.host_signals.any() {
             return;
         }
         let is_put = |note| matches!(note, Note::HostChanged(note, _) if note.is_after == 0);
@@ -102,7 +101,7 @@ impl Job<'_, '_> {
         if marks.is_empty() {
             return;
         }
-        let left = self.player.while_lent(|api| {
+        let left = self.player.while_relaxed(|api| {
             let (mut left, mut standing) = (marks.len(), 0);
             loop {
                 let now = marks.iter().filter(|mark| !api.is_mark_passed(mark.0));

@@ -3,26 +3,23 @@
 use std::time::Duration;
 
 use cutape_model::PendingWrite;
-use cutape_registry::{Family, Kind};
+use cutape_registry::Family;
 
 use crate::compare::received::read_memory;
 use crate::issue::player::{Job, Player};
-use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
 use crate::place::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE, PAUSE, Seen};
 
 impl Job<'_, '_> {
     /// Before a call whose work writes memory which host and device share: marks the place before
-    /// it, if its end matters, and keeps what is there, if that does. Not while a stream captures, since
-    /// marks would be captured.
+    /// it, if its end matters, and keeps what is there, if that does.
     pub(crate) fn begin_mark(&mut self) -> Option<Mark> {
         let call = self.call.index;
-        if !self.plan.pending_writes.is_marked(call)
-            || self.captures.any_open()
-            || !self.call.succeeded()
-        {
+        if !self.plan.pending_writes.is_marked(call) || !self.call.succeeded() {
             return None;
         }
+        // A mark would be captured.
+        self.uncaptured_stream()?;
         let marks = &mut self.player.lent.launch_marks;
         let oldest = match marks.by_call.len() >= MOST_MARKS {
             true => marks.by_call.pop_first().map(|(_, mark)| mark),
@@ -85,17 +82,15 @@ impl Job<'_, '_> {
     }
 
     fn record_mark(&mut self, event: u64) -> Option<()> {
-        let stream = stream_argument(self.call, self.function).unwrap_or(0);
-        let live = self.live_handle(Kind::Stream, stream).ok()?;
-        let per_thread = self.function.per_thread;
-        self.api.record_mark(event, live, per_thread).ok()
+        let (stream, per_thread) = self.uncaptured_stream()?;
+        self.api.record_mark(event, stream, per_thread).ok()
     }
 }
 
 impl Player<'_> {
     /// Waits until work has come to a mark; false if what is before may wait for the host.
     fn await_mark(&mut self, mark: u64) -> bool {
-        self.while_lent(|api| {
+        self.while_relaxed(|api| {
             (0..PATIENCE).any(|look| {
                 if look > 0 {
                     std::thread::sleep(PAUSE);
@@ -105,10 +100,9 @@ impl Player<'_> {
         })
     }
 
-    /// Waits until these launches are complete, or one of them waits for a value of the host. Not
-    /// while a stream captures.
+    /// Waits until these launches are complete, or one of them waits for a value of the host.
     pub(crate) fn await_launches(&mut self, writers: &[PendingWrite], recorded: Duration) -> Seen {
-        if self.captures.any_open() || writers.is_empty() {
+        if writers.is_empty() {
             return Seen::Complete;
         }
         let mut watch = self.lent.launch_marks.watch(writers, recorded, None);
@@ -116,7 +110,7 @@ impl Player<'_> {
             // They were not re-issued, or are complete since long.
             return Seen::Complete;
         }
-        self.while_lent(|api| {
+        self.while_relaxed(|api| {
             loop {
                 match watch.look(api) {
                     Seen::Progress if watch.is_stuck() => return Seen::Waiting,

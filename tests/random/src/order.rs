@@ -3,9 +3,12 @@
 //! Only what the manual promises counts as order: work of a stream, events, waits, the legacy
 //! stream, edges of graphs, launches of one executable graph. What the manual leaves open is taken
 //! for the weaker: `cuStreamSynchronize` of the legacy stream waits for that stream's work alone;
-//! a wait for an event waits for that event alone; a copy from pageable memory may read it during the call or when it runs. Two accesses of the
-//! same byte, one of them a write, must be ordered; then the program has one result, and doing the
-//! operations one after the other computes it.
+//! a wait for an event waits for that event alone; a copy from pageable memory may read it during the
+//! call or when it runs. Where the driver does less than the manual promises, that counts: a small
+//! copy from page-locked memory to the device reads it without waiting for what the legacy stream
+//! orders before it (tests/gpu/copy_orders.c). Two accesses of the same byte, one of them a write, must
+//! be ordered; then the program has one result, and doing the operations one after the other computes
+//! it.
 
 mod act;
 
@@ -102,6 +105,8 @@ struct Task {
     is_blocking: bool,
     enqueued: Moment,
     done: Moment,
+    /// When it is complete at the earliest, as far as its stream goes.
+    own: Moment,
 }
 
 /// A stream of the driver: several streams of a program may be the same default stream.
@@ -332,6 +337,25 @@ impl Checker {
         earlier.map(|task| task.done).collect()
     }
 
+    /// The last work that was enqueued is a copy from page-locked memory to the device: the moment that
+    /// it may read it, which its own stream alone orders.
+    fn read_early(&mut self, key: StreamKey, called: Moment) -> Moment {
+        let Some((_, others)) = self.tasks.split_last() else {
+            return called;
+        };
+        let own = others.iter().filter(|task| task.stream == key);
+        let own = own.filter(|task| self.is_before(task.enqueued, called));
+        let mut all: Vec<Moment> = own.map(|task| task.own).collect();
+        all.push(called);
+        let read = self.add(&all);
+        if let Some(last) = self.tasks.last_mut() {
+            last.own = read;
+            let done = last.done;
+            self.before[done].insert(read);
+        }
+        read
+    }
+
     /// Enqueues work; the moment that it runs.
     fn enqueue(
         &mut self,
@@ -367,6 +391,7 @@ impl Checker {
             is_blocking,
             enqueued,
             done,
+            own: done,
         });
     }
 
@@ -489,6 +514,14 @@ impl Checker {
         self.check_form(work, place.1, is_synchronous)?;
         let earlier = self.earlier(place.0, place.1, called);
         let done = self.enqueue(place, called, &[]);
+        if let Work::Copy { to, from, .. } = *work
+            && !self.is_lenient
+            && matches!(self.memory(from)?, Memory::Pinned | Memory::Registered)
+            && !self.memory(to)?.is_host()
+        {
+            let read = self.read_early(place.1, called);
+            self.access(from, read, false)?;
+        }
         let waited = match *work {
             Work::Copy { to, from, .. } => match (self.memory(to)?, self.memory(from)?) {
                 (Memory::Pageable, _) => vec![done],
