@@ -477,9 +477,17 @@ impl HostWrites {
             self.at_return(call, Returned::Finished(writes));
         }
         if let Some(returned) = returned {
-            match looked(call).filter(|_| effects.function.waits != Waits::No) {
-                Some(looked) => self.at(looked, call, returned),
-                None => self.at_return(call, returned),
+            let known = match &returned {
+                Returned::Proved(clock) => Some(clock.clone()),
+                Returned::ProvedContext { .. } => Some(self.order.unknown(call.ticks)),
+                _ => None,
+            };
+            match (looked(call), known) {
+                (Some(looked), Some(known)) => {
+                    self.may_know(call, &known);
+                    self.at(looked, call, returned);
+                }
+                _ => self.at_return(call, returned),
             }
         }
         if let Some(known) = known {
@@ -547,15 +555,8 @@ impl HostWrites {
         match (effects.function.waits, effects.function.family) {
             // It may be for streams whose context is not known, such as those of green contexts.
             (Waits::Context, _) => return Some(self.order.unknown(now)),
-            (Waits::Event(at), _) => match self.events.get(&call.argument(usize::from(at))) {
-                None => return Some(self.order.everything(now)),
-                Some((before, _)) => return looked(call).map(|_| before.clone()),
-            },
-            (Waits::Stream(at), _) => {
-                looked(call)?;
-                let handle = call.argument(usize::from(at));
-                let stream = self.stream(call, handle, effects.function.per_thread);
-                return Some(self.order.waited(stream, now));
+            (Waits::Event(at), _) if !self.events.contains_key(&call.argument(usize::from(at))) => {
+                return Some(self.order.everything(now));
             }
             (_, Family::HostFunction | Family::StreamCallback) => {}
             (_, Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch))

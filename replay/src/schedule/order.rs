@@ -15,10 +15,11 @@ use cutape_model::looked;
 use cutape_registry::{Function, Waits};
 
 use super::overlap::{Done, Overlap, Step, clock_skew};
-use crate::issue::traits::{self, Functions, Traits};
+use crate::issue::traits::{self, CaptureStep, Functions, Traits};
 
 /// A call between its enter and its return.
 struct Held<'t> {
+    /// When it returned, and the recorder had looked at what it found.
     returned: u64,
     step: Step<'t>,
 }
@@ -70,18 +71,21 @@ impl<'t> Steps<'t> {
     }
 
     /// True for a call that comes when it returned.
-    fn is_held(&self, traits: &Traits, function: &Function) -> bool {
-        let waits = matches!(self.order, Order::Lockstep { .. }) && function.waits != Waits::No;
-        traits.gives || waits
+    fn is_held(&self, call: &Call<'_>, traits: &Traits, function: &Function) -> bool {
+        let has_waited = || function.waits != Waits::No || looked(call).is_some();
+        traits.gives || (matches!(self.order, Order::Lockstep { .. }) && has_waited())
     }
 
-    /// Takes the held call that returned first, if that was before `moment`.
-    fn returned_before(&mut self, moment: u64) -> Option<Step<'t>> {
+    /// Takes the held call that returned first, if that was before `moment`. Before a capture
+    /// begins, which may forbid it, also one that the driver has returned from.
+    fn returned_before(&mut self, moment: u64, begins_capture: bool) -> Option<Step<'t>> {
+        let is_over = |held: &Held<'_>| {
+            let leave = held.step.call.leave.filter(|_| begins_capture);
+            held.returned <= moment || leave.is_some_and(|leave| leave.ticks <= moment)
+        };
         let held = self.held.iter().enumerate();
-        let first = held.min_by_key(|(_, held)| (held.returned, held.step.call.index))?;
-        if first.1.returned > moment {
-            return None;
-        }
+        let over = held.filter(|(_, held)| is_over(held));
+        let first = over.min_by_key(|(_, held)| (held.returned, held.step.call.index))?;
         let mut held = self.held.swap_remove(first.0);
         if let Order::Overlapping(overlap) = &self.order {
             overlap.add_recycled(&mut held.step, held.returned);
@@ -121,15 +125,12 @@ impl<'t> Steps<'t> {
         // What memory held at the start of a part counts from when the call was entered.
         let has_contents =
             |call: &Call<'_>| call.notes().any(|note| matches!(note, Note::Memory(..)));
-        if !self.is_held(traits::of(function), function) || has_contents(&step.call) {
+        if !self.is_held(&step.call, traits::of(function), function) || has_contents(&step.call) {
             return Some(step);
         }
-        // Calls of other threads that returned until the recorder looked may have proved complete
-        // what it found.
-        let returned = match function.waits {
-            Waits::No => leave.ticks,
-            _ => looked(&step.call).unwrap_or(leave.ticks),
-        };
+        // Calls of other threads until the recorder looked may have enqueued, or proved complete, what
+        // it found. The program goes on behind that.
+        let returned = looked(&step.call).unwrap_or(leave.ticks);
         self.held.push(Held { returned, step });
         None
     }
@@ -143,7 +144,10 @@ impl<'t> Iterator for Steps<'t> {
             if !self.held.is_empty() {
                 self.next = self.read();
                 let entered = self.next.as_ref().map_or(u64::MAX, |call| call.ticks);
-                if let Some(step) = self.returned_before(entered) {
+                let function = self.next.as_ref().and_then(|call| self.functions.of(call));
+                let capture = function.map(|function| traits::of(function).capture);
+                let begins_capture = capture == Some(CaptureStep::Begins);
+                if let Some(step) = self.returned_before(entered, begins_capture) {
                     return Some(self.follow(step));
                 }
             }
@@ -158,7 +162,7 @@ impl<'t> Iterator for Steps<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::layout::MemoryNote;
+    use cutape_format::layout::{LookedNote, MemoryNote, note_kind};
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     fn steps(
@@ -286,8 +290,6 @@ mod tests {
         }
     }
 
-    /// One thread's create is entered before, and returns after, another thread's destroy of the
-    /// same handle.
     /// A part of a trace begins with a wait, and another thread's call is entered meanwhile.
     #[test]
     fn a_wait_with_contents_of_memory_comes_as_it_was_entered() {
@@ -309,6 +311,38 @@ mod tests {
         }
     }
 
+    /// A call returns, then another thread's is entered, then the recorder looks at what it found.
+    #[test]
+    fn a_call_comes_when_the_recorder_has_looked_unless_a_capture_begins() {
+        for (name, other, expected) in [
+            ("cuCtxSynchronize_v2", "cuMemsetD8_v2", [0, 2, 1]),
+            ("cuMemcpyDtoH_v2", "cuMemsetD8_v2", [0, 2, 1]),
+            ("cuMemcpyDtoH_v2", "cuStreamBeginCapture_v2", [0, 1, 2]),
+        ] {
+            let words = |name: &str| {
+                let all = [0x2000, 0x1000, 8];
+                all[..cutape_registry::function(name).unwrap().params.len()].to_vec()
+            };
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            builder.at(10);
+            enter(&mut builder, 0, "cuInit", &[0]);
+            builder.leave(0, 0, &[]);
+            builder.at(20);
+            enter(&mut builder, 0, name, &words(name));
+            let note = LookedNote { ticks: 50 };
+            builder.note(0, note_kind::LOOKED, note, &[]);
+            builder.at(30).leave(0, 0, &[]);
+            builder.at(40);
+            enter(&mut builder, 1, other, &words(other));
+            builder.at(60).leave(1, 0, &[]);
+            let order = steps(&builder, "looked", u64::MAX, false);
+            let order: Vec<u64> = order.iter().map(|step| step.0).collect();
+            assert_eq!(order, expected, "{name}, {other}");
+        }
+    }
+
+    /// One thread's create is entered before, and returns after, another thread's destroy of the
+    /// same handle.
     #[test]
     fn a_recycled_handle_is_given_out_after_it_was_given_back() {
         let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
