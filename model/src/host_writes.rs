@@ -96,6 +96,8 @@ enum Returned {
         event: Clock,
         entered: Moment,
     },
+    /// The program may know that work is complete, which is proved later.
+    Known(Clock),
     Proved(Clock),
     ProvedContext {
         context: u64,
@@ -277,6 +279,7 @@ impl HostWrites {
                 self.pending.retain(|(_, _, write)| !is_gone(&write.bytes));
                 return;
             }
+            Returned::Known(clock) => return self.may_know(call, time, &clock),
             Returned::Proved(clock) => self.order.complete(&clock),
             Returned::ProvedContext { context, entered } => {
                 self.order.complete_context(context, entered);
@@ -337,17 +340,15 @@ impl HostWrites {
         self.state.shared_around(address)
     }
 
-    /// The program may know from this call on that the work of a clock is complete: before the call
-    /// has returned, since it is enqueued before that.
-    fn may_know(&mut self, call: &Call<'_>, clock: &Clock) {
+    /// The program may know from now on, by this call, that the work of a clock is complete.
+    fn may_know(&mut self, call: u64, now: Moment, clock: &Clock) {
         let program = self.order.stream(PROGRAM, 0, StreamKind::NonBlocking);
-        let now = (call.ticks, call.ticks);
-        self.order.wait(program, clock, now);
+        self.order.wait(program, clock, (now, now));
         for (stream, enqueued, write) in &mut self.pending {
             if write.known_since.is_none() && self.order.is_before((*stream, *enqueued), program) {
-                write.known_since = Some(call.index);
+                write.known_since = Some(call);
                 if let Some(copy) = write.copy {
-                    self.known.insert(copy, call.index);
+                    self.known.insert(copy, call);
                 }
             }
         }
@@ -484,14 +485,18 @@ impl HostWrites {
             };
             match (looked(call), known) {
                 (Some(looked), Some(known)) => {
-                    self.may_know(call, &known);
+                    self.at_return(call, Returned::Known(known));
                     self.at(looked, call, returned);
                 }
                 _ => self.at_return(call, returned),
             }
         }
         if let Some(known) = known {
-            self.may_know(call, &known);
+            match effects.function.waits {
+                // Before the call has returned: what tells of it is enqueued before that.
+                Waits::No => self.may_know(call.index, call.ticks, &known),
+                _ => self.at_return(call, Returned::Known(known)),
+            }
         }
         if effects.action == Action::Primary(PrimaryOp::Reset)
             && let Some(id) = self.state.contexts.primary(call.argument(0) as i32)

@@ -407,7 +407,7 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
     const SAME: Step = (READ, &[DEVICE, PINNED, 8, STREAM], (90, 91), &[]);
     const APART: Step = (READ, &[DEVICE, PINNED, 8, OTHER], (90, 91), &[]);
     // Whether it is before the call, and whether the program may know that it is complete.
-    let table: [(&str, &[Step], (bool, bool)); 11] = [
+    let table: [(&str, &[Step], (bool, bool)); 12] = [
         ("the same stream", &[MEMSET, SAME], (true, false)),
         ("another stream", &[MEMSET, APART], (false, false)),
         (
@@ -483,6 +483,15 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
                 SAME,
             ],
             (true, true),
+        ),
+        (
+            "one that has not returned",
+            &[
+                MEMSET,
+                ("cuStreamSynchronize", &[STREAM], (22, 93), &[95]),
+                SAME,
+            ],
+            (true, false),
         ),
         (
             "one for an event",

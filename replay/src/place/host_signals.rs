@@ -49,6 +49,17 @@ impl HostSignals {
         self.values.insert(address, (value.to_vec(), call));
     }
 
+    /// The values that streams write into host memory from a recorded address on, each with its offset
+    /// there; those that the recorder has not seen.
+    pub(crate) fn values_in(&self, start: u64, length: usize) -> Vec<(usize, Vec<u8>)> {
+        let values = self
+            .values
+            .range(start..start.saturating_add(length as u64));
+        values
+            .map(|(address, (value, _))| ((address - start) as usize, value.clone()))
+            .collect()
+    }
+
     /// The recording says at a call that host memory, from a recorded address on, holds new bytes
     /// instead of old ones, which are as many.
     pub(crate) fn look(&mut self, at: u64, start: u64, old: &[u8], new: &[u8]) {

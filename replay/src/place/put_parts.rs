@@ -88,7 +88,6 @@ impl Job<'_, '_> {
         at: (u64, u64),
         is_after: bool,
     ) {
-        tracing::debug!(call = self.call.index, at = %format_args!("{:#x}", at.0), ?parts, is_after, "host memory is put");
         let is_certain = |part: &Part| matches!(part.2, Writer::Program | Writer::Device);
         if !parts.iter().all(is_certain) {
             let pending = self.plan.pending_writes.at_entry(self.call.index);
@@ -117,8 +116,7 @@ impl Job<'_, '_> {
                     self.store_unwritten((recorded, live), old, new, may_be_later);
                 }
                 Writer::WorkOrProgram => self.store_later((recorded, live), new, &calls),
-                Writer::Unclear if !holds(live, new) => self.writer_is_unknown(recorded, new.len()),
-                Writer::Unclear => {}
+                Writer::Unclear => self.store_over_values((recorded, live), new),
             }
         }
     }
@@ -155,6 +153,24 @@ impl Job<'_, '_> {
                 }
             }
             at = end;
+        }
+    }
+
+    /// Puts words where the value of a stream still is, and not in the recording: nothing has written
+    /// there after it but the program. Who has written others is not known. `at` are the recorded and
+    /// the live address.
+    fn store_over_values(&mut self, at: (u64, u64), new: &[u8]) {
+        let (recorded, live) = at;
+        for (offset, value) in self.lent.host_signals.values_in(recorded, new.len()) {
+            let (live, end) = (live.wrapping_add(offset as u64), offset + value.len());
+            if let Some(word) = new.get(offset..end)
+                && holds(live, &value)
+            {
+                self.store_host(live, word);
+            }
+        }
+        if !holds(live, new) {
+            self.writer_is_unknown(recorded, new.len());
         }
     }
 

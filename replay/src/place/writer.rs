@@ -61,8 +61,9 @@ impl Writer {
         let last = |one: Self, other: Self| match (one, other) {
             (Self::WorkOrProgram, Self::WorkOrProgram) => one,
             _ if may_be_known(one) && may_be_known(other) => Self::Unclear,
+            // The program cannot have written there after the kernel, but it may not write there.
             (Self::WorkOrProgram, Self::Unknown) | (Self::Unknown, Self::WorkOrProgram) => {
-                Self::Device
+                Self::Unclear
             }
             (Self::Unclear, Self::Unknown) | (Self::Unknown, Self::Unclear) => Self::Unknown,
             // The kernel is before the call; of the other work the program knew before that.
@@ -198,7 +199,7 @@ mod tests {
             ("nodes of a graph", (vec![&several], false, 0, Unclear)),
             (
                 "a known copy and a kernel",
-                (vec![&known_copy, &kernel], false, 0, Device),
+                (vec![&known_copy, &kernel], false, 0, Unclear),
             ),
             (
                 "both known and a kernel",

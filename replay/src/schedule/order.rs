@@ -6,7 +6,8 @@
 //! gives it out returns, and none uses an object after its destroying call is entered.
 //!
 //! In lockstep each call waits for its predecessor, and calls that wait for the device also come
-//! when they returned, and the recorder had read what they found. Otherwise a call waits for what
+//! when they returned, and the recorder had read what they found; not those that have notes of before
+//! as well. Otherwise a call waits for what
 //! [`overlap`](super::overlap) says. Either way a call comes after everything it waits for, so the
 //! first call that is not done can always run.
 
@@ -72,7 +73,10 @@ impl<'t> Steps<'t> {
 
     /// True for a call that comes when it returned.
     fn is_held(&self, call: &Call<'_>, traits: &Traits, function: &Function) -> bool {
-        let has_waited = || function.waits != Waits::No || looked(call).is_some();
+        let has_waited = || match function.waits {
+            Waits::No => looked(call).is_some() && !has_earlier_bytes(call),
+            _ => true,
+        };
         traits.gives || (matches!(self.order, Order::Lockstep { .. }) && has_waited())
     }
 
@@ -136,6 +140,12 @@ impl<'t> Steps<'t> {
     }
 }
 
+/// Whether a call has notes of what host memory held when it was entered, which count from then.
+fn has_earlier_bytes(call: &Call<'_>) -> bool {
+    let is_earlier = |note| matches!(note, Note::HostChanged(note, _) if note.is_after == 0);
+    call.notes().any(is_earlier)
+}
+
 impl<'t> Iterator for Steps<'t> {
     type Item = Step<'t>;
 
@@ -162,7 +172,7 @@ impl<'t> Iterator for Steps<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::layout::{LookedNote, MemoryNote, note_kind};
+    use cutape_format::layout::{HostChangedNote, LookedNote, MemoryNote, note_kind};
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     fn steps(
@@ -314,10 +324,16 @@ mod tests {
     /// A call returns, then another thread's is entered, then the recorder looks at what it found.
     #[test]
     fn a_call_comes_when_the_recorder_has_looked_unless_a_capture_begins() {
-        for (name, other, expected) in [
-            ("cuCtxSynchronize_v2", "cuMemsetD8_v2", [0, 2, 1]),
-            ("cuMemcpyDtoH_v2", "cuMemsetD8_v2", [0, 2, 1]),
-            ("cuMemcpyDtoH_v2", "cuStreamBeginCapture_v2", [0, 1, 2]),
+        for (name, has_earlier, other, expected) in [
+            ("cuCtxSynchronize_v2", false, "cuMemsetD8_v2", [0, 2, 1]),
+            ("cuMemcpyDtoH_v2", false, "cuMemsetD8_v2", [0, 2, 1]),
+            ("cuMemcpyDtoH_v2", true, "cuMemsetD8_v2", [0, 1, 2]),
+            (
+                "cuMemcpyDtoH_v2",
+                false,
+                "cuStreamBeginCapture_v2",
+                [0, 1, 2],
+            ),
         ] {
             let words = |name: &str| {
                 let all = [0x2000, 0x1000, 8];
@@ -329,6 +345,13 @@ mod tests {
             builder.leave(0, 0, &[]);
             builder.at(20);
             enter(&mut builder, 0, name, &words(name));
+            if has_earlier {
+                let note = HostChangedNote {
+                    address: 0x2000,
+                    is_after: 0,
+                };
+                builder.host_changed_note(0, note, NewSnapshot::pointee(0, &[1]));
+            }
             let note = LookedNote { ticks: 50 };
             builder.note(0, note_kind::LOOKED, note, &[]);
             builder.at(30).leave(0, 0, &[]);
@@ -337,7 +360,7 @@ mod tests {
             builder.at(60).leave(1, 0, &[]);
             let order = steps(&builder, "looked", u64::MAX, false);
             let order: Vec<u64> = order.iter().map(|step| step.0).collect();
-            assert_eq!(order, expected, "{name}, {other}");
+            assert_eq!(order, expected, "{name}, {has_earlier}, {other}");
         }
     }
 
