@@ -483,7 +483,8 @@ impl HostWrites {
                 Returned::ProvedContext { .. } => Some(self.order.unknown(call.ticks)),
                 _ => None,
             };
-            match (looked(call), known) {
+            let looked = looked(call).filter(|_| effects.function.waits != Waits::No);
+            match (looked, known) {
                 (Some(looked), Some(known)) => {
                     self.at_return(call, Returned::Known(known));
                     self.at(looked, call, returned);

@@ -11,7 +11,7 @@ use crate::api::{DEINITIALIZED, result_name};
 use crate::compare::lost;
 use crate::digests;
 use crate::error::Error;
-use crate::issue::current::{Current, Decoded};
+use crate::issue::current::{Current, Decoded, Part};
 use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
@@ -148,7 +148,7 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
     if has_digests {
         digests::collect(job.player);
     }
-    if has_notes {
+    if has_notes && decoded.part == Part::Whole {
         job.read_back();
         job.put_host_memory(true);
     }
@@ -165,6 +165,28 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         player.set_up()?;
     }
     Ok(())
+}
+
+/// Plays what the recorder found behind a call, which has been played.
+pub(crate) fn look<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) {
+    let Some(function) = decoded.function else {
+        return;
+    };
+    player.current = Current {
+        is_compared: decoded.compared,
+        enqueued_before: player.lent.in_flight.mark(),
+        is_captured: false,
+        has_waited: false,
+    };
+    let mut job = Job {
+        player,
+        decoded,
+        call: &decoded.call,
+        function,
+        traits: traits::of(function),
+    };
+    job.read_back();
+    job.put_host_memory(true);
 }
 
 /// Takes fillers away from where the driver placed memory of the call in the recording.

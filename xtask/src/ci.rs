@@ -34,6 +34,7 @@ integrations | xtask integrations | python3
 python | xtask python | python3
 runtime | xtask runtime | ? cc python3 nvcc
 packages | xtask dist --quick --check | cc dpkg-deb python3
+random | xtask random --count 500 | cc
 tests | test --workspace --no-fail-fast | cc nm";
 
 /// Runs all steps; stops at the first that fails.

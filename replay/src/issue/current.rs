@@ -8,6 +8,16 @@ use crate::place::in_flight::Mark;
 /// Arguments that are decoded ahead: all of nearly every function.
 const ARGUMENTS: usize = 12;
 
+/// What is played of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// All but what the recorder found behind it.
+    Call,
+    /// What that was.
+    Look,
+}
+
 /// A call, and what the thread that reads ahead finds out about it, so that the playing thread need
 /// not.
 #[derive(Debug)]
@@ -18,6 +28,8 @@ pub(crate) struct Decoded<'t> {
     /// Whether it is compared, or measured.
     pub compared: bool,
     pub has_notes: bool,
+    /// What is played of it.
+    pub part: Part,
     arguments: [u64; ARGUMENTS],
     /// The packed parameters of a launch, where they are in the call's own record.
     pub kernel_parameters: Option<&'t [u8]>,
@@ -40,10 +52,16 @@ impl<'t> Decoded<'t> {
             function,
             compared,
             has_notes,
+            part: Part::Whole,
             arguments,
             kernel_parameters,
             call,
         }
+    }
+
+    /// The same call, of which a part is played.
+    pub(crate) fn part(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 
     /// The first arguments, as many as there is room for.

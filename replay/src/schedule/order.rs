@@ -6,8 +6,8 @@
 //! gives it out returns, and none uses an object after its destroying call is entered.
 //!
 //! In lockstep each call waits for its predecessor, and calls that wait for the device also come
-//! when they returned, and the recorder had read what they found; not those that have notes of before
-//! as well. Otherwise a call waits for what
+//! when they returned, and the recorder had read what they found. What it found behind other calls
+//! is a step of its own. Otherwise a call waits for what
 //! [`overlap`](super::overlap) says. Either way a call comes after everything it waits for, so the
 //! first call that is not done can always run.
 
@@ -16,6 +16,7 @@ use cutape_model::looked;
 use cutape_registry::{Function, Waits};
 
 use super::overlap::{Done, Overlap, Step, clock_skew};
+use crate::issue::current::Part;
 use crate::issue::traits::{self, CaptureStep, Functions, Traits};
 
 /// A call between its enter and its return.
@@ -72,19 +73,17 @@ impl<'t> Steps<'t> {
     }
 
     /// True for a call that comes when it returned.
-    fn is_held(&self, call: &Call<'_>, traits: &Traits, function: &Function) -> bool {
-        let has_waited = || match function.waits {
-            Waits::No => looked(call).is_some() && !has_earlier_bytes(call),
-            _ => true,
-        };
-        traits.gives || (matches!(self.order, Order::Lockstep { .. }) && has_waited())
+    fn is_held(&self, traits: &Traits, function: &Function) -> bool {
+        let waits = matches!(self.order, Order::Lockstep { .. }) && function.waits != Waits::No;
+        traits.gives || waits
     }
 
     /// Takes the held call that returned first, if that was before `moment`. Before a capture
     /// begins, which may forbid it, also one that the driver has returned from.
     fn returned_before(&mut self, moment: u64, begins_capture: bool) -> Option<Step<'t>> {
         let is_over = |held: &Held<'_>| {
-            let leave = held.step.call.leave.filter(|_| begins_capture);
+            let may_be_forbidden = begins_capture && held.step.part == Part::Whole;
+            let leave = held.step.call.leave.filter(|_| may_be_forbidden);
             held.returned <= moment || leave.is_some_and(|leave| leave.ticks <= moment)
         };
         let held = self.held.iter().enumerate();
@@ -118,8 +117,9 @@ impl<'t> Steps<'t> {
             Order::Overlapping(overlap) => overlap.enter(&call, function, oldest),
             Order::Lockstep { .. } => Vec::new(),
         };
-        let step = Step {
+        let mut step = Step {
             call,
+            part: Part::Whole,
             function,
             after,
         };
@@ -129,21 +129,32 @@ impl<'t> Steps<'t> {
         // What memory held at the start of a part counts from when the call was entered.
         let has_contents =
             |call: &Call<'_>| call.notes().any(|note| matches!(note, Note::Memory(..)));
-        if !self.is_held(&step.call, traits::of(function), function) || has_contents(&step.call) {
-            return Some(step);
-        }
         // Calls of other threads until the recorder looked may have enqueued, or proved complete, what
         // it found. The program goes on behind that.
-        let returned = looked(&step.call).unwrap_or(leave.ticks);
+        let looked = looked(&step.call);
+        if has_contents(&step.call) {
+            return Some(step);
+        }
+        if !self.is_held(traits::of(function), function) {
+            if let (Some(returned), Order::Lockstep { .. }) = (looked, &self.order) {
+                step.part = Part::Call;
+                let look = Step {
+                    call: step.call.clone(),
+                    part: Part::Look,
+                    function: step.function,
+                    after: Vec::new(),
+                };
+                self.held.push(Held {
+                    returned,
+                    step: look,
+                });
+            }
+            return Some(step);
+        }
+        let returned = looked.unwrap_or(leave.ticks);
         self.held.push(Held { returned, step });
         None
     }
-}
-
-/// Whether a call has notes of what host memory held when it was entered, which count from then.
-fn has_earlier_bytes(call: &Call<'_>) -> bool {
-    let is_earlier = |note| matches!(note, Note::HostChanged(note, _) if note.is_after == 0);
-    call.notes().any(is_earlier)
 }
 
 impl<'t> Iterator for Steps<'t> {
@@ -172,7 +183,7 @@ impl<'t> Iterator for Steps<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutape_format::layout::{HostChangedNote, LookedNote, MemoryNote, note_kind};
+    use cutape_format::layout::{LookedNote, MemoryNote, note_kind};
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     fn steps(
@@ -181,13 +192,28 @@ mod tests {
         end: u64,
         overlapping: bool,
     ) -> Vec<(u64, Vec<Done>)> {
+        let parts = parts(builder, name, end, overlapping);
+        parts
+            .into_iter()
+            .map(|(at, _, after)| (at, after))
+            .collect()
+    }
+
+    fn parts(
+        builder: &TraceBuilder,
+        name: &str,
+        end: u64,
+        overlapping: bool,
+    ) -> Vec<(u64, Part, Vec<Done>)> {
         let file = format!("cutape-steps-{}-{name}.cutape", std::process::id());
         let path = std::env::temp_dir().join(file);
         builder.write(&path).unwrap();
         let trace = Trace::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let steps = Steps::new(&trace, end, overlapping);
-        steps.map(|step| (step.call.index, step.after)).collect()
+        steps
+            .map(|step| (step.call.index, step.part, step.after))
+            .collect()
     }
 
     fn overlapping(builder: &TraceBuilder, name: &str) -> Vec<(u64, Vec<Done>)> {
@@ -323,18 +349,27 @@ mod tests {
 
     /// A call returns, then another thread's is entered, then the recorder looks at what it found.
     #[test]
-    fn a_call_comes_when_the_recorder_has_looked_unless_a_capture_begins() {
-        for (name, has_earlier, other, expected) in [
-            ("cuCtxSynchronize_v2", false, "cuMemsetD8_v2", [0, 2, 1]),
-            ("cuMemcpyDtoH_v2", false, "cuMemsetD8_v2", [0, 2, 1]),
-            ("cuMemcpyDtoH_v2", true, "cuMemsetD8_v2", [0, 1, 2]),
+    fn what_was_found_comes_when_the_recorder_has_looked() {
+        use Part::{Call, Look, Whole};
+        let table: [(&str, &str, &[(u64, Part)]); 3] = [
+            (
+                "cuCtxSynchronize_v2",
+                "cuMemsetD8_v2",
+                &[(0, Whole), (2, Whole), (1, Whole)],
+            ),
             (
                 "cuMemcpyDtoH_v2",
-                false,
-                "cuStreamBeginCapture_v2",
-                [0, 1, 2],
+                "cuMemsetD8_v2",
+                &[(0, Whole), (1, Call), (2, Whole), (1, Look)],
             ),
-        ] {
+            // It may forbid the wait.
+            (
+                "cuCtxSynchronize_v2",
+                "cuStreamBeginCapture_v2",
+                &[(0, Whole), (1, Whole), (2, Whole)],
+            ),
+        ];
+        for (name, other, expected) in table {
             let words = |name: &str| {
                 let all = [0x2000, 0x1000, 8];
                 all[..cutape_registry::function(name).unwrap().params.len()].to_vec()
@@ -345,22 +380,15 @@ mod tests {
             builder.leave(0, 0, &[]);
             builder.at(20);
             enter(&mut builder, 0, name, &words(name));
-            if has_earlier {
-                let note = HostChangedNote {
-                    address: 0x2000,
-                    is_after: 0,
-                };
-                builder.host_changed_note(0, note, NewSnapshot::pointee(0, &[1]));
-            }
             let note = LookedNote { ticks: 50 };
             builder.note(0, note_kind::LOOKED, note, &[]);
             builder.at(30).leave(0, 0, &[]);
             builder.at(40);
             enter(&mut builder, 1, other, &words(other));
             builder.at(60).leave(1, 0, &[]);
-            let order = steps(&builder, "looked", u64::MAX, false);
-            let order: Vec<u64> = order.iter().map(|step| step.0).collect();
-            assert_eq!(order, expected, "{name}, {has_earlier}, {other}");
+            let order = parts(&builder, "looked", u64::MAX, false);
+            let order: Vec<(u64, Part)> = order.iter().map(|step| (step.0, step.1)).collect();
+            assert_eq!(order, expected, "{name}, {other}");
         }
     }
 

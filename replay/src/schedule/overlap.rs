@@ -12,6 +12,7 @@ use cutape_format::{Call, Trace};
 use cutape_registry::{Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
+use crate::issue::current::Part;
 use crate::issue::length::made_length;
 use crate::issue::traits::{self, Traits};
 
@@ -22,6 +23,7 @@ pub(crate) type Done = (u32, u64);
 #[derive(Debug)]
 pub(crate) struct Step<'t> {
     pub call: Call<'t>,
+    pub part: Part,
     /// `None` if this build does not know it.
     pub function: Option<&'static Function>,
     pub after: Vec<Done>,

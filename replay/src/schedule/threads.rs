@@ -26,7 +26,7 @@ use super::order::Steps;
 use super::overlap::Done;
 use crate::error::Error;
 use crate::guard::position::Position;
-use crate::issue::current::Decoded;
+use crate::issue::current::{Decoded, Part};
 use crate::issue::player::{self, Player};
 use crate::play;
 use crate::rerun::Rerun;
@@ -110,7 +110,8 @@ pub(crate) fn play<'t>(
             let _reader = reader;
             let steps = Steps::new(trace, end, options.threads).map(|step| {
                 let compared = options.selects(&step.call);
-                (step.after, Decoded::new(step.call, step.function, compared))
+                let decoded = Decoded::new(step.call, step.function, compared);
+                (step.after, decoded.part(step.part))
             });
             read(scope, running, shared, steps, (own, &mut blanks));
         });
@@ -477,6 +478,10 @@ impl<'t> Shared<'t> {
         rerun: &mut Option<Box<Rerun>>,
         decoded: &Decoded<'t>,
     ) -> Result<(), Error> {
+        if decoded.part == Part::Look {
+            play::look(player, decoded);
+            return Ok(());
+        }
         play::begin(player, decoded);
         let outcome = match rerun {
             Some(rerun) => rerun.play(player, decoded),
