@@ -116,7 +116,10 @@ impl Job<'_, '_> {
                     self.store_unwritten((recorded, live), old, new, may_be_later);
                 }
                 Writer::WorkOrProgram => self.store_later((recorded, live), new, &calls),
-                Writer::Unclear => self.store_over_values((recorded, live), new),
+                Writer::Unclear => {
+                    let old = old.get(from..end).unwrap_or_default();
+                    self.store_over_values((recorded, live), old, new, &calls);
+                }
             }
         }
     }
@@ -156,16 +159,23 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Puts words where the value of a stream still is, and not in the recording: nothing has written
-    /// there after it but the program. Who has written others is not known. `at` are the recorded and
-    /// the live address.
-    fn store_over_values(&mut self, at: (u64, u64), new: &[u8]) {
+    /// Puts words where the value of a stream still is, and in the recording neither that nor what was
+    /// there before it, nor what earlier notes have: nothing has written there after it but the program. Who has written others is
+    /// not known. `at` are the recorded and the live address, `calls` those of the work.
+    fn store_over_values(&mut self, at: (u64, u64), old: &[u8], new: &[u8], calls: &[u64]) {
         let (recorded, live) = at;
         for (offset, value) in self.lent.host_signals.values_in(recorded, new.len()) {
+            let address = recorded.wrapping_add(offset as u64);
             let (live, end) = (live.wrapping_add(offset as u64), offset + value.len());
-            if let Some(word) = new.get(offset..end)
-                && holds(live, &value)
-            {
+            let Some(word) = new.get(offset..end) else {
+                continue;
+            };
+            let marks = &self.lent.launch_marks;
+            let is_later = (address..).zip(word).any(|(address, byte)| {
+                let mut held = marks.held(address, calls).peekable();
+                held.peek().is_some() && held.all(|(held, _)| held != *byte)
+            });
+            if is_later && old.get(offset..end) != Some(word) && holds(live, &value) {
                 self.store_host(live, word);
             }
         }
