@@ -351,7 +351,9 @@ mod tests {
     #[test]
     fn what_was_found_comes_when_the_recorder_has_looked() {
         use Part::{Call, Look, Whole};
-        let table: [(&str, &str, &[(u64, Part)]); 3] = [
+        // The call, another thread's, and what comes when.
+        type Case<'c> = (&'c str, &'c str, &'c [(u64, Part)]);
+        let table: [Case<'_>; 3] = [
             (
                 "cuCtxSynchronize_v2",
                 "cuMemsetD8_v2",
