@@ -483,11 +483,11 @@ impl HostWrites {
                 Returned::ProvedContext { .. } => Some(self.order.unknown(call.ticks)),
                 _ => None,
             };
-            let looked = looked(call).filter(|_| effects.function.waits != Waits::No);
-            match (looked, known) {
-                (Some(looked), Some(known)) => {
+            let look = looked(call).filter(|_| effects.function.waits != Waits::No);
+            match (look, known) {
+                (Some(look), Some(known)) => {
                     self.at_return(call, Returned::Known(known));
-                    self.at(looked, call, returned);
+                    self.at(look, call, returned);
                 }
                 _ => self.at_return(call, returned),
             }

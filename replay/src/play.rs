@@ -25,17 +25,22 @@ use crate::place::strategy::PlacementStrategy;
 use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
 
+#[inline]
+fn current(player: &Player<'_>, decoded: &Decoded<'_>) -> Current {
+    Current {
+        is_compared: decoded.compared,
+        enqueued_before: player.lent.in_flight.mark(),
+        is_captured: false,
+        has_waited: false,
+    }
+}
+
 /// A call is taken up.
 #[inline]
 pub(crate) fn begin(player: &mut Player<'_>, decoded: &Decoded<'_>) {
     let position = &player.issuer.position;
     position.call.store(decoded.call.index, Ordering::Relaxed);
-    player.current = Current {
-        is_compared: decoded.compared,
-        enqueued_before: player.lent.in_flight.mark(),
-        is_captured: false,
-        has_waited: false,
-    };
+    player.current = current(player, decoded);
     if !decoded.compared {
         player.report.calls_not_compared += 1;
     } else if let Some(measure) = &mut player.issuer.measure {
@@ -172,12 +177,7 @@ pub(crate) fn look<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) {
     let Some(function) = decoded.function else {
         return;
     };
-    player.current = Current {
-        is_compared: decoded.compared,
-        enqueued_before: player.lent.in_flight.mark(),
-        is_captured: false,
-        has_waited: false,
-    };
+    player.current = current(player, decoded);
     let mut job = Job {
         player,
         decoded,
@@ -329,20 +329,15 @@ fn follow_captures(job: &mut Job<'_, '_>, step: CaptureStep) -> Result<(), Skip>
     Ok(())
 }
 
-/// Waits for a launch, and names the first whose work fails. Not while a stream captures, because
-/// that would end the capture.
+/// Waits for a launch, and names the first whose work fails.
 fn wait_for_launch(job: &mut Job<'_, '_>) {
-    if job.captures.any_open() || job.report.error_cause.is_some() || !job.call.succeeded() {
+    if job.report.error_cause.is_some() || !job.call.succeeded() {
         return;
     }
-    let stream = stream_argument(job.call, job.function);
-    let Ok(stream) = job.live_handle(Kind::Stream, stream.unwrap_or(0)) else {
+    let Some((stream, per_thread)) = job.uncaptured_stream() else {
         return;
     };
-    let per_thread = job.function.per_thread;
-    let waited = job
-        .player
-        .while_lent(|api| api.synchronize_stream(stream, per_thread));
+    let waited = job.while_relaxed(|api| api.synchronize_stream(stream, per_thread));
     if let Err(code) = waited {
         job.report.error_cause = Some(ErrorCause {
             call: job.call.index,

@@ -159,9 +159,10 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Puts words where the value of a stream still is, and in the recording neither that nor what was
-    /// there before it, nor what earlier notes have: nothing has written there after it but the program. Who has written others is
-    /// not known. `at` are the recorded and the live address, `calls` those of the work.
+    /// Puts words where the value of a stream still is, if the recording has something else there that
+    /// is neither what was there before the value nor what earlier notes have: then only the program
+    /// can have written it. Who has written other words is not known. `at` are the recorded and the
+    /// live address, `calls` those of the work.
     fn store_over_values(&mut self, at: (u64, u64), old: &[u8], new: &[u8], calls: &[u64]) {
         let (recorded, live) = at;
         for (offset, value) in self.lent.host_signals.values_in(recorded, new.len()) {
