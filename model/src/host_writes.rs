@@ -55,6 +55,12 @@ pub struct PendingWrite {
     pub known_since: Option<u64>,
 }
 
+impl PendingWrite {
+    fn is_in(&self, bytes: &Range<u64>) -> bool {
+        self.bytes.start < bytes.end && bytes.start < self.bytes.end
+    }
+}
+
 /// So many writes of a stream to the same bytes are kept, the last ones.
 const MOST_ALIKE: usize = 8;
 
@@ -123,6 +129,8 @@ struct Question {
 enum About {
     /// The work that may still write these bytes, and all that calls have enqueued since that moment.
     Bytes(Range<u64>, Moment),
+    /// What calls have enqueued since that moment that may write these bytes.
+    Later(Range<u64>, Moment),
     /// Since when the program may know that a copy is complete: its thread, and its number there.
     Copy((u32, u64)),
 }
@@ -132,6 +140,8 @@ enum About {
 pub struct Answers {
     /// By call: work that may still write the bytes it asked about.
     pub pending: Vec<(u64, PendingWrite)>,
+    /// By call: what other threads enqueued during it that may write the bytes it asked about.
+    pub later: Vec<(u64, PendingWrite)>,
     /// By call and copy: another call, since which the program may know that the copy is complete.
     pub known: FxHashMap<(u64, (u32, u64)), u64>,
 }
@@ -299,13 +309,10 @@ impl HostWrites {
     /// The work that may write some of these bytes, or have written them since no call could know,
     /// at the entry of that call, which was entered last.
     pub fn pending_for(&mut self, call: &Call<'_>, bytes: &Range<u64>) -> Vec<PendingWrite> {
-        let is_there = |bytes: &Range<u64>, write: &PendingWrite| {
-            write.bytes.start < bytes.end && bytes.start < write.bytes.end
-        };
         let mut writes = self.pending.iter().map(|(_, _, write)| write);
-        let overlapping = self.in_progress().filter(|write| is_there(bytes, write));
+        let overlapping = self.in_progress().filter(|write| write.is_in(bytes));
         let overlapping: Vec<PendingWrite> = overlapping.cloned().collect();
-        if !writes.any(|write| is_there(bytes, write)) {
+        if !writes.any(|write| write.is_in(bytes)) {
             return overlapping;
         }
         let effects = function_of(call.signature).map(Effects::of);
@@ -314,7 +321,7 @@ impl HostWrites {
         let found = self
             .pending
             .iter()
-            .filter(|(_, _, write)| is_there(bytes, write));
+            .filter(|(_, _, write)| write.is_in(bytes));
         let found = found.map(|&(of, at, ref write)| PendingWrite {
             is_before: stream.is_some_and(|stream| order.is_before((of, at), stream)),
             ..write.clone()
@@ -372,6 +379,17 @@ impl HostWrites {
         }
     }
 
+    /// Asks which work that other threads enqueued during that call may write these bytes: the
+    /// recorder looked at them after the call was entered. To be called behind
+    /// [`HostWrites::apply`] of that call.
+    pub fn ask_later(&mut self, call: &Call<'_>, bytes: Range<u64>) {
+        let question = Question {
+            call: call.index,
+            about: About::Later(bytes, call.ticks),
+        };
+        self.at_return(call, Returned::Asked(question));
+    }
+
     /// Asks since when the program may know that a copy is complete, whose bytes were recorded when a
     /// call had returned. To be called behind [`HostWrites::apply`] of that call.
     pub fn ask_since(&mut self, call: &Call<'_>, copy: (u32, u64)) {
@@ -383,27 +401,31 @@ impl HostWrites {
     }
 
     fn answer(&mut self, question: &Question) {
-        let bytes = match &question.about {
+        let at = question.call;
+        let since = |since| move |write: &&PendingWrite| write.entered >= since;
+        match &question.about {
             About::Copy(copy) => {
-                let since = self.known.remove(copy);
-                if let Some(since) = since.filter(|&since| since != question.call) {
-                    self.answers.known.insert((question.call, *copy), since);
-                }
-                return;
+                let since = self.known.remove(copy).filter(|&since| since != at);
+                self.answers
+                    .known
+                    .extend(since.map(|since| ((at, *copy), since)));
             }
-            About::Bytes(bytes, since) => (bytes, *since),
-        };
-        let (bytes, since) = bytes;
-        let pending = self.pending.iter().map(|(_, _, write)| write);
-        let recent = self.recent.iter().filter(|write| write.entered >= since);
-        let (start, end) = (bytes.start, bytes.end);
-        let found = pending
-            .chain(self.in_progress())
-            .chain(recent)
-            .filter(|write| write.bytes.start < end && start < write.bytes.end);
-        let found = found.map(|write| (question.call, write.clone()));
-        let found: Vec<(u64, PendingWrite)> = found.collect();
-        self.answers.pending.extend(found);
+            About::Bytes(bytes, moment) => {
+                let pending = self.pending.iter().map(|(_, _, write)| write);
+                let recent = self.recent.iter().filter(since(*moment));
+                let found = pending.chain(self.in_progress()).chain(recent);
+                let found = found.filter(|write| write.is_in(bytes));
+                let found: Vec<_> = found.map(|write| (at, write.clone())).collect();
+                self.answers.pending.extend(found);
+            }
+            About::Later(bytes, moment) => {
+                let recent = self.recent.iter().filter(since(*moment));
+                let found = recent.filter(|write| write.call != at && write.is_in(bytes));
+                self.answers
+                    .later
+                    .extend(found.map(|write| (at, write.clone())));
+            }
+        }
     }
 
     /// What was found, of all that has been asked; to be called behind the last call.

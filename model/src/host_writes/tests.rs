@@ -26,20 +26,21 @@ type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
 type Pending = (u64, u64, bool, u64);
 
 fn pending(steps: &[Step]) -> Vec<Pending> {
-    let shown = |write: PendingWrite| {
-        let PendingWrite {
-            bytes,
-            is_exact,
-            call,
-            ..
-        } = write;
-        (bytes.start, bytes.end, is_exact, call)
-    };
-    found(steps).into_iter().map(shown).collect()
+    found(steps).0.into_iter().map(shown).collect()
 }
 
-/// What the last call finds.
-fn found(steps: &[Step]) -> Vec<PendingWrite> {
+fn shown(write: PendingWrite) -> Pending {
+    let PendingWrite {
+        bytes,
+        is_exact,
+        call,
+        ..
+    } = write;
+    (bytes.start, bytes.end, is_exact, call)
+}
+
+/// What the last call finds, and the answers; each `LOOK` asks what is enqueued during it.
+fn found(steps: &[Step]) -> (Vec<PendingWrite>, Answers) {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     let start: [Step; 7] = [
         ("cuDevicePrimaryCtxRetain", &[CONTEXT, 0], (1, 2), &[]),
@@ -110,8 +111,34 @@ fn found(steps: &[Step]) -> Vec<PendingWrite> {
         writes.enter(&call);
         found = writes.pending_for(&call, &(PINNED..PINNED + LENGTH));
         writes.apply(&call);
+        if call.signature.name == LOOK {
+            writes.ask_later(&call, PINNED..PINNED + LENGTH);
+        }
     }
-    found
+    (found, writes.answers())
+}
+
+#[test]
+fn what_other_threads_enqueue_during_a_call_is_found() {
+    let memset = |at, time| -> Step { ("cuMemsetD32Async", at, (time, time + 1), &[]) };
+    const HERE: &[u64] = &[PINNED, 0, 2, STREAM];
+    const ELSEWHERE: &[u64] = &[DEVICE, 0, 2, STREAM];
+    const SET: Pending = (PINNED, PINNED + 8, true, 8);
+    let table: [(&str, Step, &[Pending]); 5] = [
+        ("during it", memset(HERE, 92), &[SET]),
+        ("until it has returned", memset(HERE, 94), &[SET]),
+        ("after it", memset(HERE, 96), &[]),
+        ("before it", memset(HERE, 88), &[]),
+        ("elsewhere", memset(ELSEWHERE, 92), &[]),
+    ];
+    for (what, memset, expected) in table {
+        let mut steps = [(LOOK, &[0][..], (90, 95), &[][..]), memset];
+        steps.sort_by_key(|step| step.2.0);
+        let later = found(&steps).1.later.into_iter();
+        let later: Vec<(u64, Pending)> = later.map(|(at, write)| (at, shown(write))).collect();
+        let expected: Vec<(u64, Pending)> = expected.iter().map(|&write| (7, write)).collect();
+        assert_eq!(later, expected, "{what}");
+    }
 }
 
 #[test]
@@ -514,7 +541,7 @@ fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
         ),
     ];
     for (what, steps, expected) in table {
-        let found = found(steps);
+        let found = found(steps).0;
         let memset = found.iter().find(|write| write.is_exact).expect(what);
         assert_eq!(
             (memset.is_before, memset.known_since.is_some()),

@@ -398,9 +398,9 @@ impl<'t> Job<'_, 't> {
         for &(_, library) in ended.iter().filter(|key| key.0 == Kind::Library) {
             self.lent.images.remove(&library);
         }
-        let has_code = |key: &(Kind, u64)| matches!(key.0, Kind::Module | Kind::Library);
-        if ended.iter().any(has_code) {
-            self.lent.launch_marks.forget_kernels();
+        let is_kernel = |key: &&Key| matches!(key.0, Kind::Function | Kind::Kernel);
+        for &(_, kernel) in ended.iter().filter(is_kernel) {
+            self.lent.launch_marks.forget_kernel(kernel);
         }
         if ended.iter().any(owns_memory) {
             self.player.end_ranges(self.call.index, &ended, context);

@@ -1,6 +1,6 @@
 //! Marks around launches that may wait for values in host memory: they tell which launch runs.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ pub(crate) const LONGEST_HELD: u64 = 1 << 20;
 pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 /// How often all must stand still before a value counts as waited for, at least; also twice as long
 /// as the recorded work took. Looks are counted and not time, so that a replay that is slow, or
-/// stopped for a while, does the same.
-pub(crate) const PATIENCE: u64 = 200;
+/// stopped for a while, does the same. Kernels give up: those by which XLA delays work do after 200
+/// million cycles, a tenth of a second.
+pub(crate) const PATIENCE: u64 = 50;
 /// The same where a kernel runs that has been seen to wait.
 const PATIENCE_WITH_WAITING: u64 = 1;
 /// How often nothing may go on before work counts as waiting that has not begun: what is before it
@@ -52,8 +53,9 @@ struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct LaunchMarks {
     pub by_call: BTreeMap<u64, Mark>,
-    /// Kernels that have been seen to wait for a value of the host, by recorded handle.
-    waiting_kernels: HashSet<u64>,
+    /// Kernels that are known to wait for a value of the host, by recorded handle, and whether this
+    /// replay has seen it.
+    waiting_kernels: HashMap<u64, bool>,
     /// Launches whose kernels an earlier replay has seen waiting.
     kept: HashSet<u64>,
     /// The calls with marks that ran when a watch saw them wait.
@@ -108,13 +110,13 @@ impl LaunchMarks {
     /// A call has its marks.
     pub(crate) fn add(&mut self, mark: Mark) {
         if self.kept.contains(&mark.call) {
-            self.waiting_kernels.insert(mark.kernel);
+            self.waiting_kernels.entry(mark.kernel).or_default();
         }
         self.by_call.insert(mark.call, mark);
     }
 
     /// Remembers that the kernels wait for values of the host that ran when the last watch saw them
-    /// wait. The launches of those that were not known to.
+    /// wait. The launches of those that this replay had not seen waiting.
     pub(crate) fn learn(&mut self) -> Vec<u64> {
         let mut waiting = self
             .seen_waiting
@@ -124,14 +126,14 @@ impl LaunchMarks {
         waiting.retain(|call| {
             let mark = self.by_call.get(call);
             let kernel = mark.map_or(0, |mark| mark.kernel);
-            kernel != 0 && self.waiting_kernels.insert(kernel)
+            kernel != 0 && self.waiting_kernels.insert(kernel, true) != Some(true)
         });
         waiting
     }
 
-    /// Code was unloaded: handles of its kernels may be those of others from now on.
-    pub(crate) fn forget_kernels(&mut self) {
-        self.waiting_kernels.clear();
+    /// A kernel was unloaded: its handle may be that of another from now on.
+    pub(crate) fn forget_kernel(&mut self, handle: u64) {
+        self.waiting_kernels.remove(&handle);
     }
 
     /// Where to look whether one of these launches stands still. `recorded` is how long they took
@@ -147,7 +149,7 @@ impl LaunchMarks {
         let marks = writers
             .iter()
             .filter_map(|write| self.by_call.get(&write.call));
-        let known = |mark: &Mark| (*mark, self.waiting_kernels.contains(&mark.kernel));
+        let known = |mark: &Mark| (*mark, self.waiting_kernels.contains_key(&mark.kernel));
         let mut marks: Vec<(Mark, bool)> = marks.map(known).collect();
         marks.dedup_by_key(|mark| mark.0.call);
         let twice = (recorded.as_micros() * 2 / PAUSE.as_micros()) as u64;
@@ -306,7 +308,7 @@ mod tests {
                 (&[], second * 3, [RUNS, RUNS]),
                 (12_000, &[]),
             ),
-            ("it is known", (&[5], second, [RUNS, NOT_BEGUN]), (1, &[])),
+            ("it is known", (&[5], second, [RUNS, NOT_BEGUN]), (1, &[5])),
             (
                 "the other is",
                 (&[6], PAUSE, [RUNS, NOT_BEGUN]),

@@ -44,6 +44,8 @@ impl PendingWrites {
                 found.add_at_entry(&mut writes, &call, bytes.clone(), false);
             }
             writes.apply(&call);
+            let before = noted.iter().filter(|(_, is_after)| !is_after);
+            before.for_each(|(bytes, _)| writes.ask_later(&call, bytes.clone()));
             let brought = brought(&call);
             for &(copy, _) in &brought {
                 writes.ask_since(&call, copy);
@@ -56,6 +58,14 @@ impl PendingWrites {
         }
         let answers = writes.answers();
         found.known_since = answers.known;
+        for (call, write) in answers.later {
+            // No call can know yet that it is complete.
+            let write = PendingWrite {
+                known_since: None,
+                ..write
+            };
+            found.at_entry.entry(call).or_default().push(write);
+        }
         for (call, write) in answers.pending {
             found.mark_known(&write);
             let known = found.behind.entry(call).or_default();
