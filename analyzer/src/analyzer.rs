@@ -74,6 +74,8 @@ pub struct Analyzer {
     performance: Performance,
     reported: Reported,
     deferred: Vec<Deferred>,
+    /// Empty between calls.
+    drafts: Vec<Draft>,
     killed: bool,
     question: Option<Question>,
 }
@@ -215,9 +217,11 @@ impl Analyzer {
                 call,
                 site,
             };
-            let drafts = rules::check(&check, rules);
+            let mut drafts = std::mem::take(&mut self.drafts);
+            rules::check(&check, rules, &mut drafts);
             reported = !drafts.is_empty();
-            findings = self.write_all(context, call, plan, drafts);
+            findings = self.write_all(context, call, plan, &mut drafts);
+            self.drafts = drafts;
         }
         if !self.deferred.is_empty() {
             match call.succeeded() {
@@ -312,10 +316,10 @@ impl Analyzer {
         context: &dyn TraceContext,
         call: &Call<'_>,
         plan: &Plan,
-        drafts: Vec<Draft>,
+        drafts: &mut Vec<Draft>,
     ) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for draft in drafts {
+        for draft in drafts.drain(..) {
             if draft.rule == rule_ids::LINK_OPTION_VALUES_LIFETIME
                 && let Some(&link) = draft.objects.first()
                 && let Some(data) = self.state.link_data_mut(link)

@@ -564,21 +564,20 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     .collect()
 }
 
-/// All that is wrong with a call.
-pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
-    let mut drafts = Vec::new();
+/// Adds all that is wrong with a call to an empty list.
+pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules, drafts: &mut Vec<Draft>) {
     if check.call.result() == Some(code::DEINITIALIZED) {
         // The driver is shutting down; rules do not cover what destructors do then.
-        return drafts;
+        return;
     }
     if init::is_uninitialized(check.call) || init::fails_in_forked_child(check) {
-        return init::not_initialized(check).into_iter().collect();
+        return drafts.extend(init::not_initialized(check));
     }
     for (when, rule) in rules {
         let before = drafts.len();
         match rule {
             _ if !when.holds(check.state, check.plan, check.call) => {}
-            Rule::Cause(rule) => rule(check, &mut drafts),
+            Rule::Cause(rule) => rule(check, drafts),
             Rule::Consequence(rule) if drafts.is_empty() => drafts.extend(rule(check)),
             Rule::Consequence(_) => {}
         }
@@ -590,7 +589,6 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules) -> Vec<Draft> {
             );
         }
     }
-    drafts
 }
 
 /// What is missing when the trace ends.

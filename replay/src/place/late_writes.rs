@@ -3,7 +3,7 @@
 //! A kernel may wait for such a value: without it, the replay would wait until the kernel gives up,
 //! or for ever. The recording says what the memory held when the wait was over, but not when it was
 //! written, nor whether the device wrote it. So it is put there only if a launch that can reach it
-//! runs, and nothing goes on for many looks (`launch_marks`), and only a few bytes that still hold
+//! runs, and nothing goes on for long (`launch_marks`), and only a few bytes that still hold
 //! what they held before.
 
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cutape_model::PendingWrite;
 
@@ -16,16 +16,18 @@ const MOST_HELD: usize = 64;
 pub(crate) const LONGEST_HELD: u64 = 1 << 20;
 /// Between two looks.
 pub(crate) const PAUSE: Duration = Duration::from_micros(500);
-/// How often all must stand still before a value counts as waited for, at least; also twice as long
-/// as the recorded work took. Looks are counted and not time, so that a replay that is slow, or
-/// stopped for a while, does the same. Kernels give up: those by which XLA delays work do after 200
-/// million cycles, a tenth of a second.
-pub(crate) const PATIENCE: u64 = 50;
-/// The same where a kernel runs that has been seen to wait.
-const PATIENCE_WITH_WAITING: u64 = 1;
-/// How often nothing may go on before work counts as waiting that has not begun: what is before it
-/// in its stream may wait for the host.
-const PATIENCE_NOT_BEGUN: u64 = 10_000;
+/// For how long all must stand still before a value counts as waited for, at least; also twice as
+/// long as the recorded work took. The device goes on while the process is slow or stopped, so time
+/// is what counts, and few looks suffice. Kernels give up: those by which XLA delays work do after
+/// 200 million cycles, a tenth of a second.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(25);
+/// For how many looks, at least.
+const LOOKS: u64 = 4;
+/// The same where a kernel runs that has been seen to wait, however short it is.
+const LOOKS_WITH_WAITING: u64 = 1;
+/// For how many looks nothing may go on before work counts as waiting that has not begun: what is
+/// before it in its stream may wait for the host.
+const LOOKS_NOT_BEGUN: u64 = 10_000;
 
 /// Events around the work of a call.
 #[derive(Clone, Copy, Debug)]
@@ -152,15 +154,15 @@ impl LaunchMarks {
         let known = |mark: &Mark| (*mark, self.waiting_kernels.contains_key(&mark.kernel));
         let mut marks: Vec<(Mark, bool)> = marks.map(known).collect();
         marks.dedup_by_key(|mark| mark.0.call);
-        let twice = (recorded.as_micros() * 2 / PAUSE.as_micros()) as u64;
         let seen_waiting = Arc::clone(&self.seen_waiting);
         *seen_waiting.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
         Watch {
             marks,
             others,
-            patience: twice.max(PATIENCE),
+            patience: PATIENCE.max(recorded * 2),
+            since: Instant::now(),
             seen: (0, 0),
-            standing: 0,
+            standing: (0, Duration::ZERO),
             seen_waiting,
         }
     }
@@ -183,11 +185,12 @@ pub(crate) struct Watch {
     /// And whether the kernel is known to wait.
     pub marks: Vec<(Mark, bool)>,
     others: Option<Arc<Peers>>,
-    patience: u64,
+    patience: Duration,
+    since: Instant,
     /// How many marks were passed, and the progress of other ranks, at the last look.
     seen: (usize, u64),
-    /// For how many looks this has been so.
-    standing: u64,
+    /// For how many looks this has been so, and since when.
+    standing: (u64, Duration),
     seen_waiting: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -209,17 +212,19 @@ impl Watch {
         let states: Vec<_> = states.collect();
         let others = self.others.as_ref();
         let others = others.map_or(0, |peers| peers.progress_of_others());
-        self.judge(&states, others)
+        let now = self.since.elapsed();
+        self.judge(&states, others, now)
     }
 
     /// Whether nothing has gone on for so long that what has not begun waits as well.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.standing >= self.patience.max(PATIENCE_NOT_BEGUN)
+        let stands = self.since.elapsed().saturating_sub(self.standing.1);
+        self.standing.0 >= LOOKS_NOT_BEGUN && stands >= self.patience
     }
 
-    /// What calls show of which it is known whether they are known to wait, have begun, and are
-    /// over.
-    fn judge(&mut self, states: &[(u64, bool, bool, bool)], others: u64) -> Seen {
+    /// What calls show, at a time, of which it is known whether they are known to wait, have begun,
+    /// and are over.
+    fn judge(&mut self, states: &[(u64, bool, bool, bool)], others: u64, time: Duration) -> Seen {
         if !states.is_empty() && states.iter().all(|state| state.3) {
             return Seen::Complete;
         }
@@ -228,17 +233,18 @@ impl Watch {
             .map(|state| usize::from(state.2) + usize::from(state.3));
         let now = (passed.sum(), others);
         match now == self.seen {
-            true => self.standing += 1,
-            false => self.standing = 0,
+            true => self.standing.0 += 1,
+            false => self.standing = (0, time),
         }
         self.seen = now;
         let running = || states.iter().filter(|state| state.2 && !state.3);
-        let patience = match running().any(|state| state.1) {
-            true => PATIENCE_WITH_WAITING,
-            false => self.patience,
+        let (looks, patience) = match running().any(|state| state.1) {
+            true => (LOOKS_WITH_WAITING, Duration::ZERO),
+            false => (LOOKS, self.patience),
         };
         let runs = states.is_empty() || running().next().is_some();
-        if !runs || self.standing < patience {
+        let stands = time.saturating_sub(self.standing.1);
+        if !runs || self.standing.0 < looks || stands < patience {
             return Seen::Progress;
         }
         let mut waiting = self
@@ -278,7 +284,7 @@ mod tests {
         };
         let second = Duration::from_secs(1);
         // The looks until the kernels of calls 5 and 6 count as waiting, and what is learned.
-        let looks = |launches: &[u64], recorded, states: [(bool, bool); 2]| {
+        let looks = |launches: &[u64], recorded, states: [(bool, bool); 2], pause: Duration| {
             let mut marks = LaunchMarks::knowing(launches);
             marks.add(mark(5, 0xa));
             marks.add(mark(6, 0xb));
@@ -288,7 +294,9 @@ mod tests {
                 states.map(|((mark, known), (begun, over))| (mark.call, known, begun, over));
             let states: Vec<_> = states.collect();
             let mut looks = 0_u64;
-            while watch.judge(&states, 0) == Seen::Progress && looks < PATIENCE_NOT_BEGUN {
+            let time = |looks| pause * looks as u32;
+            while watch.judge(&states, 0, time(looks)) == Seen::Progress && looks < LOOKS_NOT_BEGUN
+            {
                 looks += 1;
             }
             (looks, marks.learn())
@@ -297,23 +305,15 @@ mod tests {
         type Case = (&'static [u64], Duration, [(bool, bool); 2]);
         type Found = (u64, &'static [u64]);
         let table: [(&str, Case, Found); 7] = [
-            (
-                "one runs",
-                (&[], PAUSE, [RUNS, NOT_BEGUN]),
-                (PATIENCE, &[5]),
-            ),
-            ("the other", (&[], PAUSE, [OVER, RUNS]), (PATIENCE, &[6])),
+            ("one runs", (&[], PAUSE, [RUNS, NOT_BEGUN]), (50, &[5])),
+            ("the other", (&[], PAUSE, [OVER, RUNS]), (50, &[6])),
             (
                 "it ran for long",
                 (&[], second * 3, [RUNS, RUNS]),
                 (12_000, &[]),
             ),
             ("it is known", (&[5], second, [RUNS, NOT_BEGUN]), (1, &[5])),
-            (
-                "the other is",
-                (&[6], PAUSE, [RUNS, NOT_BEGUN]),
-                (PATIENCE, &[5]),
-            ),
+            ("the other is", (&[6], PAUSE, [RUNS, NOT_BEGUN]), (50, &[5])),
             (
                 "none has begun",
                 (&[5], PAUSE, [NOT_BEGUN; 2]),
@@ -322,9 +322,15 @@ mod tests {
             ("all are over", (&[5], PAUSE, [OVER; 2]), (0, &[])),
         ];
         for (what, (launches, recorded, states), expected) in table {
-            let (looks, learned) = looks(launches, recorded, states);
-            let expected = (expected.0.min(PATIENCE_NOT_BEGUN), expected.1.to_vec());
+            let (looks, learned) = looks(launches, recorded, states, PAUSE);
+            let expected = (expected.0.min(LOOKS_NOT_BEGUN), expected.1.to_vec());
             assert_eq!((looks, learned), expected, "{what}");
         }
+        let stopped = looks(&[], PAUSE, [RUNS, NOT_BEGUN], PATIENCE);
+        assert_eq!(
+            stopped,
+            (LOOKS, vec![5]),
+            "the process is stopped between looks"
+        );
     }
 }

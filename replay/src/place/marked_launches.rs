@@ -1,6 +1,6 @@
 //! Puts marks around launches, and waits for launches that have marks.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cutape_model::PendingWrite;
 use cutape_registry::Family;
@@ -91,12 +91,16 @@ impl Player<'_> {
     /// Waits until work has come to a mark; false if what is before may wait for the host.
     fn await_mark(&mut self, mark: u64) -> bool {
         self.while_relaxed(|api| {
-            (0..PATIENCE).any(|look| {
-                if look > 0 {
-                    std::thread::sleep(PAUSE);
+            let since = Instant::now();
+            loop {
+                // Looked at again after the time is over: the process may have been stopped.
+                let is_over = since.elapsed() >= PATIENCE;
+                let is_passed = api.is_mark_passed(mark);
+                if is_passed || is_over {
+                    return is_passed;
                 }
-                api.is_mark_passed(mark)
-            })
+                std::thread::sleep(PAUSE);
+            }
         })
     }
 
