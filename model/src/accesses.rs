@@ -108,16 +108,14 @@ impl Access {
 
     /// Whether this access tells all that the other does, being later in the same stream.
     fn replaces(&self, other: &Self) -> bool {
+        if self.stream.0 != other.stream.0 {
+            return false;
+        }
         let (a, b) = (self.span(), other.span());
         let stronger = self.effect == other.effect || self.effect == AccessEffect::Write;
         let certain = matches!(self.work, AccessKind::Kernel { .. })
             == matches!(other.work, AccessKind::Kernel { .. });
-        self.stream.0 == other.stream.0
-            && stronger
-            && certain
-            && self.is_flat()
-            && a.start <= b.start
-            && a.end >= b.end
+        stronger && certain && self.is_flat() && a.start <= b.start && a.end >= b.end
     }
 }
 
@@ -175,6 +173,7 @@ impl Accesses {
                 false => access.conflicts(other) != Some(false),
             };
             conflict
+                && other.stream.0 != access.stream.0
                 && access.overlap(other).is_some()
                 && !order.is_before(other.stream, access.stream.0)
         })
