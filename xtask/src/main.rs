@@ -26,6 +26,7 @@ mod instructions;
 mod integrations;
 mod kinds;
 mod members;
+mod null_driver;
 mod package;
 mod parts;
 mod python;
