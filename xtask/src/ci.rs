@@ -33,6 +33,7 @@ engines | xtask engines | ? python3 java node
 integrations | xtask integrations | python3
 python | xtask python | python3
 runtime | xtask runtime | ? cc python3 nvcc
+libraries | xtask libraries | ? python3
 packages | xtask dist --quick --check | cc dpkg-deb python3
 random | xtask random --count 500 | cc
 tests | test --workspace --no-fail-fast | cc nm";

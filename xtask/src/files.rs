@@ -1,6 +1,7 @@
 //! Files and folders; the message of a failure has the path.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -37,6 +38,13 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     fs::copy(from, to).map_err(|error| failed(from, error))?;
     Ok(())
+}
+
+/// Makes a symbolic link to the absolute path of a file or folder.
+pub(crate) fn link(target: &Path, link: &Path) -> Result<(), Failure> {
+    fs::canonicalize(target)
+        .and_then(|target| symlink(target, link))
+        .map_err(|error| failed(link, error))
 }
 
 /// The files and folders in a folder, sorted; none if there is no such folder.

@@ -25,7 +25,9 @@ mod install;
 mod instructions;
 mod integrations;
 mod kinds;
+mod libraries;
 mod members;
+mod null_driver;
 mod package;
 mod parts;
 mod python;
@@ -106,6 +108,9 @@ usage: cargo xtask TASK
                     packages)
   runtime [NAME...] compile programs of the CUDA runtime, for CUDA 13 and 12, and run, record, check
                     and replay them on the null driver (needs cc and python3; installs nvcc)
+  libraries [NAME...]
+                    run, record, check and replay programs of CuPy, numba and cuda.core on the null
+                    driver (needs python3; installs the libraries)
   tools             install cargo-modules, cargo-deny and the packages of `engines` and
                     `integrations`
   ci                run all checks and tests";
@@ -143,6 +148,7 @@ fn main() -> ExitCode {
         ["book"] => book::make(&root()),
         ["python", arguments @ ..] => python::test(&root(), arguments),
         ["runtime", names @ ..] => runtime::test(&root(), names),
+        ["libraries", names @ ..] => libraries::test(&root(), names),
         ["tools"] => tools::install(&root()),
         ["ci"] => ci::run_all(&root()),
         _ => Err(Failure::new(USAGE)),

@@ -1,6 +1,5 @@
 //! `python`: the Python package, built without optimisation, and its tests.
 
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,8 +59,7 @@ fn build(root: &Path) -> Result<PathBuf, Failure> {
     for (name, _, file) in PARTS {
         run(cargo(root, "build -q -p").arg(name))?;
         // The program finds its libraries where it itself is.
-        let link = programs.join(file);
-        symlink(built.join(file), &link).map_err(|error| files::failed(&link, error))?;
+        files::link(&built.join(file), &programs.join(file))?;
     }
     run(cargo(root, "build -q -p").arg(MODULE_PACKAGE))?;
     files::copy(&built.join(MODULE_BUILT), &folder.join(MODULE))?;

@@ -1,10 +1,10 @@
 //! The compiler for programs of the CUDA runtime, and the runtimes of CUDA 13 and 12, from PyPI.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::files::link;
 use crate::parts::replace_folder;
 use crate::{Failure, files, python_packages, step};
 
@@ -112,10 +112,4 @@ pub(crate) fn toolkits(root: &Path, driver: &Path) -> Result<[Toolkit; 2], Failu
         toolkit("13.0", "13000", &newer, &newer.join("lib"))?,
         toolkit("12.9", "12090", &older, &packages.join("cuda_runtime/lib"))?,
     ])
-}
-
-fn link(target: &Path, name: &Path) -> Result<(), Failure> {
-    fs::canonicalize(target)
-        .and_then(|target| symlink(target, name))
-        .map_err(|error| files::failed(name, error))
 }
