@@ -207,7 +207,8 @@ impl Analyzer {
         let mut reported = false;
         let mut findings = Vec::new();
         self.state.observe(plan, call);
-        if gates.may_pass(&self.state, plan, call) || rules::init::is_uninitialized(call) {
+        let passed = gates.passed(&self.state, plan, call);
+        if !passed.is_empty() || rules::init::is_uninitialized(call) {
             self.reported.make_room();
             let check = Check {
                 state: &self.state,
@@ -218,7 +219,7 @@ impl Analyzer {
                 site,
             };
             let mut drafts = std::mem::take(&mut self.drafts);
-            rules::check(&check, rules, &mut drafts);
+            rules::check(&check, rules, passed, &mut drafts);
             reported = !drafts.is_empty();
             findings = self.write_all(context, call, plan, &mut drafts);
             self.drafts = drafts;

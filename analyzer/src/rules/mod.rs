@@ -564,8 +564,8 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
     .collect()
 }
 
-/// Adds all that is wrong with a call to an empty list.
-pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules, drafts: &mut Vec<Draft>) {
+/// Adds all that is wrong with a call to an empty list; `passed` are the gates that it passes.
+pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules, passed: Gates, drafts: &mut Vec<Draft>) {
     if check.call.result() == Some(code::DEINITIALIZED) {
         // The driver is shutting down; rules do not cover what destructors do then.
         return;
@@ -575,8 +575,13 @@ pub(crate) fn check(check: &Check<'_, '_>, rules: &Rules, drafts: &mut Vec<Draft
     }
     for (when, rule) in rules {
         let before = drafts.len();
+        debug_assert_eq!(
+            passed.has(*when),
+            when.holds(check.state, check.plan, check.call),
+            "{when:?}"
+        );
         match rule {
-            _ if !when.holds(check.state, check.plan, check.call) => {}
+            _ if !passed.has(*when) => {}
             Rule::Cause(rule) => rule(check, drafts),
             Rule::Consequence(rule) if drafts.is_empty() => drafts.extend(rule(check)),
             Rule::Consequence(_) => {}

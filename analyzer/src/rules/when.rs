@@ -97,38 +97,53 @@ impl Gates {
         self.0 & other.0 != 0
     }
 
+    /// Whether a gate is one of these.
     #[inline(always)]
-    fn passes(self, when: When, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
-        self.intersects(Self::of(&[when])) && when.holds(state, plan, call)
+    pub(super) fn has(self, when: When) -> bool {
+        self.intersects(Self::of(&[when]))
     }
 
-    /// Whether a call passes one; perhaps, if it failed.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those of these gates that a call passes.
     #[inline]
-    pub(crate) fn may_pass(self, state: &State, plan: &Plan, call: &Call<'_>) -> bool {
-        let passes = |when| self.passes(when, state, plan, call);
-        (self.intersects(OF_FAILURES) && call.result() != Some(0))
-            || (!state.ordering.current.is_empty()
-                && (passes(When::Accessing) || passes(When::Fresh) || passes(When::Sourced)))
-            // One by one and not in a loop: each is two or three instructions so.
-            || passes(When::Always)
-            || passes(When::Ended)
-            || passes(When::Freed)
-            || passes(When::Undefined)
-            || passes(When::Libraries)
-            || passes(When::Devices)
-            || passes(When::Unaccessed)
-            || passes(When::Lent)
-            || passes(When::Threads)
-            || passes(When::Capturing)
-            || passes(When::Textures)
-            || passes(When::TensorMaps)
-            || passes(When::PassesExtra)
-            || passes(When::PassesAttributes)
-            || passes(When::KernelUses)
-            || passes(When::LaunchEvents)
-            || passes(When::Uploading)
-            || passes(When::Busy)
-            || passes(When::FreedBusy)
+    pub(crate) fn passed(self, state: &State, plan: &Plan, call: &Call<'_>) -> Self {
+        let pass = |when: When| {
+            let passes = self.has(when) && when.holds(state, plan, call);
+            u32::from(passes) << when as u32
+        };
+        // One by one and not in a loop: each is two or three instructions so.
+        let mut passed = pass(When::Always)
+            | pass(When::Ended)
+            | pass(When::Freed)
+            | pass(When::Undefined)
+            | pass(When::Libraries)
+            | pass(When::Devices)
+            | pass(When::Unaccessed)
+            | pass(When::Lent)
+            | pass(When::Threads)
+            | pass(When::Capturing)
+            | pass(When::Textures)
+            | pass(When::TensorMaps)
+            | pass(When::PassesExtra)
+            | pass(When::PassesAttributes)
+            | pass(When::KernelUses)
+            | pass(When::LaunchEvents)
+            | pass(When::Uploading)
+            | pass(When::Busy)
+            | pass(When::FreedBusy);
+        if !state.ordering.current.is_empty() {
+            passed |= pass(When::Accessing) | pass(When::Fresh) | pass(When::Sourced);
+        }
+        if self.intersects(OF_FAILURES) && call.result() != Some(0) {
+            passed |= pass(When::Wrong)
+                | pass(When::Captured)
+                | pass(When::Sticky)
+                | pass(When::MappedWrong);
+        }
+        Self(passed)
     }
 }
 
