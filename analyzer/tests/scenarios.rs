@@ -343,7 +343,7 @@ fn a_finding_says_what_it_rests_on() {
             "cuModuleUnload hmod=0x100\ncuModuleLoadFatBinary module:=0x101 fatCubin@0x6000:PTX"
                 .to_owned(),
             "module-fatbinary-wrong-kind",
-            Severity::Warning,
+            Severity::Advice,
             Confidence::Contents,
         ),
     ] {

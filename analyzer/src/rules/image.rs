@@ -56,11 +56,11 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             check.answer_or("This driver accepts it, but the manual does not say so."),
         );
         let title = "image of another kind given to cuModuleLoadFatBinary";
-        drafts.push(Draft::new(
-            rules::MODULE_FATBINARY_WRONG_KIND,
-            title,
-            message,
-        ));
+        let mut draft = Draft::new(rules::MODULE_FATBINARY_WRONG_KIND, title, message);
+        if check.went_wrong() {
+            draft = draft.severity(Severity::Warning);
+        }
+        drafts.push(draft);
     }
     if !drafts.is_empty() {
         return;

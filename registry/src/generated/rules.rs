@@ -1737,15 +1737,15 @@ pub static RULES: &[Rule] = &[
     Rule {
         id: "module-fatbinary-wrong-kind",
         area: "module",
-        severity: Severity::Warning,
+        severity: Severity::Advice,
         confidence: Confidence::Contents,
-        statement: "cuModuleLoadFatBinary takes a fat binary only. A bare cubin or PTX text needs cuModuleLoadData.",
+        statement: "cuModuleLoadFatBinary takes a fat binary only. A bare cubin or PTX text needs cuModuleLoadData. A warning if the load fails; drivers that are known\naccept them.",
         manual: "CUDA Driver API, Module Management, cuModuleLoadFatBinary",
         advice: "Call cuModuleLoadData, which accepts every kind of image.",
         observed: "driver 580.159, H200, 2026-11-20: cuModuleLoadFatBinary of PTX text returned CUDA_SUCCESS",
         undecidable: "",
         cannot_see: "",
-        example: "warning[module-fatbinary-wrong-kind]: image of another kind given to cuModuleLoadFatBinary\n --> call 7: cuModuleLoadFatBinary(module: 0x7ff000000000 -> 0x101, fatCubin: 0x5100 (PTX, 175\n  |   bytes)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadFatBinary gets PTX text, not a fat binary object. This driver accepts it, but the\n  | manual does not say so.\n  = confidence: contents (bytes of images or memory, as recorded)\n  = help: Call cuModuleLoadData, which accepts every kind of image.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadFatBinary",
+        example: "advice[module-fatbinary-wrong-kind]: image of another kind given to cuModuleLoadFatBinary\n --> call 7: cuModuleLoadFatBinary(module: 0x7ff000000000 -> 0x101, fatCubin: 0x5100 (PTX, 175\n  |   bytes)) = CUDA_SUCCESS thread 0 at 0x400090\n  | cuModuleLoadFatBinary gets PTX text, not a fat binary object. This driver accepts it, but the\n  | manual does not say so.\n  = confidence: contents (bytes of images or memory, as recorded)\n  = help: Call cuModuleLoadData, which accepts every kind of image.\n  = manual: CUDA Driver API, Module Management, cuModuleLoadFatBinary",
     },
     Rule {
         id: "module-file-not-found",
