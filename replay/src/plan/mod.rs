@@ -257,7 +257,7 @@ pub fn plan(trace: &Trace) -> Plan {
         if let Family::Sharing(op) = function.family {
             observer.observe_sharing(&call, op);
         }
-        private_memory.observe(&call, function);
+        private_memory.observe(trace, &call, function);
         if let Some(forever) = not_reissued(function) {
             let entry = unreplayable
                 .entry(function.name)
