@@ -112,12 +112,10 @@ fn measure(trace: &Trace, source: &Source, settings: &Settings) -> Result<Result
         command
     };
     let guard = settings.guarded.guard();
-    let plan = cutape_replay::plan(trace);
     let mut progress = Progress::new("measuring", Unit::Things("calls and iterations"), None);
-    let measured = cutape_replay::rerun_guarded(trace, &plan, &command, &guard, &mut |done| {
-        progress.reach(done)
-    })
-    .map_err(Failure::unusable)?;
+    let measured =
+        cutape_replay::rerun_guarded(trace, &command, &guard, &mut |done| progress.reach(done))
+            .map_err(Failure::unusable)?;
     drop(progress);
     let benchmarks = serde_json::from_value(measured.results)
         .map_err(|error| Failure::unusable(format!("the measuring process: {error}")))?;

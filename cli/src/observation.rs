@@ -57,11 +57,10 @@ pub(crate) fn observe(
             .arg(trace.path());
         command
     };
-    let plan = cutape_replay::plan(trace);
     let guard = guarded.guard();
     let mut progress = Progress::over_calls("replaying", [trace]);
     let reach = &mut |done| progress.reach(done);
-    let observed = cutape_replay::observe_guarded(trace, &plan, &command, &guard, reach);
+    let observed = cutape_replay::observe_guarded(trace, &command, &guard, reach);
     let _ = fs::remove_file(&description);
     if observed.is_err() {
         let _ = fs::remove_file(contents);

@@ -288,7 +288,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         guarded::child(&program, "replay", CHILD, &hidden)
     };
     let mut progress = Progress::over_calls("replaying", [&trace]);
-    let plan = cutape_replay::plan(&trace);
     let guard = arguments.guarded.guard();
     let reach = &mut |done| progress.reach(done);
     let report = match arguments.repeat {
@@ -299,7 +298,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 ..OneReplay::default()
             };
             let command = || command(one);
-            cutape_replay::run_guarded(&trace, &plan, &command, &guard, reach)
+            cutape_replay::run_guarded(&trace, &command, &guard, reach)
         }
         count => {
             let repeat = Repeat {
@@ -307,7 +306,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 fill: arguments.fill,
                 compares_launches: !arguments.no_launch_outputs && !arguments.threads,
             };
-            cutape_replay::run_repeated(&trace, &plan, &command, &guard, repeat, reach)
+            cutape_replay::run_repeated(&trace, &command, &guard, repeat, reach)
         }
     };
     let mut report = report.map_err(|error| {

@@ -15,7 +15,7 @@ use cutape_driver::digest::digest;
 use cutape_format::layout::{ReadbackNote, SourceChangedNote, field, note_kind};
 use cutape_registry::{FUNCTIONS, Function, Role};
 
-use crate::file::rows::Rows;
+use crate::file::rows::{Memory, Rows};
 use crate::followed_work::{self, Work};
 use crate::host_memory::{self, Which};
 use crate::hot::frame::Frame;

@@ -5,7 +5,7 @@ use cutape_format::file_range::FileRange;
 use cutape_format::layout::{BlobRef, INLINE_LIMIT, field, snapshot_flag};
 use cutape_registry::{Arguments, Extent, Function, Length, Param, Role};
 
-use crate::file::rows::{NotKept, Rows};
+use crate::file::rows::{Memory, NotKept, Rows};
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::recording::payload_policy;
@@ -198,7 +198,7 @@ pub(crate) fn payload(
     draft: &mut Draft<'_>,
     position: u8,
     field: u8,
-    memory: &Rows,
+    memory: &(impl Memory + ?Sized),
     policy: PayloadPolicy,
 ) -> Option<()> {
     let length = memory.length();
@@ -222,7 +222,12 @@ pub(crate) fn payload(
 }
 
 /// Bytes in a chunk of their own.
-pub(crate) fn blob(draft: &mut Draft<'_>, position: u8, field: u8, memory: &Rows) -> Option<()> {
+pub(crate) fn blob(
+    draft: &mut Draft<'_>,
+    position: u8,
+    field: u8,
+    memory: &(impl Memory + ?Sized),
+) -> Option<()> {
     match draft.thread.blob(memory) {
         Ok(BlobRef {
             position: at,

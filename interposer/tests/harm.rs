@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use cutape_format::layout::host_skip;
+use cutape_format::layout::{field, host_skip};
 use cutape_format::{Bytes, Note, Trace};
 
 /// A program that takes longer than this hangs.
@@ -264,6 +264,37 @@ fn a_record_that_goes_to_the_next_chunk_keeps_its_blob() {
     let behind = blobs.windows(2).map(|pair| pair[1] - pair[0] - 20_480);
     let chunks = behind.filter(|&between| between > 0).count();
     assert!(chunks >= 1, "all in one chunk: nothing was tried");
+}
+
+#[test]
+fn batches_have_the_bytes_of_all_their_sources_or_none() {
+    let recorded = record(&["batches"]);
+    let trace = &recorded.traces[0];
+    let data: Vec<u8> = (0..50_000).map(|at| (at % 251) as u8).collect();
+    let (first, short, last) = (&data[30_000..], &data[7..12], &data[..30_000]);
+    let expected = [
+        (
+            "cuMemcpyBatchAsync",
+            Some(Ok([first, short, last].concat())),
+        ),
+        ("cuMemcpyBatchAsync", Some(Ok(short.to_vec()))),
+        ("cuMemcpyBatchAsync", None),
+        ("cuMemcpyBatchAsync", Some(Err("unreadable"))),
+        ("cuMemcpy3DBatchAsync", Some(Err("unreadable"))),
+    ];
+    let host_bytes = |call: &cutape_format::Call<'_>| {
+        let snapshot = call.snapshot(1, field::HOST_BYTES)?;
+        Some(match snapshot.bytes {
+            Bytes::Unreadable => Err("unreadable"),
+            bytes => Ok(trace.resolve(bytes).unwrap().into_owned()),
+        })
+    };
+    let mut calls = trace.calls();
+    for (name, bytes) in expected {
+        let call = calls.next().unwrap();
+        assert_eq!(call.signature.base, name, "call {}", call.index);
+        assert!(host_bytes(&call) == bytes, "call {}", call.index);
+    }
 }
 
 #[test]

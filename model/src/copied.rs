@@ -227,7 +227,7 @@ impl DescribedAccess {
     }
 
     /// Whether it is every byte from the first to the last.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.extent.rows == 1 && self.start.saturating_add(self.extent.row) == self.end
     }
 }

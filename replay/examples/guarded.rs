@@ -21,8 +21,8 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     if std::env::var_os("CUTAPE_REPLAY_CHILD").is_some() {
         std::process::exit(run_as_child(&trace, &options));
     }
-    let plan = cutape_replay::plan(&trace);
     let report = if has("--in-process") {
+        let plan = cutape_replay::plan(&trace);
         cutape_replay::replay(&trace, &plan, &options, &mut |_| {})?
     } else {
         let own = std::env::current_exe()?;
@@ -35,7 +35,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             placement: has("--no-placement").then_some(PlacementStrategy::None),
             ..Guard::default()
         };
-        run_guarded(&trace, &plan, &command, &guard, &mut |_| {})?
+        run_guarded(&trace, &command, &guard, &mut |_| {})?
     };
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(if report.agrees() {

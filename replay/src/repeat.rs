@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::guard::{Guard, run_guarded};
 use crate::launch_comparison;
 use crate::options::DigestedLaunches;
-use crate::plan::Plan;
+use crate::plan::has_launch_digests;
 use crate::report::{Divergence, LaunchOutputs, Report, Verdict};
 
 /// How often to replay.
@@ -68,7 +68,6 @@ impl Repeat {
 /// As [`run_guarded`].
 pub fn run_repeated(
     trace: &Trace,
-    plan: &Plan,
     command: &dyn Fn(OneReplay) -> Command,
     guard: &Guard,
     repeat: Repeat,
@@ -79,13 +78,14 @@ pub fn run_repeated(
         keep_placement: None,
         ..guard.clone()
     };
+    let has_digests = has_launch_digests(trace);
     let mut run = |one: OneReplay| {
-        let is_further = one.launches != DigestedLaunches::None && !plan.has_launch_digests;
+        let is_further = one.launches != DigestedLaunches::None && !has_digests;
         let guard = if is_further { &apart } else { guard };
         let command = || command(one);
-        run_guarded(trace, plan, &command, guard, progress)
+        run_guarded(trace, &command, guard, progress)
     };
-    let kept = match repeat.compares_launches && plan.has_launch_digests {
+    let kept = match repeat.compares_launches && has_digests {
         true => DigestedLaunches::All,
         false => DigestedLaunches::None,
     };
@@ -95,7 +95,7 @@ pub fn run_repeated(
         reports.push(run(OneReplay { fill, launches })?);
     }
     let outputs = match repeat.compares_launches {
-        true => compare_launches(trace, plan, repeat, &mut reports, &mut run),
+        true => compare_launches(trace, repeat, &mut reports, &mut run),
         false => None,
     };
     let fill = repeat.fill.filter(|_| repeat.has_other_byte());
@@ -109,7 +109,6 @@ pub fn run_repeated(
 /// `None` if there is no launch.
 fn compare_launches(
     trace: &Trace,
-    plan: &Plan,
     repeat: Repeat,
     reports: &mut [Report],
     run: &mut dyn FnMut(OneReplay) -> Result<Report, Error>,
@@ -128,7 +127,7 @@ fn compare_launches(
         return None;
     }
     let mut further = Vec::new();
-    if !plan.has_launch_digests {
+    if !has_launch_digests(trace) {
         for _ in 0..repeat.count {
             let launches = DigestedLaunches::All;
             let report = match run(OneReplay { fill, launches }) {

@@ -185,3 +185,37 @@ fn play_all<'t>(
     player.report.wall_seconds = begin.elapsed().as_secs_f64();
     Ok((player, rerun))
 }
+
+#[cfg(test)]
+mod tests {
+    use cutape_format::{NewCall, TraceBuilder};
+
+    use super::*;
+
+    /// The watchdog counts from when the child says so: after all that reads the trace.
+    #[test]
+    fn a_replay_begins_when_the_trace_has_been_read() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        builder.call(NewCall {
+            name: "cuInit",
+            arguments: &[0],
+            ..NewCall::default()
+        });
+        builder.leave(0, 0, &[]);
+        let path = std::env::temp_dir().join(format!("cutape-begin-{}", std::process::id()));
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let position = Arc::new(Position::default());
+        let mut options = Options::new("/no/driver".into());
+        let selecting = Arc::clone(&position);
+        options.calls = Some(Arc::new(move |_| {
+            assert_eq!(selecting.planned.load(Ordering::Relaxed), 0);
+            true
+        }));
+        let plan = Plan::default();
+        let tried = replay_watched(&trace, &plan, &options, &position, &mut |_| {});
+        assert!(matches!(tried, Err(Error::Driver { .. })), "{tried:?}");
+        assert_eq!(position.planned.load(Ordering::Relaxed), 1);
+    }
+}

@@ -9,7 +9,7 @@ use cutape_format::layout::{
     ExchangeNote, ExchangeOutputNote, SharedMappingNote, exchange_skip, field, note_kind,
 };
 use cutape_format::{NewSnapshot, Trace, TraceBuilder};
-use cutape_replay::{Alone, Guard, Report, plan, run_guarded};
+use cutape_replay::{Alone, Guard, Report, run_guarded};
 
 use recorder::{Recorder, assert_agrees};
 
@@ -133,7 +133,7 @@ fn plane_to_host(source: u64, width: u64) -> Vec<u8> {
 /// Replays a trace in a child.
 fn run(trace: &Trace, command: &dyn Fn() -> std::process::Command) -> Report {
     let guard = Guard::default();
-    run_guarded(trace, &plan(trace), command, &guard, &mut |_| {}).unwrap()
+    run_guarded(trace, command, &guard, &mut |_| {}).unwrap()
 }
 
 /// Replays the trace of rank 0, of two.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use cutape_format::NewSnapshot;
 use cutape_format::layout::field;
-use cutape_replay::{Guard, OneReplay, Repeat, Report, Verdict, plan, run_repeated};
+use cutape_replay::{Guard, OneReplay, Repeat, Report, Verdict, run_repeated};
 
 use recorder::{Behind, FLAGS, Recorder, assert_agrees, pattern};
 
@@ -122,7 +122,7 @@ fn repeated(recorder: &Recorder, repeat: Repeat, special: (u32, &str)) -> Report
                 command
             };
             let guard = Guard::default();
-            run_repeated(trace, &plan(trace), &command, &guard, repeat, &mut |_| {})
+            run_repeated(trace, &command, &guard, repeat, &mut |_| {})
         })
         .unwrap()
 }

@@ -3,10 +3,10 @@
 mod recorder;
 
 use cutape_format::NewSnapshot;
-use cutape_format::layout::field;
+use cutape_format::layout::{field, snapshot_flag};
 use cutape_replay::{Report, Verdict};
 
-use recorder::{Recorder, pattern};
+use recorder::{Behind, Recorder, pattern};
 
 #[test]
 #[ignore = "not a test: the other tests start it as the child process that replays"]
@@ -34,6 +34,97 @@ fn private(recorder: &Recorder, length: u64) -> u64 {
 fn copy(recorder: &mut Recorder, target: u64, source: u64) {
     let copied = recorder.call("cuMemcpyDtoD_v2", &[target, source, 64], &mut []);
     assert_eq!(copied, 0);
+}
+
+/// A struct with some members set.
+fn structure(name: &str, members: &[(&str, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0; cutape_registry::layout::size_of(name)];
+    let fields = cutape_registry::structure(name).unwrap().fields;
+    for (member, value) in members {
+        let field = fields.iter().find(|field| field.name == *member).unwrap();
+        let (at, size) = (field.offset as usize, field.size as usize);
+        bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+    bytes
+}
+
+/// Eight rows of eight bytes, one after the other; `pitch` is that of the target.
+fn copy_plane(recorder: &mut Recorder, target: u64, source: u64, pitch: u64) {
+    let members = [
+        ("srcMemoryType", 2),
+        ("srcDevice", source),
+        ("srcPitch", 8),
+        ("dstMemoryType", 2),
+        ("dstDevice", target),
+        ("dstPitch", pitch),
+        ("WidthInBytes", 8),
+        ("Height", 8),
+    ];
+    let plane = structure("CUDA_MEMCPY2D", &members);
+    let behind = &mut [(0, Behind::Input(&plane))];
+    assert_eq!(recorder.call("cuMemcpy2D_v2", &[0], behind), 0);
+}
+
+/// The same bytes as a volume, to the host.
+fn volume_to_host(recorder: &mut Recorder, source: u64) {
+    let mut target = [0; 64];
+    let members = [
+        ("srcMemoryType", 2),
+        ("srcDevice", source),
+        ("dstMemoryType", 1),
+        ("dstHost", target.as_mut_ptr() as u64),
+        ("WidthInBytes", 8),
+        ("Height", 4),
+        ("Depth", 2),
+    ];
+    let volume = structure("CUDA_MEMCPY3D", &members);
+    let behind = &mut [(0, Behind::Input(&volume))];
+    assert_eq!(recorder.call("cuMemcpy3D_v2", &[0], behind), 0);
+}
+
+/// Copies of 32 bytes, each from and to.
+fn copy_batch(recorder: &mut Recorder, copies: &[[u64; 2]]) {
+    let stream = recorder.make("cuStreamCreate", &[0, 1]);
+    let words = |words: Vec<u64>| words.into_iter().flat_map(u64::to_le_bytes).collect();
+    let sources: Vec<u8> = words(copies.iter().map(|copy| copy[0]).collect());
+    let targets: Vec<u8> = words(copies.iter().map(|copy| copy[1]).collect());
+    let sizes: Vec<u8> = words(vec![32; copies.len()]);
+    let attributes = structure("CUmemcpyAttributes", &[("srcAccessOrder", 1)]);
+    let behind = &mut [
+        (0, Behind::Input(&targets)),
+        (1, Behind::Input(&sources)),
+        (2, Behind::Input(&sizes)),
+        (4, Behind::Input(&attributes)),
+        (5, Behind::Input(&[0; 8])),
+    ];
+    let arguments = [0, 0, 0, copies.len() as u64, 0, 0, 1, stream];
+    let copied = recorder.call("cuMemcpyBatchAsync_v2", &arguments, behind);
+    assert_eq!(copied, 0);
+    recorder.call("cuStreamSynchronize", &[stream], &mut []);
+}
+
+/// The same as boxes of four rows.
+fn copy_boxes(recorder: &mut Recorder, copies: &[[u64; 2]]) {
+    let stream = recorder.make("cuStreamCreate", &[0, 1]);
+    let one = |&[source, target]: &[u64; 2]| {
+        let members = [
+            ("src.type", 1),
+            ("src.op.ptr.ptr", source),
+            ("dst.type", 1),
+            ("dst.op.ptr.ptr", target),
+            ("extent.width", 8),
+            ("extent.height", 4),
+            ("extent.depth", 1),
+            ("srcAccessOrder", 1),
+        ];
+        structure("CUDA_MEMCPY3D_BATCH_OP", &members)
+    };
+    let operations: Vec<u8> = copies.iter().flat_map(one).collect();
+    let arguments = [copies.len() as u64, 0, 0, stream];
+    let behind = &mut [(1, Behind::Input(&operations))];
+    let copied = recorder.call("cuMemcpy3DBatchAsync_v2", &arguments, behind);
+    assert_eq!(copied, 0);
+    recorder.call("cuStreamSynchronize", &[stream], &mut []);
 }
 
 fn launch(recorder: &mut Recorder, function: u64, parameter: u64) {
@@ -70,7 +161,7 @@ type Row = (&'static str, Work, u64, &'static [Cause]);
 
 #[test]
 fn private_memory_has_consequences() {
-    let table: [Row; 13] = [
+    let table: [Row; 23] = [
         // Nothing comes back from there.
         (
             "to",
@@ -196,6 +287,112 @@ fn private_memory_has_consequences() {
             1,
             &[(PRIVATE, 1, 1, 1)],
         ),
+        // Copies that structs and arrays describe.
+        (
+            "plane-to",
+            |r, [own, _, private], _| copy_plane(r, private, own, 8),
+            0,
+            &[],
+        ),
+        (
+            "plane-from",
+            |r, [own, other, private], _| {
+                copy_plane(r, private, own, 8);
+                copy_plane(r, other, private, 8);
+                download_other(r, own);
+                r.download(other, 64);
+            },
+            1,
+            &[(PRIVATE, 2, 1, 1)],
+        ),
+        (
+            "plane-on",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                copy_plane(r, own, other, 8);
+                r.download(own, 64);
+            },
+            0,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
+        (
+            "plane-overwritten",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                copy_plane(r, other, own, 8);
+                download_other(r, other);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        // Rows with gaps.
+        (
+            "plane-gaps",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                let third = r.allocate(512);
+                copy_plane(r, third, other, 64);
+                r.download(third, 8);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
+        (
+            "volume-host",
+            |r, [own, _, private], _| {
+                volume_to_host(r, private);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 0)],
+        ),
+        (
+            "batch",
+            |r, [own, other, private], _| {
+                let third = r.allocate(64);
+                copy_batch(r, &[[own, third], [private, other], [own, private]]);
+                r.download(other, 32);
+                r.download(third, 32);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 2)],
+        ),
+        (
+            "batch-on",
+            |r, [own, other, private], _| {
+                copy(r, other, private);
+                let third = r.allocate(64);
+                copy_batch(r, &[[own, third], [other, own + 32]]);
+                r.download(own + 32, 32);
+                download_other(r, third);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
+        // More of them than a record holds.
+        (
+            "long-batch",
+            |r, [own, other, private], _| {
+                copy_batch(r, &[[private, other]; 2500]);
+                r.download(other, 32);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
+        (
+            "boxes",
+            |r, [own, other, private], _| {
+                let third = r.allocate(64);
+                copy_boxes(r, &[[own, third], [private, other]]);
+                r.download(other, 32);
+                download_other(r, own);
+            },
+            1,
+            &[(PRIVATE, 1, 1, 1)],
+        ),
         // A launch that was given the end of recorded memory is made.
         (
             "end",
@@ -232,6 +429,36 @@ fn private_memory_has_consequences() {
             assert_eq!(but_for, divergences == 0, "{name}");
         }
     }
+}
+
+/// The recorder leaves the host memory of such batches out that it cannot describe.
+#[test]
+fn a_batch_without_its_host_bytes_is_left_out() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let [own, other] = [(); 2].map(|()| recorder.allocate(64));
+    let target = own.to_le_bytes();
+    // Pageable memory of the program.
+    let source = 0x5000_0000_0000_u64.to_le_bytes();
+    let size = 32_u64.to_le_bytes();
+    let unreadable = NewSnapshot {
+        flags: snapshot_flag::UNREADABLE,
+        ..NewSnapshot::piece(1, field::HOST_BYTES, &[])
+    };
+    let there = [
+        NewSnapshot::pointee(0, &target),
+        NewSnapshot::pointee(1, &source),
+        unreadable,
+        NewSnapshot::pointee(2, &size),
+    ];
+    let arguments = [0x10, 0x20, 0x30, 1, 0, 0, 0, 0];
+    recorder.write("cuMemcpyBatchAsync_v2", &arguments, &there, |_| {}, 0, &[]);
+    download_other(&mut recorder, own);
+    download_other(&mut recorder, other);
+    recorder.end(context);
+    let report = recorder.replayed("left-out", "keep-going");
+    let cause = "cuMemcpyBatchAsync_v2: the trace does not have the host memory that it reads";
+    assert_eq!(counts(&report), (1, vec![(cause, 1, 1, 1)]), "{report:#?}");
 }
 
 #[test]

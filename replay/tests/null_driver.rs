@@ -32,6 +32,25 @@ fn a_process_without_a_guard_replays_nothing() {
     });
 }
 
+/// The program may have set it for itself, so that the recorded environment has it not.
+#[test]
+fn modules_are_loaded_as_the_driver_told_the_program() {
+    for (mode, environment) in [
+        // CU_MODULE_EAGER_LOADING, CU_MODULE_LAZY_LOADING
+        (1_u32, &[][..]),
+        (2, &[("CUDA_MODULE_LOADING", "EAGER")]),
+    ] {
+        let mut recorder = Recorder::new();
+        let context = recorder.begin();
+        let mode = mode.to_le_bytes();
+        let told = [NewSnapshot::pointee(0, &mode)];
+        recorder.write("cuModuleGetLoadingMode", &[0x10], &[], |_| {}, 0, &told);
+        recorder.end(context);
+        let minute = Duration::from_secs(60);
+        assert_agrees(&recorder.replayed_with("mode", "", environment, minute));
+    }
+}
+
 #[test]
 fn memory_comes_back_where_it_was_with_its_bytes() {
     let mut recorder = Recorder::new();

@@ -10,7 +10,7 @@ use cutape_format::layout::field;
 use cutape_format::{NewSnapshot, Trace};
 use cutape_replay::{
     Error, Guard, MemoryKind, Moments, Observation, Observed, ObservedMemory, Options, Piece,
-    Reach, observe_as_child, observe_guarded, plan,
+    Reach, observe_as_child, observe_guarded,
 };
 
 use recorder::{Behind, FLAGS, Recorder, TRACE, null_driver, pattern};
@@ -38,7 +38,7 @@ fn observed(recorder: &Recorder, name: &str, job: Observation) -> (Observed, Vec
 fn try_observe(recorder: &Recorder, name: &str, job: &Observation) -> Result<Observed, Error> {
     let job = serde_json::to_string(job).unwrap();
     recorder.in_child(name, &job, &[], |trace, command| {
-        observe_guarded(trace, &plan(trace), command, &Guard::default(), &mut |_| {})
+        observe_guarded(trace, command, &Guard::default(), &mut |_| {})
     })
 }
 

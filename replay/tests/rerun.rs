@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use cutape_format::{NewSnapshot, Trace};
 use cutape_replay::{
-    Clock, Error, Guard, Job, Measurements, Options, PlacementStrategy, Work, plan, rerun_as_child,
+    Clock, Error, Guard, Job, Measurements, Options, PlacementStrategy, Work, rerun_as_child,
     rerun_guarded,
 };
 
@@ -70,7 +70,7 @@ fn measured(
         ..Guard::default()
     };
     let measured = recorder.in_child(name, flags, environment, |trace, command| {
-        rerun_guarded(trace, &plan(trace), command, &guard, &mut |_| {})
+        rerun_guarded(trace, command, &guard, &mut |_| {})
     });
     let measured = measured?;
     let times = serde_json::from_value(measured.results.clone()).unwrap();

@@ -387,7 +387,6 @@ impl Judge {
 
     /// Replays a trace in a guarded child.
     fn replay(&self, trace: &Trace, other: OtherReplay) -> Result<Report, Failure> {
-        let plan = cutape_replay::plan(trace);
         let command = || {
             let mut child = replay::child_for(&self.program, &self.driver, trace.path(), &other);
             // What a driver prints when it dies is said once, for the source.
@@ -400,8 +399,7 @@ impl Judge {
             watchdog: self.watchdog,
             ..Guard::default()
         };
-        cutape_replay::run_guarded(trace, &plan, &command, &guard, &mut |_| {})
-            .map_err(Failure::unusable)
+        cutape_replay::run_guarded(trace, &command, &guard, &mut |_| {}).map_err(Failure::unusable)
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use cutape_replay::{Plan, Rank, Report};
+use cutape_replay::{Rank, Report};
 use serde::Serialize;
 
 use super::{Arguments, CHILD, Format, pending, text};
@@ -49,10 +49,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut ranks: Vec<u64> = found.iter().filter_map(|found| found.rank).collect();
     ranks.dedup();
     arguments.guarded.expect_ranks(&ranks)?;
-    let plans: Vec<Plan> = found
-        .iter()
-        .map(|found| cutape_replay::plan(&found.trace))
-        .collect();
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
     let commands: Vec<_> = found
@@ -70,12 +66,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .collect();
     let ranks: Vec<Rank<'_>> = found
         .iter()
-        .zip(&plans)
         .zip(&commands)
-        .map(|((found, plan), command)| Rank {
+        .map(|(found, command)| Rank {
             label: found.label.clone(),
             trace: &found.trace,
-            plan,
             devices: arguments.guarded.devices_of(found.rank),
             command,
         })

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
-use super::rows::{NotKept, Rows};
+use super::rows::{Memory, NotKept, Rows};
 use super::trace_file;
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
@@ -79,11 +79,13 @@ pub(crate) fn forget() {
 
 /// The blob with what the memory holds: the one that was last read from there if it still does,
 /// else a new one.
-pub(crate) fn blob(memory: &Rows) -> Result<BlobRef, NotKept> {
+pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
     if memory.length() < SHORTEST {
         return trace_file::blob(memory);
     }
-    let key = memory.in_one_piece().unwrap_or(*memory);
+    let Some(key) = memory.key() else {
+        return trace_file::blob(memory);
+    };
     // Out of the table, so that other threads need not wait for the comparison.
     let known = KEPT.lock().remove(&key);
     let known = known.and_then(|mut kept| {
@@ -109,7 +111,7 @@ pub(crate) fn blob(memory: &Rows) -> Result<BlobRef, NotKept> {
 }
 
 /// Whether the rows hold these bytes.
-fn holds(memory: &Rows, mut bytes: &[u8]) -> bool {
+fn holds(memory: &(impl Memory + ?Sized), mut bytes: &[u8]) -> bool {
     let mut scratch = None;
     for (address, length) in memory.pieces() {
         let Some((row, behind)) = bytes.split_at_checked(length as usize) else {

@@ -16,6 +16,22 @@ pub(crate) struct Rows {
     pub(crate) slices: u64,
 }
 
+/// Memory whose bytes follow each other in the trace.
+pub(crate) trait Memory {
+    /// All bytes.
+    fn length(&self) -> u64;
+
+    /// Whether the first and the last byte of all rows can be read.
+    fn ends_are_readable(&self) -> bool;
+
+    /// (address, length) of each piece, as few as the pitches allow.
+    fn pieces(&self) -> impl Iterator<Item = (u64, u64)>;
+
+    /// What the same memory has in common each time that it is read; `None` if that is not looked
+    /// for.
+    fn key(&self) -> Option<Rows>;
+}
+
 /// Why bytes are not in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotKept {
@@ -39,21 +55,21 @@ impl Rows {
     }
 
     /// The same memory as one row, if there are no gaps.
-    pub(super) fn in_one_piece(&self) -> Option<Self> {
+    fn in_one_piece(&self) -> Option<Self> {
         let mut pieces = self.pieces();
         let (address, length) = pieces.next()?;
         pieces.next().is_none().then(|| Self::flat(address, length))
     }
+}
 
-    /// Bytes of all rows.
-    pub(crate) fn length(&self) -> u64 {
+impl Memory for Rows {
+    fn length(&self) -> u64 {
         self.row
             .saturating_mul(self.rows)
             .saturating_mul(self.slices)
     }
 
-    /// Whether the first and the last byte can be read.
-    pub(super) fn ends_are_readable(&self) -> bool {
+    fn ends_are_readable(&self) -> bool {
         if self.length() == 0 {
             return true;
         }
@@ -64,8 +80,7 @@ impl Rows {
         memory::is_readable(self.address) && memory::is_readable(self.address.wrapping_add(last))
     }
 
-    /// (address, length) of each piece, as few as the pitches allow.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+    fn pieces(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut all = *self;
         if all.pitch == all.row || all.rows == 1 {
             all = Self {
@@ -89,6 +104,30 @@ impl Rows {
                 (all.address.wrapping_add(offset), all.row)
             })
         })
+    }
+
+    fn key(&self) -> Option<Rows> {
+        Some(self.in_one_piece().unwrap_or(*self))
+    }
+}
+
+/// The rows of several copies, one after the other.
+impl Memory for [Rows] {
+    fn length(&self) -> u64 {
+        let lengths = self.iter().map(Rows::length);
+        lengths.fold(0, u64::saturating_add)
+    }
+
+    fn ends_are_readable(&self) -> bool {
+        self.iter().all(Rows::ends_are_readable)
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.iter().flat_map(Rows::pieces)
+    }
+
+    fn key(&self) -> Option<Rows> {
+        None
     }
 }
 

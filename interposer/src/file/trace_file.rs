@@ -13,7 +13,7 @@ use cutape_format::layout::{
 };
 use cutape_format::rank;
 
-use super::rows::{NotKept, Rows};
+use super::rows::{Memory, NotKept};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
 use crate::process::known_file::KnownFile;
@@ -469,7 +469,7 @@ pub(super) fn head(kind: u16, length: u64) -> ChunkHead {
 
 /// Writes the rows as one blob, straight from the program's memory: the kernel reports memory that
 /// cannot be read.
-pub(super) fn blob(rows: &Rows) -> Result<BlobRef, NotKept> {
+pub(super) fn blob(rows: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
     let _errno = Errno::keep();
     let length = rows.length();
     // A wrong length must not fill the disk.

@@ -15,7 +15,7 @@ use cutape_order::Moment;
 use super::cost::Cost;
 use super::{clock, recording, tls};
 use crate::file::kept_blobs;
-use crate::file::rows::{NotKept, Rows};
+use crate::file::rows::{Memory, NotKept};
 use crate::file::thread_buffer::ThreadBuffer;
 use crate::file::trace_file;
 use crate::process::errno::Errno;
@@ -550,7 +550,7 @@ impl Thread {
 
     /// Writes a blob of the record in progress. A record that is written again has its blobs
     /// already.
-    pub(crate) fn blob(&self, memory: &Rows) -> Result<BlobRef, NotKept> {
+    pub(crate) fn blob(&self, memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> {
         let at = self.blobs_met.get();
         self.blobs_met.set(at.saturating_add(1));
         let place = self.blobs.get(usize::from(at));

@@ -7,7 +7,6 @@ use cutape_driver::types::{
     CUmemcpySrcAccessOrder_enum, CUstreamBatchMemOpParams,
     CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st, CUstreamBatchMemOpType_enum,
 };
-use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_registry::CopyOp;
 
@@ -20,9 +19,9 @@ use crate::process::memory;
 use crate::queries::is_host;
 use crate::{async_readback, snapshot};
 
-/// A batch with more copies or operations is ignored.
+/// The host memory of a batch with more copies or operations is not recorded.
 const MOST_COPIES: u64 = 1 << 16;
-/// A copy with more rows is ignored: its description is wrong.
+/// That of a copy with more rows is not either: its description is wrong.
 const MOST_ROWS: u64 = 1 << 26;
 
 /// The memory of a copy.
@@ -33,6 +32,8 @@ struct Sides {
     /// What of that is host memory and recorded with the copy.
     target: Option<Rows>,
     source: Option<Rows>,
+    /// One side is an array, or there are too many rows: host memory is not recorded.
+    is_left_out: bool,
     /// `DURING_API_CALL`. Only such a copy to pageable memory is complete when the call returns
     /// (driver 580.159, H100, 2026-11-22: 240 of 240; not with the orders `STREAM` and `ANY`).
     during_call: bool,
@@ -62,14 +63,17 @@ fn copies(frame: &Frame, op: CopyOp) -> Vec<Sides> {
         CopyOp::Batch3D { operations, .. } => volume(frame.word(operations), index),
         _ => None,
     };
-    let (CopyOp::Batch { count, .. } | CopyOp::Batch3D { count, .. }) = op else {
-        return Vec::new();
-    };
-    let count = frame.word(count);
-    if count > MOST_COPIES {
-        return Vec::new();
+    match count_of(frame, op) {
+        count if count > MOST_COPIES => Vec::new(),
+        count => (0..count).map_while(copy).collect(),
     }
-    (0..count).map_while(copy).collect()
+}
+
+fn count_of(frame: &Frame, op: CopyOp) -> u64 {
+    match op {
+        CopyOp::Batch { count, .. } | CopyOp::Batch3D { count, .. } => frame.word(count),
+        _ => 0,
+    }
 }
 
 const DURING_CALL: u32 = CUmemcpySrcAccessOrder_enum::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL.0;
@@ -101,7 +105,7 @@ fn line(arrays: [u64; 3], index: u64) -> Option<Sides> {
         addresses: [target, source],
         target: side(target),
         source: side(source),
-        during_call: false,
+        ..Sides::default()
     })
 }
 
@@ -135,6 +139,7 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
     if !linear || rows.saturating_mul(slices) > MOST_ROWS {
         return Some(Sides {
             addresses,
+            is_left_out: true,
             ..Sides::default()
         });
     }
@@ -157,6 +162,7 @@ fn volume(list: u64, index: u64) -> Option<Sides> {
         target: side(target.ptr, target.rowLength, target.layerHeight),
         source: side(source.ptr, source.rowLength, source.layerHeight),
         during_call: copy.srcAccessOrder.0 == DURING_CALL,
+        is_left_out: false,
     })
 }
 
@@ -208,43 +214,24 @@ pub(super) fn memory_operations(frame: &Frame) -> Vec<Operand> {
     operands.collect()
 }
 
-/// Writes the host bytes that all copies read, one after the other.
+/// Writes the host bytes that all copies read, one after the other. Without any, a snapshot that
+/// has no bytes says that some may have been left out.
 pub(super) fn put_sources(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
-    let sources: Vec<Rows> = copies(frame, op)
-        .into_iter()
-        .filter_map(|sides| sides.source)
-        .collect();
-    if sources.is_empty() {
-        return Some(());
-    }
-    let total = sources
-        .iter()
-        .fold(0u64, |sum, rows| sum.saturating_add(rows.length()));
-    if let [only] = sources.as_slice() {
-        return snapshot::payload(draft, 1, field::HOST_BYTES, only, payload_policy().0);
-    }
-    let mut bytes: Vec<u8> = Vec::new();
-    if payload_policy().0 != PayloadPolicy::None {
-        let Some(()) = gather(&sources, total, &mut bytes) else {
-            return snapshot::unreadable(draft, 1, field::HOST_BYTES);
-        };
-    }
-    // Without payloads, only the length is recorded.
-    let rows = Rows::flat(bytes.as_ptr() as u64, total);
-    snapshot::payload(draft, 1, field::HOST_BYTES, &rows, payload_policy().0)
-}
-
-/// All rows without gaps; `None` if they cannot be read, or there is no memory for them.
-fn gather(sources: &[Rows], total: u64, bytes: &mut Vec<u8>) -> Option<()> {
-    bytes.try_reserve_exact(usize::try_from(total).ok()?).ok()?;
-    for (address, length) in sources.iter().flat_map(Rows::pieces) {
-        let start = bytes.len();
-        bytes.resize(start + usize::try_from(length).ok()?, 0);
-        if !memory::read_all(address, bytes.get_mut(start..)?) {
-            return None;
+    let copies = copies(frame, op);
+    let sources = copies.iter().filter_map(|sides| sides.source);
+    let sources: Vec<Rows> = sources.collect();
+    let policy = payload_policy().0;
+    let (parameter, field) = (1, field::HOST_BYTES);
+    let lacks_host_memory =
+        |sides: &Sides| sides.is_left_out && sides.addresses.into_iter().any(is_host);
+    match sources.as_slice() {
+        [only] => snapshot::payload(draft, parameter, field, only, policy),
+        [_, ..] => snapshot::payload(draft, parameter, field, &*sources, policy),
+        [] if count_of(frame, op) > MOST_COPIES || copies.iter().any(lacks_host_memory) => {
+            snapshot::unreadable(draft, parameter, field)
         }
+        [] => Some(()),
     }
-    Some(())
 }
 
 /// Adds a readback for each copy to host memory, or notes its bytes if it is complete.

@@ -13,6 +13,7 @@ use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
 use super::{graph_copies, hooks, launch, origin};
 use crate::digests::{self, step::is_on};
+use crate::file::rows::Memory;
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};

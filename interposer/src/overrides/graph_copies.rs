@@ -10,7 +10,7 @@ use cutape_registry::id;
 
 use super::copy::host_sides;
 use crate::driver;
-use crate::file::rows::Rows;
+use crate::file::rows::{Memory, Rows};
 use crate::process::process_lock::ProcessLock;
 
 /// Deeper graphs within graphs are ignored.

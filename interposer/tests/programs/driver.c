@@ -40,6 +40,20 @@ int cuMemcpyHtoD_v2(ptr to, const void *from, size_t length)
     return length > (1ull << 32) ? INVALID_VALUE : 0;
 }
 
+int cuMemcpyBatchAsync_v2(ptr *to, ptr *from, size_t *sizes, size_t count, void *attributes,
+                          size_t *starts, size_t attribute_count, void *stream)
+{
+    (void)to, (void)from, (void)sizes, (void)count;
+    (void)attributes, (void)starts, (void)attribute_count, (void)stream;
+    return 0;
+}
+
+int cuMemcpy3DBatchAsync_v2(size_t count, void *operations, ptr flags, void *stream)
+{
+    (void)count, (void)operations, (void)flags, (void)stream;
+    return 0;
+}
+
 int cuMemcpyDtoHAsync_v2(void *to, ptr from, size_t length, void *stream)
 {
     (void)stream;

@@ -26,6 +26,8 @@ int cuEventSynchronize(void *);
 int cuLaunchHostFunc(void *, void (*)(void *), void *);
 int cuMemcpyHtoD_v2(ptr, const void *, size_t);
 int cuMemcpyDtoHAsync_v2(void *, ptr, size_t, void *);
+int cuMemcpyBatchAsync_v2(ptr *, ptr *, size_t *, size_t, void *, size_t *, size_t, void *);
+int cuMemcpy3DBatchAsync_v2(size_t, void *, ptr, void *);
 int cuModuleLoad(void **, const char *);
 int cuModuleLoadData(void **, const void *);
 int cuModuleUnload(void *);
@@ -339,6 +341,28 @@ static void program_copies(void)
         cuMemcpyHtoD_v2(0, data, sizeof data);
 }
 
+/* Batches whose copies read host memory (address 0 is the driver's): a long and a short one, one
+   without host memory, one with too many copies, and one into an array. */
+static void program_batches(void)
+{
+    enum { MANY = (1 << 16) + 1 };
+    static char data[50000];
+    static ptr to[MANY], from[MANY];
+    static size_t sizes[MANY], starts[1];
+    ptr how[8] = {0};
+    ptr box[14] = {1, (ptr)data, 0, 0, 0, 2, 7, 0, 0, 0, 4, 1, 1};
+    for (int i = 0; i < 50000; i++)
+        data[i] = i % 251;
+    from[0] = (ptr)(data + 30000), sizes[0] = 20000;
+    from[2] = (ptr)(data + 7), sizes[2] = 5;
+    from[3] = (ptr)data, sizes[3] = 30000;
+    cuMemcpyBatchAsync_v2(to, from, sizes, 4, how, starts, 1, (void *)0x10);
+    cuMemcpyBatchAsync_v2(to, from + 1, sizes + 1, 2, how, starts, 1, (void *)0x10);
+    cuMemcpyBatchAsync_v2(to, from + 1, sizes + 1, 1, how, starts, 1, (void *)0x10);
+    cuMemcpyBatchAsync_v2(to, from, sizes, MANY, how, starts, 1, (void *)0x10);
+    cuMemcpy3DBatchAsync_v2(1, box, 0, (void *)0x10);
+}
+
 static void program_launches(void)
 {
     void *module, *function;
@@ -474,7 +498,8 @@ int main(int count, char **arguments)
         {"close-all", program_close_all}, {"pipe", program_pipe},
         {"wrong-lengths", program_wrong_lengths},
         {"fork-inside", program_fork_inside}, {"handlers", program_handlers},
-        {"copies", program_copies}, {"launches", program_launches},
+        {"copies", program_copies}, {"batches", program_batches},
+        {"launches", program_launches},
         {"small-stack", program_small_stack}, {"readbacks", program_readbacks},
         {"mask", program_mask},
         {"host-memory", program_host_memory},

@@ -17,7 +17,7 @@ impl Job<'_, '_> {
         let cause = match self.unavailable.absent.is_empty() {
             true => None,
             false => self.unavailable.absence(
-                self.call,
+                (self.trace, self.call),
                 self.function,
                 (&self.ranges, &self.held_addresses),
             ),

@@ -1,24 +1,81 @@
 //! What is missing because calls are left out.
 
+use std::ops::Range;
+
+use cutape_model::DescribedAccess;
 use cutape_registry::{CopyOp, Family, Function, Kind, Length, MemoryType, Role};
 
-use crate::compare::consequences::OBJECTS_KEPT;
+use crate::compare::consequences::{Consequences, OBJECTS_KEPT};
 use crate::issue::length::{length_of, made_length};
 use crate::issue::player::{Job, Player};
 use crate::issue::skip::Root;
 use crate::place::address::Found;
+use crate::plan::private_memory::{described, span};
 
-/// The operands of a copy between two addresses: source, target, length.
-fn linear(job: &Job<'_, '_>) -> Option<(u64, u64, u64)> {
-    let Family::Copy(CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of)) =
-        job.function.family
-    else {
+/// From the first byte to the last of the linear memory that a copy reads or writes.
+#[derive(Clone, Copy)]
+struct Operand {
+    start: u64,
+    length: u64,
+    /// Every byte in between is read or written.
+    is_whole: bool,
+}
+
+impl Operand {
+    fn of(access: &DescribedAccess) -> Self {
+        Self {
+            start: access.start,
+            length: span(access),
+            is_whole: access.is_whole(),
+        }
+    }
+
+    fn bytes(self) -> Range<u64> {
+        self.start..self.start.saturating_add(self.length.max(1))
+    }
+}
+
+/// Those of a copy; `None` is an array.
+struct Operands {
+    source: Option<Operand>,
+    target: Option<Operand>,
+}
+
+/// The copies of a call; `None` if it makes none, or what they are is not known.
+fn copies(job: &Job<'_, '_>) -> Option<Vec<Operands>> {
+    let Family::Copy(op) = job.function.family else {
         return None;
     };
-    let is_address = |kind| kind != MemoryType::Array;
-    let [source, target, length] =
-        [of.source, of.target, of.bytes].map(|at| job.call.argument(usize::from(at)));
-    (is_address(of.from) && is_address(of.to)).then_some((source, target, length))
+    let argument = |at: u8| job.call.argument(usize::from(at));
+    let count = match op {
+        CopyOp::Linear(of) | CopyOp::Peer(of) | CopyOp::Unified(of) => {
+            let operand = |kind, at| {
+                (kind != MemoryType::Array).then(|| Operand {
+                    start: argument(at),
+                    length: argument(of.bytes),
+                    is_whole: true,
+                })
+            };
+            return Some(vec![Operands {
+                source: operand(of.from, of.source),
+                target: operand(of.to, of.target),
+            }]);
+        }
+        CopyOp::Described(_) => 1,
+        CopyOp::Batch { count, .. } | CopyOp::Batch3D { count, .. } => argument(count),
+    };
+    let accesses = described(job.trace, job.call, job.function)?;
+    let of_one = accesses.chunk_by(|one, other| one.copy == other.copy);
+    let copies = of_one.map(|accesses| {
+        let find = |is_write| accesses.iter().find(|access| access.is_write == is_write);
+        Operands {
+            source: find(false).map(Operand::of),
+            target: find(true).map(Operand::of),
+        }
+    });
+    let copies: Vec<Operands> = copies.collect();
+    // Those between arrays are not among them.
+    (copies.len() as u64 == count).then_some(copies)
 }
 
 /// True while some memory lacks something, and other memory does not.
@@ -41,18 +98,26 @@ fn follow(job: &mut Job<'_, '_>) {
         return;
     }
     let spreads = job.traits.is_launch || matches!(job.function.family, Family::Copy(_));
-    match linear(job) {
-        Some((source, target, length)) => {
-            let cause = job.consequences.of_memory(source, length);
-            if let Some(cause) = cause.filter(|_| !job.ranges.is_device(target)) {
-                job.player.consequences.copies.insert(job.call.index, cause);
-            }
-        }
-        None if spreads => {
+    let Some(copies) = copies(job) else {
+        if spreads {
             let first = job.consequences.changed.iter().next();
             job.consequences.anywhere = first.map(|(_, &cause)| cause);
         }
-        None => {}
+        return;
+    };
+    for Operands { source, target } in copies {
+        let of_memory =
+            |operand: Operand| job.consequences.of_memory(operand.start, operand.length);
+        let Some(cause) = source.and_then(of_memory) else {
+            continue;
+        };
+        match target {
+            Some(target) if job.ranges.is_device(target.start) => {}
+            Some(_) => {
+                job.player.consequences.copies.insert(job.call.index, cause);
+            }
+            None => job.consequences.anywhere = Some(cause),
+        }
     }
 }
 
@@ -81,13 +146,33 @@ fn renew(job: &mut Job<'_, '_>) {
         let changed = &mut consequences.changed;
         changed.retain(|memory, _| matches!(ranges.find(memory.start), Found::Live(..)));
     }
-    if let Some((source, target, length)) = linear(job) {
-        if job.ranges.is_device(target) {
-            job.consequences.copy(source, target, length);
+    if let Some(copies) = copies(job) {
+        for Operands { source, target } in copies {
+            if let Some(target) = target.filter(|target| job.ranges.is_device(target.start)) {
+                pass_on(&mut job.player.consequences, source, target);
+            }
         }
     } else if let Some((start, length)) = written(job) {
         let end = start.saturating_add(length);
         job.consequences.changed.cut(&(start..end));
+    }
+}
+
+/// A copy brings memory what its source holds or lacks. Of rows with gaps, it is not followed which
+/// of them lack something.
+fn pass_on(consequences: &mut Consequences, source: Option<Operand>, target: Operand) {
+    match source {
+        Some(source) if source.is_whole && target.is_whole => {
+            consequences.copy(source.start, target.start, target.length);
+        }
+        source => {
+            let cause = source.and_then(|it| consequences.of_memory(it.start, it.length));
+            match cause {
+                Some(cause) => consequences.changed.overwrite(&target.bytes(), cause),
+                None if target.is_whole => consequences.changed.cut(&target.bytes()),
+                None => {}
+            }
+        }
     }
 }
 
@@ -115,8 +200,8 @@ enum Lost {
     Nothing,
     /// Bytes of host memory, which are not compared.
     HostBytes,
-    /// What these bytes of device memory hold: start, length.
-    Memory(u64, u64),
+    /// What these bytes of device memory hold.
+    Memory(Vec<Operand>),
     /// It may be any device memory.
     Anywhere,
 }
@@ -148,10 +233,12 @@ pub(crate) fn left_out(job: &mut Job<'_, '_>, reason: &str, root: Root) {
     let lost = lost_with(job, function);
     let index = job.call.index;
     let state = &mut job.player.consequences;
+    let is_lost = !matches!(lost, Lost::Nothing);
     match lost {
-        Lost::Memory(start, length) => {
-            let end = start.saturating_add(length.max(1));
-            state.changed.overwrite(&(start..end), cause);
+        Lost::Memory(all) => {
+            for operand in all {
+                state.changed.overwrite(&operand.bytes(), cause);
+            }
         }
         Lost::Anywhere => {
             state.anywhere.get_or_insert(cause);
@@ -163,7 +250,7 @@ pub(crate) fn left_out(job: &mut Job<'_, '_>, reason: &str, root: Root) {
             counted.first = index;
         }
         counted.left_out += 1;
-        counted.lost += u64::from(!matches!(lost, Lost::Nothing));
+        counted.lost += u64::from(is_lost);
     }
 }
 
@@ -178,12 +265,8 @@ fn lost_with(job: &Job<'_, '_>, function: &'static Function) -> Lost {
     if !writes {
         return Lost::Nothing;
     }
-    if let Some((_, target, length)) = linear(job) {
-        return match job.ranges.is_device(target) {
-            true => Lost::Memory(target, length),
-            false if names_device(job, target) => Lost::Nothing,
-            false => Lost::HostBytes,
-        };
+    if let Some(copies) = copies(job) {
+        return lost_with_copies(job, &copies);
     }
     let mut params = function.params.iter().enumerate();
     let target = params.find_map(|(position, param)| match param.role {
@@ -195,10 +278,33 @@ fn lost_with(job: &Job<'_, '_>, function: &'static Function) -> Lost {
     });
     match (target, function.family) {
         (Some((target, length)), _) if job.ranges.is_device(target) => {
-            Lost::Memory(target, length.max(1))
+            Lost::Memory(vec![Operand {
+                start: target,
+                length,
+                is_whole: true,
+            }])
         }
         (None, Family::Copy(_)) => Lost::Anywhere,
         _ => Lost::Nothing,
+    }
+}
+
+fn lost_with_copies(job: &Job<'_, '_>, copies: &[Operands]) -> Lost {
+    let mut memory = Vec::new();
+    let mut is_for_host = false;
+    for copy in copies {
+        let Some(target) = copy.target else {
+            return Lost::Anywhere;
+        };
+        match job.ranges.is_device(target.start) {
+            true => memory.push(target),
+            false => is_for_host |= !names_device(job, target.start),
+        }
+    }
+    match memory.is_empty() {
+        false => Lost::Memory(memory),
+        true if is_for_host => Lost::HostBytes,
+        true => Lost::Nothing,
     }
 }
 

@@ -7,13 +7,11 @@ use std::process::ExitStatus;
 use cutape_format::Trace;
 
 use crate::guard::position::Page;
-use crate::plan::Plan;
 use crate::report::{CurrentCall, Died, Report};
 
 /// The report of a child that could not write one. If it hung: with what it may wait for.
 pub(crate) fn crash_report(
     trace: &Trace,
-    plan: &Plan,
     status: ExitStatus,
     page: &Page,
     awaited: Option<Vec<String>>,
@@ -27,8 +25,9 @@ pub(crate) fn crash_report(
         .map(|hand| hand.1)
         .chain([index])
         .collect();
-    let last = wanted.iter().copied().max().unwrap_or(0);
-    for call in trace.calls().take_while(|call| call.index <= last) {
+    let mut calls = 0;
+    for call in trace.calls() {
+        calls += 1;
         if wanted.contains(&call.index) {
             names.insert(call.index, call.signature.name.clone());
         }
@@ -69,7 +68,7 @@ pub(crate) fn crash_report(
         may_wait_for: awaited.unwrap_or_default(),
     };
     Report {
-        calls: plan.calls,
+        calls,
         calls_replayed: done,
         died: Some(died),
         ..Report::default()

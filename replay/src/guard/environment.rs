@@ -2,8 +2,6 @@
 
 use cutape_format::Trace;
 
-use crate::plan::Plan;
-
 /// Settings of the recorded process that change what the driver does, for the child. Which devices
 /// are visible is this machine's matter.
 const ENVIRONMENT: &[&str] = &[
@@ -27,21 +25,16 @@ const NULL_MACHINE: &[&str] = &[
     "CUTAPE_NULL_VERSION",
 ];
 
-pub(crate) fn environment(trace: &Trace, plan: &Plan) -> Vec<(String, String)> {
+pub(crate) fn environment(trace: &Trace) -> Vec<(&'static str, &str)> {
     let unset = NULL_MACHINE
         .iter()
         .filter(|name| std::env::var_os(name).is_none());
-    let mut settings: Vec<(String, String)> = ENVIRONMENT
+    ENVIRONMENT
         .iter()
         .chain(unset)
         .filter_map(|&name| {
             let value = trace.meta_value(&format!("environment.{name}"))?;
-            Some((name.to_owned(), value.to_owned()))
+            Some((name, value))
         })
-        .collect();
-    // The program may have set it for itself.
-    if let Some(mode) = plan.loading_mode {
-        settings.push(("CUDA_MODULE_LOADING".to_owned(), mode.to_owned()));
-    }
-    settings
+        .collect()
 }

@@ -31,14 +31,14 @@ pub(crate) struct TraceIdentity {
 }
 
 impl TraceIdentity {
-    /// Of a trace that has so many calls.
-    pub(crate) fn of(trace: &Trace, calls: u64) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let head = trace.head();
+        let count = || trace.calls().count() as u64;
         Self {
             process: head.process,
             start_unix: head.start_unix,
             start_ticks: head.start_ticks,
-            calls,
+            calls: trace.counted_calls().unwrap_or_else(count),
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::options::Options;
 use crate::place::lesson::Misplaced;
 use crate::place::strategy::PlacementStrategy;
 use crate::place::waiting_threads::STEADY_MAP;
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, has_address_spaces, plan};
 use crate::ranks::peers::Peers;
 use crate::report::Report;
 use crate::rerun::{Job, Measure, Outcome, Rerun};
@@ -91,12 +91,11 @@ impl Message {
 /// [`Error::NoReport`] if it exits without a report.
 pub fn run_guarded(
     trace: &Trace,
-    plan: &Plan,
     command: &dyn Fn() -> Command,
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
-    match guarded(trace, plan, command, guard, progress)? {
+    match guarded(trace, command, guard, progress)? {
         (Ended::Reported(Message::Report(report)), misfits) => Ok(misfits.report_in(*report)),
         (Ended::Reported(_), _) => Err(unexpected()),
         (Ended::Died(report), misfits) => Ok(misfits.report_in(*report)),
@@ -110,12 +109,11 @@ pub fn run_guarded(
 /// As there; and [`Error::Measure`] with the report's text if the child died or hung.
 pub fn rerun_guarded(
     trace: &Trace,
-    plan: &Plan,
     command: &dyn Fn() -> Command,
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Measurements, Error> {
-    match guarded(trace, plan, command, guard, progress)? {
+    match guarded(trace, command, guard, progress)? {
         (Ended::Reported(Message::Measurements(mut measurements)), misfits) => {
             let report = &mut measurements.outcome.report;
             *report = misfits.report_in(std::mem::take(report));
@@ -133,12 +131,11 @@ pub fn rerun_guarded(
 /// As there; and [`Error::Measure`] with the report's text if the child died or hung.
 pub fn observe_guarded(
     trace: &Trace,
-    plan: &Plan,
     command: &dyn Fn() -> Command,
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Observed, Error> {
-    match guarded(trace, plan, command, guard, progress)? {
+    match guarded(trace, command, guard, progress)? {
         (Ended::Reported(Message::Observed(mut observed)), misfits) => {
             observed.report = misfits.report_in(observed.report);
             Ok(*observed)
@@ -195,24 +192,25 @@ impl Misfits {
 /// Tries children until one fits; with those that did not.
 fn guarded(
     trace: &Trace,
-    plan: &Plan,
     command: &dyn Fn() -> Command,
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Ended, Misfits), Error> {
-    let automatic = match plan.address_spaces.is_empty() {
-        true => PlacementStrategy::Granules,
-        false => PlacementStrategy::Natural,
+    let automatic = || match has_address_spaces(trace) {
+        true => PlacementStrategy::Natural,
+        false => PlacementStrategy::Granules,
     };
-    let strategy = guard.placement.unwrap_or(automatic);
+    let strategy = guard.placement.unwrap_or_else(automatic);
     let kept = KeptAttempts::read(guard)?;
-    let identity = TraceIdentity::of(trace, plan.calls);
-    let kept = kept.and_then(|kept| kept.attempt(None, &identity, guard));
+    let identity = guard.keep_placement.as_ref();
+    let identity = identity.map(|_| TraceIdentity::of(trace));
+    let kept = kept.zip(identity.as_ref());
+    let kept = kept.and_then(|(kept, identity)| kept.attempt(None, identity, guard));
     let mut next = kept.unwrap_or_else(|| Attempt::first(strategy, guard));
     let mut misfits = Misfits::default();
     loop {
         let mut command = command();
-        command.envs(environment(trace, plan));
+        command.envs(environment(trace));
         let page = Page::create().map_err(failed("sharing a page"))?;
         let mut awaited = Vec::new();
         let mut watchers = Watchers {
@@ -233,11 +231,13 @@ fn guarded(
                 if let Some(report) = message.report_mut() {
                     next.learn(report);
                 }
-                KeptAttempts::of_trace(identity, &next).write(guard)?;
+                if let Some(identity) = identity {
+                    KeptAttempts::of_trace(identity, &next).write(guard)?;
+                }
                 return Ok((Ended::Reported(message), misfits));
             }
             None if hung || status.signal().is_some() => {
-                let report = crash_report(trace, plan, status, &page, hung.then_some(awaited));
+                let report = crash_report(trace, status, &page, hung.then_some(awaited));
                 return Ok((Ended::Died(Box::new(report)), misfits));
             }
             None => {
@@ -539,6 +539,11 @@ fn as_child(
     let (page, pipe) = unsafe { (OwnedFd::from_raw_fd(page), OwnedFd::from_raw_fd(pipe)) };
     let Ok(page) = Page::map(page) else { return 2 };
     let plan: Plan = plan(trace);
+    if let Some(mode) = plan.loading_mode {
+        // The program may have set it for itself.
+        // SAFETY: as above; planning starts no thread.
+        unsafe { std::env::set_var("CUDA_MODULE_LOADING", mode) };
+    }
     let options = Options {
         placement: strategy,
         lessons,

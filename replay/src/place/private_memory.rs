@@ -11,8 +11,8 @@ use crate::plan::private_memory::operands;
 impl Job<'_, '_> {
     /// Notes memory that the call names and that no recorded call made.
     pub(crate) fn find_private_memory(&mut self) {
-        for (start, length) in operands(self.call, self.function) {
-            let player = &mut *self.player;
+        let player = &mut *self.player;
+        for (start, length) in operands(player.trace, self.call, self.function) {
             let is_known = !matches!(player.ranges.find(start), Found::Unknown)
                 || player.ranges.is_in_block(start)
                 || player

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use cutape_format::{Bytes, Call, layout::field};
+use cutape_format::{Bytes, Call, Trace, layout::field};
 use cutape_reach::words;
 use cutape_registry::{
-    Class, CopyOp, Family, Function, Kind, Role, StreamMemoryOp, VirtualMemoryOp, layout::offset_of,
+    Class, CopyOp, Family, Function, Kind, MemoryType, Role, StreamMemoryOp, VirtualMemoryOp,
+    layout::offset_of,
 };
 
 use crate::buffer::number;
@@ -20,6 +21,7 @@ use crate::place::absent::{Absent, Cause, GRANULE, skip_of_function};
 use crate::place::address::Ranges;
 use crate::place::held_addresses::{HeldAddresses, Known, Piece};
 use crate::plan::Plan;
+use crate::plan::private_memory::{described, span};
 
 /// The function if it cannot be re-issued even in principle: what it made is absent.
 fn made_elsewhere(function: &str) -> Option<&'static Function> {
@@ -167,10 +169,22 @@ impl Unavailable {
     /// What keeps a call from being re-issued.
     pub(crate) fn absence(
         &self,
-        call: &Call,
+        (trace, call): (&Trace, &Call),
         function: &'static Function,
         (ranges, held): (&Ranges, &HeldAddresses),
     ) -> Option<Cause> {
+        let absent = |start, length| {
+            self.absent
+                .at(ranges, start, length)
+                .map(|(_, cause)| cause)
+        };
+        if let Family::Copy(CopyOp::Described(_) | CopyOp::Batch { .. } | CopyOp::Batch3D { .. }) =
+            function.family
+        {
+            let accesses = described(trace, call, function)?.into_iter();
+            let mut named = accesses.filter(|access| access.memory != MemoryType::Host);
+            return named.find_map(|access| absent(access.start, span(&access)));
+        }
         let mapping = match function.family {
             Family::VirtualMemory(
                 VirtualMemoryOp::SetAccess { size, .. } | VirtualMemoryOp::Unmap { size, .. },
@@ -193,9 +207,7 @@ impl Unavailable {
                     Role::Use(kind) | Role::Destroy(kind) if kind.is_address() => 1,
                     _ => return None,
                 };
-                self.absent
-                    .at(ranges, value, length)
-                    .map(|(_, cause)| cause)
+                absent(value, length)
             });
         of_params.or_else(|| self.absence_in_snapshots(call, function, (ranges, held)))
     }

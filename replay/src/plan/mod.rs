@@ -169,10 +169,43 @@ impl NotedRanges {
     }
 }
 
-/// Reads a trace once.
+/// Whether the recorder has digested device memory at launches.
+pub(crate) fn has_launch_digests(trace: &Trace) -> bool {
+    trace.meta_value("digests") == Some("launch")
+}
+
+/// Whether a plan of a trace has [`Plan::address_spaces`]. Reads up to the first one, which most
+/// traces have at `cuInit`.
+pub(crate) fn has_address_spaces(trace: &Trace) -> bool {
+    let mut calls = trace.calls().filter(Call::has_notes);
+    calls.any(|call| {
+        let function = function_of(&call);
+        function.is_some_and(|function| not_reissued(function).is_none() && makes_context(function))
+            && address_space(&call).is_some()
+    })
+}
+
+/// Reads a trace for what it needs of a machine alone.
+pub(crate) fn needs(trace: &Trace) -> Needs {
+    let mut observer = Observer::new(trace);
+    for call in trace.calls() {
+        let Some(function) = function_of(&call) else {
+            continue;
+        };
+        if let Family::Sharing(op) = function.family {
+            observer.observe_sharing(&call, op);
+        }
+        if not_reissued(function).is_none() {
+            observer.observe(&call, function);
+        }
+    }
+    observer.finish()
+}
+
+/// Reads a trace for all that a replay of it needs, in the process that replays it.
 pub fn plan(trace: &Trace) -> Plan {
     let mut plan = Plan {
-        has_launch_digests: trace.meta_value("digests") == Some("launch"),
+        has_launch_digests: has_launch_digests(trace),
         ..Plan::default()
     };
     let mut functions: HashMap<u16, Option<&'static Function>> = HashMap::new();
@@ -224,7 +257,7 @@ pub fn plan(trace: &Trace) -> Plan {
         if let Family::Sharing(op) = function.family {
             observer.observe_sharing(&call, op);
         }
-        private_memory.observe(&call, function);
+        private_memory.observe(trace, &call, function);
         if let Some(forever) = not_reissued(function) {
             let entry = unreplayable
                 .entry(function.name)
@@ -420,9 +453,11 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use cutape_format::layout::note_kind;
-    use cutape_format::{NewCall, TraceBuilder};
+    use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     #[test]
     fn host_memory_in_device_slots_is_no_region_of_its_own() {
@@ -469,13 +504,55 @@ mod tests {
         builder.call(call(1, "cuMemAlloc_v2"));
         ranges(&mut builder, 1);
         builder.leave(1, 0, &[]);
-        let file = format!("cutape-mixed-{}.cutape", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        builder.write(&path).unwrap();
-        let found = plan(&Trace::open(&path).unwrap());
-        std::fs::remove_file(&path).unwrap();
+        let found = plan(&written(&builder, "mixed"));
         assert_eq!(found.mixed_address_spaces, HashSet::from([1, 3]));
         assert_eq!(found.address_spaces.len(), 1);
+    }
+
+    fn written(builder: &TraceBuilder, name: &str) -> Trace {
+        let file = format!("cutape-{name}-{}.cutape", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        trace
+    }
+
+    /// What the guarding process reads of a trace, beside the plan that its child makes.
+    #[test]
+    fn the_guard_knows_what_the_plan_says_without_one() {
+        for (noted_at, expected) in [
+            ("cuInit", true),
+            ("cuDevicePrimaryCtxRetain", true),
+            ("cuCtxGetDevice", false),
+            ("", false),
+        ] {
+            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+            for (name, arguments, made) in [
+                ("cuInit", &[0][..], &[][..]),
+                ("cuCtxGetDevice", &[0], &[]),
+                ("cuDevicePrimaryCtxRetain", &[0, 1], &[0xc0; 8]),
+                ("cuIpcGetMemHandle", &[0, 0x1000], &[]),
+            ] {
+                builder.call(NewCall {
+                    name,
+                    arguments,
+                    ..NewCall::default()
+                });
+                if name == noted_at {
+                    builder.note(0, note_kind::ADDRESS_SPACE, [0x1000_u64, 0x2000], &[]);
+                }
+                let made = (!made.is_empty()).then(|| NewSnapshot::pointee(0, made));
+                builder.leave(0, 0, made.as_slice());
+            }
+            let trace = written(&builder, "known");
+            let plan = plan(&trace);
+            assert_eq!(has_address_spaces(&trace), expected, "{noted_at}");
+            assert_eq!(!plan.address_spaces.is_empty(), expected, "{noted_at}");
+            let needs = needs(&trace);
+            assert_eq!(needs.context_devices, BTreeSet::from([1]));
+            assert_eq!(format!("{needs:?}"), format!("{:?}", plan.needs));
+        }
     }
 
     #[test]

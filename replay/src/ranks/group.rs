@@ -23,7 +23,8 @@ use crate::machine::check::recorded_devices;
 use crate::machine::ranks::{DeviceExchange, RankDevice, RankDevices};
 use crate::memory_file;
 use crate::place::strategy::PlacementStrategy;
-use crate::plan::Plan;
+use crate::plan::needs::Needs;
+use crate::plan::{has_address_spaces, needs};
 use crate::ranks::broker::{Broker, Place};
 use crate::ranks::message;
 use crate::ranks::order::{self, Times};
@@ -38,8 +39,6 @@ pub struct Rank<'a> {
     pub label: String,
     /// Its trace.
     pub trace: &'a Trace,
-    /// What a replay of it needs.
-    pub plan: &'a Plan,
     /// Devices by ordinal, recorded and here, as in the options of its child; the others are
     /// matched by what they are.
     pub devices: Vec<(u32, u32)>,
@@ -68,8 +67,9 @@ pub fn run_ranks(
     let kept = KeptAttempts::read(guard)?;
     for (number, rank) in ranks.iter().enumerate() {
         // What lies in granules cannot be exported: the driver has to place memory itself.
-        let strategy = match (guard.placement, rank.plan.address_spaces.is_empty()) {
-            (Some(PlacementStrategy::None), _) | (_, true) => PlacementStrategy::None,
+        let strategy = match guard.placement {
+            Some(PlacementStrategy::None) => PlacementStrategy::None,
+            _ if !has_address_spaces(rank.trace) => PlacementStrategy::None,
             _ => PlacementStrategy::Natural,
         };
         let guard = Guard {
@@ -78,8 +78,10 @@ pub fn run_ranks(
         };
         let number = Some((number, ranks.len()));
         let kept = kept.as_ref();
-        let identity = TraceIdentity::of(rank.trace, rank.plan.calls);
-        let kept = kept.and_then(|kept| kept.attempt(number, &identity, &guard));
+        let kept = kept.and_then(|kept| {
+            let identity = TraceIdentity::of(rank.trace);
+            kept.attempt(number, &identity, &guard)
+        });
         attempts.push(kept.unwrap_or_else(|| Attempt::first(strategy, &guard)));
         guards.push(guard);
     }
@@ -115,7 +117,7 @@ pub fn run_ranks(
                 None if hung || status.signal().is_some() => {
                     is_complete = false;
                     let awaited = hung.then_some(awaited);
-                    reports.push(crash_report(rank.trace, rank.plan, status, &page, awaited));
+                    reports.push(crash_report(rank.trace, status, &page, awaited));
                 }
                 Some(_) | None => {
                     return Err(of_rank(Error::NoReport {
@@ -125,8 +127,8 @@ pub fn run_ranks(
             }
         }
         if !again {
-            if is_complete {
-                let identity = |rank: &Rank<'_>| TraceIdentity::of(rank.trace, rank.plan.calls);
+            if is_complete && guard.keep_placement.is_some() {
+                let identity = |rank: &Rank<'_>| TraceIdentity::of(rank.trace);
                 let traces = ranks.iter().map(identity);
                 KeptAttempts::of_ranks(traces.zip(&attempts)).write(guard)?;
             }
@@ -313,7 +315,7 @@ impl<'a> Group<'a> {
             return Err(Error::child("starting it", "there is no such rank"));
         };
         let mut command = (rank.command)();
-        command.envs(environment(rank.trace, rank.plan));
+        command.envs(environment(rank.trace));
         let machine = self.machines.get(number).copied().unwrap_or(number);
         let page = company.page;
         let mut awaited = Vec::new();
@@ -392,12 +394,13 @@ impl<'a> Group<'a> {
 /// The devices on which ranks have contexts, and between which they exchange memory.
 fn devices_of(ranks: &[Rank<'_>], sharing: &Sharing) -> RankDevices {
     let mut all = RankDevices::default();
-    for (number, rank) in ranks.iter().enumerate() {
+    let needs: Vec<Needs> = ranks.iter().map(|rank| needs(rank.trace)).collect();
+    for (number, (rank, needs)) in ranks.iter().zip(&needs).enumerate() {
         let recorded = recorded_devices(rank.trace, 0);
         for (device, ordinal) in recorded.into_iter().zip(0..) {
             let mut wanted = rank.devices.iter();
             let wanted = wanted.find(|pair| i32::try_from(pair.0) == Ok(ordinal));
-            let is_used = rank.plan.needs.context_devices.contains(&ordinal);
+            let is_used = needs.context_devices.contains(&ordinal);
             if is_used && device.uuid.is_some() {
                 all.used.push(RankDevice {
                     rank: number,
@@ -410,7 +413,7 @@ fn devices_of(ranks: &[Rank<'_>], sharing: &Sharing) -> RankDevices {
         }
     }
     let device_of = |site: ExchangeSite| {
-        let devices = &ranks.get(site.process)?.plan.needs.sharing_devices;
+        let devices = &needs.get(site.process)?.sharing_devices;
         Some((site.process, *devices.get(&site.call)?))
     };
     for link in &sharing.links {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use cutape_driver::Driver;
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 use cutape_replay::{
-    Alone, Error, Guard, Measuring, Options, PlacementStrategy, Report, plan, run_as_child,
-    run_guarded,
+    Alone, Error, Guard, Measuring, Options, PlacementStrategy, Report, run_as_child, run_guarded,
 };
 
 /// Which trace a child replays, and how.
@@ -274,7 +273,7 @@ impl Recorder {
         guard: &Guard,
     ) -> Result<Report, Error> {
         self.in_child(name, flags, environment, |trace, command| {
-            run_guarded(trace, &plan(trace), command, guard, &mut |_| {})
+            run_guarded(trace, command, guard, &mut |_| {})
         })
     }
 
