@@ -450,7 +450,12 @@ impl Maker {
             84..90 => {
                 let graph = Self::any(&mut self.dice, &self.graphs)?;
                 let stream = self.stream_of(self.graphs[&graph])?;
-                Action::Launch { graph, stream }
+                let launch = Action::Launch { graph, stream };
+                if !self.dice.one_in(3) {
+                    return Some(launch);
+                }
+                self.launch_and_reset(thread, stream, launch)?;
+                return None;
             }
             90 => Action::EndGraph {
                 graph: Self::any(&mut self.dice, &self.graphs)?,
@@ -495,13 +500,76 @@ impl Maker {
                     None => Action::Post { flag },
                 };
                 let is_wait = other != thread || signal.is_some();
-                if is_wait && flag < 63 && self.try_add(thread, post) {
+                if !is_wait || flag >= 63 {
+                    return None;
+                }
+                // Work of another stream relies on the signal.
+                let filled = signal.and_then(|stream| self.fill_on_device(thread, stream, None));
+                if self.try_add(thread, post) {
                     self.next[3] += 1;
                     self.try_add(other, Action::Await { flag });
+                    let stream = self.stream_of(context)?;
+                    if filled.is_some() && self.fill_on_device(other, stream, filled).is_some() {
+                        self.try_add(other, Action::SyncStream { stream });
+                    }
                 }
                 return None;
             }
         })
+    }
+
+    /// Launches a graph, and resets memory that it may write to what it held before, for a kernel.
+    fn launch_and_reset(&mut self, thread: u8, stream: Id, launch: Action) -> Option<()> {
+        let context = self.streams.get(&stream)?.0;
+        let is_shared = |memory: Memory| memory.is_known() && memory.is_visible();
+        let buffer = self.buffer_of(context, is_shared)?;
+        let out = self.buffer_of(context, Memory::is_device)?;
+        let (size, out_size) = (self.buffers[&buffer].2, self.buffers[&out].2);
+        let seed = self.dice.next_number() as u32;
+        let whole = Part {
+            buffer,
+            offset: 0,
+            length: size,
+        };
+        let fill = Action::Fill { to: whole, seed };
+        let length = Some(size.min(out_size));
+        let work = Work::Mix {
+            out: self.part(out, length),
+            input: self.part(buffer, length),
+            seed,
+        };
+        let site = Site::Stream(stream);
+        let actions = [
+            fill.clone(),
+            launch,
+            Action::SyncStream { stream },
+            fill,
+            Action::Work { work, site },
+        ];
+        let mut actions = actions.into_iter();
+        actions
+            .all(|action| self.try_add(thread, action))
+            .then_some(())
+    }
+
+    /// Fills memory of the device in a stream: this part, or any. Returns the part.
+    fn fill_on_device(&mut self, thread: u8, stream: Id, part: Option<Part>) -> Option<Part> {
+        let context = self.streams.get(&stream)?.0;
+        let to = match part {
+            Some(part) => part,
+            None => {
+                let buffer = self.buffer_of(context, Memory::is_device)?;
+                self.part(buffer, None)
+            }
+        };
+        let work = Work::Memset {
+            to,
+            width: 4,
+            value: self.dice.next_number() as u32,
+        };
+        let site = Site::Stream(stream);
+        self.try_add(thread, Action::Work { work, site })
+            .then_some(to)
     }
 
     /// Waits for everything, reads all memory, and ends what is left.
