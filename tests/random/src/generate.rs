@@ -118,12 +118,22 @@ impl Maker {
                 self.make_buffer(0, context);
             }
         }
-        for thread in 1..self.threads {
-            self.try_add(0, Action::Post { flag: thread });
-            self.try_add(thread, Action::Await { flag: thread });
-            // Each thread has a per-thread stream of its own.
-            let context = self.dice.pick(&self.contexts);
-            self.make_stream(thread, context);
+        // The per-thread streams of one context are as many streams as threads.
+        let common = match self.threads > 1 && self.dice.one_in(2) {
+            true => Some(self.dice.pick(&self.contexts)),
+            false => None,
+        };
+        for thread in 0..self.threads {
+            if thread > 0 {
+                self.try_add(0, Action::Post { flag: thread });
+                self.try_add(thread, Action::Await { flag: thread });
+            }
+            if let Some(context) = common {
+                self.add_stream(thread, context, StreamKind::PerThread);
+            } else if thread > 0 {
+                let context = self.dice.pick(&self.contexts);
+                self.make_stream(thread, context);
+            }
         }
     }
 
@@ -152,6 +162,10 @@ impl Maker {
             PerThread,
         ];
         let kind = self.dice.pick(&kinds);
+        self.add_stream(thread, context, kind);
+    }
+
+    fn add_stream(&mut self, thread: u8, context: Id, kind: StreamKind) {
         let Some(stream) = self.new_id(0) else { return };
         if self.try_add(
             thread,
