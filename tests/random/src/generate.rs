@@ -443,6 +443,10 @@ impl Maker {
                 Action::Record { event, stream }
             }
             60..66 => {
+                if self.dice.one_in(3) {
+                    self.wait_through_another(thread, context)?;
+                    return None;
+                }
                 let event = Self::any(&mut self.dice, &self.events)?;
                 let stream = Self::any(&mut self.dice, &self.streams)?;
                 Action::Wait { stream, event }
@@ -530,6 +534,32 @@ impl Maker {
                 return None;
             }
         })
+    }
+
+    /// Work of a stream, and of another that comes after it through a third one.
+    fn wait_through_another(&mut self, thread: u8, context: Id) -> Option<()> {
+        let [first, between, last] = [(); 3].map(|()| self.stream_of(context));
+        let (first, between, last) = (first?, between?, last?);
+        let events = self.events.iter().filter(|(_, of)| **of == context);
+        let events: Vec<Id> = events.map(|(&id, _)| id).collect();
+        if events.is_empty() {
+            return None;
+        }
+        let filled = self.fill_on_device(thread, first, None)?;
+        for (from, to) in [(first, between), (between, last)] {
+            let event = self.dice.pick(&events);
+            let (record, wait) = (
+                Action::Record {
+                    event,
+                    stream: from,
+                },
+                Action::Wait { stream: to, event },
+            );
+            if !self.try_add(thread, record) || !self.try_add(thread, wait) {
+                return None;
+            }
+        }
+        self.fill_on_device(thread, last, Some(filled)).map(drop)
     }
 
     /// Launches a graph, and resets memory that it may write to what it held before, for a kernel.
