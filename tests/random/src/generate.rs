@@ -118,12 +118,22 @@ impl Maker {
                 self.make_buffer(0, context);
             }
         }
-        for thread in 1..self.threads {
-            self.try_add(0, Action::Post { flag: thread });
-            self.try_add(thread, Action::Await { flag: thread });
-            // Each thread has a per-thread stream of its own.
-            let context = self.dice.pick(&self.contexts);
-            self.make_stream(thread, context);
+        // The per-thread streams of one context are as many streams as threads.
+        let common = match self.threads > 1 && self.dice.one_in(2) {
+            true => Some(self.dice.pick(&self.contexts)),
+            false => None,
+        };
+        for thread in 0..self.threads {
+            if thread > 0 {
+                self.try_add(0, Action::Post { flag: thread });
+                self.try_add(thread, Action::Await { flag: thread });
+            }
+            if let Some(context) = common {
+                self.add_stream(thread, context, StreamKind::PerThread);
+            } else if thread > 0 {
+                let context = self.dice.pick(&self.contexts);
+                self.make_stream(thread, context);
+            }
         }
     }
 
@@ -152,6 +162,10 @@ impl Maker {
             PerThread,
         ];
         let kind = self.dice.pick(&kinds);
+        self.add_stream(thread, context, kind);
+    }
+
+    fn add_stream(&mut self, thread: u8, context: Id, kind: StreamKind) {
         let Some(stream) = self.new_id(0) else { return };
         if self.try_add(
             thread,
@@ -429,6 +443,10 @@ impl Maker {
                 Action::Record { event, stream }
             }
             60..66 => {
+                if self.dice.one_in(3) {
+                    self.wait_through_another(thread, context)?;
+                    return None;
+                }
                 let event = Self::any(&mut self.dice, &self.events)?;
                 let stream = Self::any(&mut self.dice, &self.streams)?;
                 Action::Wait { stream, event }
@@ -450,7 +468,12 @@ impl Maker {
             84..90 => {
                 let graph = Self::any(&mut self.dice, &self.graphs)?;
                 let stream = self.stream_of(self.graphs[&graph])?;
-                Action::Launch { graph, stream }
+                let launch = Action::Launch { graph, stream };
+                if !self.dice.one_in(3) {
+                    return Some(launch);
+                }
+                self.launch_and_reset(thread, stream, launch)?;
+                return None;
             }
             90 => Action::EndGraph {
                 graph: Self::any(&mut self.dice, &self.graphs)?,
@@ -495,13 +518,102 @@ impl Maker {
                     None => Action::Post { flag },
                 };
                 let is_wait = other != thread || signal.is_some();
-                if is_wait && flag < 63 && self.try_add(thread, post) {
+                if !is_wait || flag >= 63 {
+                    return None;
+                }
+                // Work of another stream relies on the signal.
+                let filled = signal.and_then(|stream| self.fill_on_device(thread, stream, None));
+                if self.try_add(thread, post) {
                     self.next[3] += 1;
                     self.try_add(other, Action::Await { flag });
+                    let stream = self.stream_of(context)?;
+                    if filled.is_some() && self.fill_on_device(other, stream, filled).is_some() {
+                        self.try_add(other, Action::SyncStream { stream });
+                    }
                 }
                 return None;
             }
         })
+    }
+
+    /// Work of a stream, and of another that comes after it through a third one.
+    fn wait_through_another(&mut self, thread: u8, context: Id) -> Option<()> {
+        let [first, between, last] = [(); 3].map(|()| self.stream_of(context));
+        let (first, between, last) = (first?, between?, last?);
+        let events = self.events.iter().filter(|(_, of)| **of == context);
+        let events: Vec<Id> = events.map(|(&id, _)| id).collect();
+        if events.is_empty() {
+            return None;
+        }
+        let filled = self.fill_on_device(thread, first, None)?;
+        for (from, to) in [(first, between), (between, last)] {
+            let event = self.dice.pick(&events);
+            let (record, wait) = (
+                Action::Record {
+                    event,
+                    stream: from,
+                },
+                Action::Wait { stream: to, event },
+            );
+            if !self.try_add(thread, record) || !self.try_add(thread, wait) {
+                return None;
+            }
+        }
+        self.fill_on_device(thread, last, Some(filled)).map(drop)
+    }
+
+    /// Launches a graph, and resets memory that it may write to what it held before, for a kernel.
+    fn launch_and_reset(&mut self, thread: u8, stream: Id, launch: Action) -> Option<()> {
+        let context = self.streams.get(&stream)?.0;
+        let is_shared = |memory: Memory| memory.is_known() && memory.is_visible();
+        let buffer = self.buffer_of(context, is_shared)?;
+        let out = self.buffer_of(context, Memory::is_device)?;
+        let (size, out_size) = (self.buffers[&buffer].2, self.buffers[&out].2);
+        let seed = self.dice.next_number() as u32;
+        let whole = Part {
+            buffer,
+            offset: 0,
+            length: size,
+        };
+        let fill = Action::Fill { to: whole, seed };
+        let length = Some(size.min(out_size));
+        let work = Work::Mix {
+            out: self.part(out, length),
+            input: self.part(buffer, length),
+            seed,
+        };
+        let site = Site::Stream(stream);
+        let actions = [
+            fill.clone(),
+            launch,
+            Action::SyncStream { stream },
+            fill,
+            Action::Work { work, site },
+        ];
+        let mut actions = actions.into_iter();
+        actions
+            .all(|action| self.try_add(thread, action))
+            .then_some(())
+    }
+
+    /// Fills memory of the device in a stream: this part, or any. Returns the part.
+    fn fill_on_device(&mut self, thread: u8, stream: Id, part: Option<Part>) -> Option<Part> {
+        let context = self.streams.get(&stream)?.0;
+        let to = match part {
+            Some(part) => part,
+            None => {
+                let buffer = self.buffer_of(context, Memory::is_device)?;
+                self.part(buffer, None)
+            }
+        };
+        let work = Work::Memset {
+            to,
+            width: 4,
+            value: self.dice.next_number() as u32,
+        };
+        let site = Site::Stream(stream);
+        self.try_add(thread, Action::Work { work, site })
+            .then_some(to)
     }
 
     /// Waits for everything, reads all memory, and ends what is left.
