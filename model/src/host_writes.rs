@@ -472,7 +472,12 @@ impl HostWrites {
                 self.known.extend(write.copy.map(|copy| (copy, call.index)));
             }
         }
-        for write in &writes {
+        // Captured work is not enqueued.
+        let enqueued = match self.is_captured(effects, call) {
+            true => &[],
+            false => writes.as_slice(),
+        };
+        for write in enqueued {
             if self.recent.len() >= MOST_RECENT {
                 self.recent.pop_front();
             }

@@ -64,6 +64,12 @@ impl<V> IntervalMap<V> {
         self.overlapping(address, 1)
     }
 
+    /// The last range that begins before an address.
+    pub fn before(&self, address: u64) -> Option<(Range<u64>, &V)> {
+        let (&first, (end, value)) = self.ranges.range(..address).next_back()?;
+        Some((first..*end, value))
+    }
+
     /// The last range that shares a byte with these.
     pub fn overlapping(&self, start: u64, length: u64) -> Option<(Range<u64>, &V)> {
         let before = self.ranges.range(..end_of(start, length));

@@ -10,6 +10,9 @@ use crate::finding::Severity;
 use crate::layouts::pointers;
 use crate::plan::Step;
 
+/// An address up to so many times the length of an allocation behind it may be meant for it.
+const NEAR: u64 = 4;
+
 /// Whether live memory is long enough, and of the kind that is freed.
 pub(super) fn live(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     for &(position, step) in &check.plan.steps {
@@ -55,28 +58,64 @@ fn bounds(check: &Check<'_, '_>, position: usize, length: Length) -> Option<Draf
         return None;
     }
     let address = check.call.argument(position);
-    let end = address.saturating_add(bytes(check, length)?);
-    beyond(check, check.parameter(position), address, end)
+    beyond(
+        check,
+        check.parameter(position),
+        address,
+        bytes(check, length)?,
+    )
 }
 
-/// Bytes from an address on that end beyond the allocation in which they begin.
-fn beyond(check: &Check<'_, '_>, name: &str, address: u64, end: u64) -> Option<Draft> {
-    let id = check.state.memory_at(address)?;
+/// So many bytes from an address on that end beyond the allocation in which they begin.
+fn beyond(check: &Check<'_, '_>, name: &str, address: u64, length: u64) -> Option<Draft> {
+    let Some(id) = check.state.memory_at(address) else {
+        return behind(check, name, address).filter(|_| length > 0);
+    };
     let object = check.object(id)?;
     let last = object.handle.saturating_add(object.size);
+    let left = last.saturating_sub(address);
     // Memory of unknown size may be longer, and a mapping may continue in the next one.
-    if object.size == 0 || end <= last || check.state.objects.end_of(id).is_some() {
+    if object.size == 0 || length <= left || check.state.objects.end_of(id).is_some() {
         return None;
     }
     let what = format!(
-        "accesses {} bytes from `{name}` {address:#x} on, but {}, {} bytes from {}, has only {} \
+        "accesses {length} bytes from `{name}` {address:#x} on, but {}, {} bytes from {}, has only {} \
          bytes left there: {} bytes too many",
-        end - address,
         check.label(id),
         object.size,
         at(object.created),
-        last.saturating_sub(address),
-        end - last,
+        left,
+        length - left,
+    );
+    let title = "access beyond the end of an allocation";
+    Some(
+        check
+            .draft(rules::MEMORY_COPY_OUT_OF_BOUNDS, title, what)
+            .object(id),
+    )
+}
+
+/// An address behind an allocation of which the driver knows nothing.
+fn behind(check: &Check<'_, '_>, name: &str, address: u64) -> Option<Draft> {
+    let state = check.state;
+    let is_unknown = check.call.result() == Some(code::INVALID_VALUE)
+        && state.place_at(address).is_none()
+        && state.freed_at(address).is_none()
+        && state.virtual_memory.allocation_at(address).is_none();
+    let (_, &id) = is_unknown.then(|| state.memory.live().before(address))??;
+    let object = check.object(id)?;
+    let last = object.handle.saturating_add(object.size);
+    let distance = address.checked_sub(last)?;
+    // Further away, it is as likely to have nothing to do with the allocation.
+    if distance > object.size.saturating_mul(NEAR) {
+        return None;
+    }
+    let what = format!(
+        "gets `{name}` {address:#x}, which no allocation has. {}, {} bytes from {}, ends {distance} \
+         bytes before it",
+        check.label(id),
+        object.size,
+        at(object.created),
     );
     let title = "access beyond the end of an allocation";
     Some(
@@ -342,7 +381,12 @@ pub(super) fn described(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             continue;
         }
         let name = described_name(check, &side);
-        let found = beyond(check, &name, side.start, side.end);
+        let found = beyond(
+            check,
+            &name,
+            side.start,
+            side.end.saturating_sub(side.start),
+        );
         drafts.extend(found.or_else(|| operand(check, side.start, &name)));
     }
 }

@@ -329,7 +329,7 @@ fn pending_use(
     let pending = |access: &&Access| {
         !access.synchronous
             && unmapped.is_none_or(|bytes| bytes.contains(&access.address))
-            && access.work != AccessKind::Allocation
+            && (stream_ordered || access.work != AccessKind::Allocation)
             && match stream.filter(|_| stream_ordered) {
                 Some(stream) => !order.is_before(access.stream, stream),
                 None => !order.is_done(access.stream.0, access.stream.1),
@@ -361,6 +361,7 @@ fn pending_use(
         at(access.site),
         match assumed {
             true => "passes a kernel an address in",
+            false if access.work == AccessKind::Allocation => "allocates",
             false if access.effect == AccessEffect::Read => "reads",
             false => "writes",
         },

@@ -120,19 +120,24 @@ fn found(steps: &[Step]) -> (Vec<PendingWrite>, Answers) {
 
 #[test]
 fn what_other_threads_enqueue_during_a_call_is_found() {
-    let memset = |at, time| -> Step { ("cuMemsetD32Async", at, (time, time + 1), &[]) };
+    const fn memset(at: &'static [u64], time: u64) -> Step {
+        ("cuMemsetD32Async", at, (time, time + 1), &[])
+    }
     const HERE: &[u64] = &[PINNED, 0, 2, STREAM];
     const ELSEWHERE: &[u64] = &[DEVICE, 0, 2, STREAM];
     const SET: Pending = (PINNED, PINNED + 8, true, 8);
-    let table: [(&str, Step, &[Pending]); 5] = [
-        ("during it", memset(HERE, 92), &[SET]),
-        ("until it has returned", memset(HERE, 94), &[SET]),
-        ("after it", memset(HERE, 96), &[]),
-        ("before it", memset(HERE, 88), &[]),
-        ("elsewhere", memset(ELSEWHERE, 92), &[]),
+    const CAPTURE: Step = ("cuStreamBeginCapture_v2", &[STREAM, 1], (20, 21), &[]);
+    let table: [(&str, &[Step], &[Pending]); 6] = [
+        ("during it", &[memset(HERE, 92)], &[SET]),
+        ("until it has returned", &[memset(HERE, 94)], &[SET]),
+        ("after it", &[memset(HERE, 96)], &[]),
+        ("before it", &[memset(HERE, 88)], &[]),
+        ("elsewhere", &[memset(ELSEWHERE, 92)], &[]),
+        ("captured", &[CAPTURE, memset(HERE, 92)], &[]),
     ];
-    for (what, memset, expected) in table {
-        let mut steps = [(LOOK, &[0][..], (90, 95), &[][..]), memset];
+    for (what, others, expected) in table {
+        let mut steps = others.to_vec();
+        steps.push((LOOK, &[0], (90, 95), &[]));
         steps.sort_by_key(|step| step.2.0);
         let later = found(&steps).1.later.into_iter();
         let later: Vec<(u64, Pending)> = later.map(|(at, write)| (at, shown(write))).collect();

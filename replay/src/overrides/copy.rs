@@ -206,7 +206,11 @@ pub(crate) fn described(job: &mut Job<'_, '_>) -> Played {
                 for member in [Some(side.x), Some(side.y), side.z].into_iter().flatten() {
                     set_word(&mut words, member, 0);
                 }
-                set_word(&mut words, side.pitch, extent.0);
+                // The driver refuses a pitch of less than a row.
+                let is_refused = (1..extent.0).contains(&word(&words, side.pitch));
+                if !is_refused {
+                    set_word(&mut words, side.pitch, extent.0);
+                }
                 if let Some(height) = side.height {
                     set_word(&mut words, height, extent.1);
                 }

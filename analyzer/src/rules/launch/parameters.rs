@@ -143,11 +143,12 @@ pub(super) fn wrong_size(refused: &Refused<'_, '_>) -> Option<Draft> {
         .iter()
         .map(|&(offset, size)| u64::from(offset) + u64::from(size));
     let needed = last.max().unwrap_or(0);
-    let refused_here = matches!(
-        check.call.result(),
-        Some(code::INVALID_VALUE | code::LAUNCH_OUT_OF_RESOURCES)
-    );
-    let too_long = refused_here && size > needed.next_multiple_of(PADDING);
+    let too_long = match check.call.result() {
+        // Also if it is longer by padding alone (driver 580.159, H100, 2026-11-26: 16 bytes for 10).
+        Some(code::LAUNCH_OUT_OF_RESOURCES) => size > needed,
+        Some(code::INVALID_VALUE) => size > needed.next_multiple_of(PADDING),
+        _ => false,
+    };
     let is_in_struct = || {
         let mut cut = layout
             .iter()
