@@ -35,7 +35,7 @@ python | xtask python | python3
 runtime | xtask runtime | ? cc python3 nvcc
 libraries | xtask libraries | ? python3
 packages | xtask dist --quick --check | cc dpkg-deb python3
-random | xtask random --count 500 | cc
+random | xtask random --count 500 --plant 50 | cc
 tests | test --workspace --no-fail-fast | cc nm";
 
 /// Runs all steps; stops at the first that fails.

@@ -42,8 +42,10 @@ pub(super) struct Range {
     pub(super) shadow: Option<Shadow>,
     /// Work that may write it: the last of each stream.
     pub(super) writers: Vec<Work>,
-    /// When threads have compared all of it.
+    /// When threads have begun to compare all of it.
     pub(super) looks: Latest,
+    /// When they were done.
+    pub(super) looked: Latest,
 }
 
 pub(super) struct Shadow(Scratch);
@@ -323,7 +325,10 @@ impl Table {
             }
             self.shadows += range.length;
         }
-        let is_overtaken = entered.is_some_and(|entered| range.looks.of_others(number) > entered);
+        let is_since = |of_others: Moment| entered.is_some_and(|entered| of_others > entered);
+        let is_overtaken = is_since(range.looks.of_others(number));
+        // A look of another thread that had begun before may have found it, too.
+        let is_overlapped = is_since(range.looked.of_others(number));
         if addresses == (0..u64::MAX) && !is_overtaken {
             range.looks.note(number, clock::ticks());
         }
@@ -344,12 +349,16 @@ impl Table {
         let is_whole = match is_overtaken {
             // A later call of another thread has recorded what the program had written for this one.
             // What has changed since may be the work of that call.
-            true => {
-                runs.push((0, shadow.len()));
-                true
-            }
+            true => true,
             false => changes(start, shadow, memory::is_readable, &mut runs),
         };
+        if addresses == (0..u64::MAX) && !is_overtaken {
+            range.looked.note(number, clock::ticks());
+        }
+        if is_overtaken || is_overlapped {
+            runs.clear();
+            runs.push((0, shadow.len()));
+        }
         if is_first && runs.is_empty() {
             // An empty change: the range begins as zeros.
             runs.push((0, 0));
