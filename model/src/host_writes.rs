@@ -6,6 +6,7 @@
 //! what it found, since a replay waits then; the program may know it before. Doubt counts as "still
 //! running".
 
+mod questions;
 mod writes;
 
 use std::cmp::Reverse;
@@ -28,6 +29,8 @@ use crate::objects::{ObjectId, Retention};
 use crate::order::StreamKey;
 use crate::state::State;
 use crate::trace_state::function_of;
+pub use questions::Answers;
+use questions::Question;
 use writes::{GraphWrites, Written};
 
 /// Work that may still write host memory.
@@ -56,7 +59,8 @@ pub struct PendingWrite {
 }
 
 impl PendingWrite {
-    fn is_in(&self, bytes: &Range<u64>) -> bool {
+    /// Whether it may write some of these bytes.
+    pub fn overlaps(&self, bytes: &Range<u64>) -> bool {
         self.bytes.start < bytes.end && bytes.start < self.bytes.end
     }
 }
@@ -116,34 +120,6 @@ enum Returned {
     /// Memory ended: nothing is written there any more.
     Ended(Range<u64>),
     Asked(Question),
-}
-
-/// What is asked about the moment at which that call has returned.
-#[derive(Debug)]
-struct Question {
-    call: u64,
-    about: About,
-}
-
-#[derive(Debug)]
-enum About {
-    /// The work that may still write these bytes, and all that calls have enqueued since that moment.
-    Bytes(Range<u64>, Moment),
-    /// What calls have enqueued since that moment that may write these bytes.
-    Later(Range<u64>, Moment),
-    /// Since when the program may know that a copy is complete: its thread, and its number there.
-    Copy((u32, u64)),
-}
-
-/// What was found.
-#[derive(Debug, Default)]
-pub struct Answers {
-    /// By call: work that may still write the bytes it asked about.
-    pub pending: Vec<(u64, PendingWrite)>,
-    /// By call: what other threads enqueued during it that may write the bytes it asked about.
-    pub later: Vec<(u64, PendingWrite)>,
-    /// By call and copy: another call, since which the program may know that the copy is complete.
-    pub known: FxHashMap<(u64, (u32, u64)), u64>,
 }
 
 /// Follows work that writes host memory.
@@ -310,9 +286,9 @@ impl HostWrites {
     /// at the entry of that call, which was entered last.
     pub fn pending_for(&mut self, call: &Call<'_>, bytes: &Range<u64>) -> Vec<PendingWrite> {
         let mut writes = self.pending.iter().map(|(_, _, write)| write);
-        let overlapping = self.in_progress().filter(|write| write.is_in(bytes));
+        let overlapping = self.in_progress().filter(|write| write.overlaps(bytes));
         let overlapping: Vec<PendingWrite> = overlapping.cloned().collect();
-        if !writes.any(|write| write.is_in(bytes)) {
+        if !writes.any(|write| write.overlaps(bytes)) {
             return overlapping;
         }
         let effects = function_of(call.signature).map(Effects::of);
@@ -321,7 +297,7 @@ impl HostWrites {
         let found = self
             .pending
             .iter()
-            .filter(|(_, _, write)| write.is_in(bytes));
+            .filter(|(_, _, write)| write.overlaps(bytes));
         let found = found.map(|&(of, at, ref write)| PendingWrite {
             is_before: stream.is_some_and(|stream| order.is_before((of, at), stream)),
             ..write.clone()
@@ -359,79 +335,6 @@ impl HostWrites {
                 }
             }
         }
-    }
-
-    /// Asks which work may still write the memory around an address when the recorder looked there
-    /// behind a call: since that has returned, also what other threads have enqueued meanwhile. To
-    /// be called behind [`HostWrites::apply`] of that call.
-    pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
-        if let Some(bytes) = self.state.shared_around(address) {
-            let asked = |since| {
-                Returned::Asked(Question {
-                    call: call.index,
-                    about: About::Bytes(bytes.clone(), since),
-                })
-            };
-            self.at_return(call, asked(Moment::MAX));
-            if let (Some(looked), Some(leave)) = (looked(call), call.leave) {
-                self.at(looked, call, asked(leave.ticks));
-            }
-        }
-    }
-
-    /// Asks which work that other threads enqueued during that call may write these bytes: the
-    /// recorder looked at them after the call was entered. To be called behind
-    /// [`HostWrites::apply`] of that call.
-    pub fn ask_later(&mut self, call: &Call<'_>, bytes: Range<u64>) {
-        let question = Question {
-            call: call.index,
-            about: About::Later(bytes, call.ticks),
-        };
-        self.at_return(call, Returned::Asked(question));
-    }
-
-    /// Asks since when the program may know that a copy is complete, whose bytes were recorded when a
-    /// call had returned. To be called behind [`HostWrites::apply`] of that call.
-    pub fn ask_since(&mut self, call: &Call<'_>, copy: (u32, u64)) {
-        let question = Question {
-            call: call.index,
-            about: About::Copy(copy),
-        };
-        self.at_return(call, Returned::Asked(question));
-    }
-
-    fn answer(&mut self, question: &Question) {
-        let at = question.call;
-        let since = |since| move |write: &&PendingWrite| write.entered >= since;
-        match &question.about {
-            About::Copy(copy) => {
-                let since = self.known.remove(copy).filter(|&since| since != at);
-                self.answers
-                    .known
-                    .extend(since.map(|since| ((at, *copy), since)));
-            }
-            About::Bytes(bytes, moment) => {
-                let pending = self.pending.iter().map(|(_, _, write)| write);
-                let recent = self.recent.iter().filter(since(*moment));
-                let found = pending.chain(self.in_progress()).chain(recent);
-                let found = found.filter(|write| write.is_in(bytes));
-                let found: Vec<_> = found.map(|write| (at, write.clone())).collect();
-                self.answers.pending.extend(found);
-            }
-            About::Later(bytes, moment) => {
-                let recent = self.recent.iter().filter(since(*moment));
-                let found = recent.filter(|write| write.call != at && write.is_in(bytes));
-                self.answers
-                    .later
-                    .extend(found.map(|write| (at, write.clone())));
-            }
-        }
-    }
-
-    /// What was found, of all that has been asked; to be called behind the last call.
-    pub fn answers(mut self) -> Answers {
-        self.return_before(Moment::MAX);
-        self.answers
     }
 
     /// The call that was entered last does what it does.

@@ -188,10 +188,9 @@ impl<'t> Job<'_, 't> {
         let pending = self.plan.pending_writes.at_entry(self.call.index);
         runs.retain(|&(at, length)| {
             let bytes = note.address + at as u64..note.address + (at + length) as u64;
-            let is_in = |write: &PendingWrite| {
-                write.bytes.start < bytes.end && bytes.start < write.bytes.end
-            };
-            !pending.iter().any(|write| write.is_exact && is_in(write))
+            !pending
+                .iter()
+                .any(|write| write.is_exact && write.overlaps(&bytes))
         });
         if is_shared || late_writes::may_be_flags(&runs) {
             let live = range.live.wrapping_add(offset as u64);
@@ -240,10 +239,8 @@ impl<'t> Job<'_, 't> {
                 let zeros = Buffer::zeroed(length);
                 let live_end = range.live.saturating_add(range.length);
                 let is_written = self.plan.pending_writes.at_entry(self.call.index);
-                let is_written = is_written.iter().any(|write| {
-                    write.bytes.start < range.start.saturating_add(range.length)
-                        && range.start < write.bytes.end
-                });
+                let bytes = range.start..range.start.saturating_add(range.length);
+                let is_written = is_written.iter().any(|write| write.overlaps(&bytes));
                 // Shared memory begins as zeros, and other ranks may have written there.
                 if !is_shared && !is_written && !self.readbacks.any_in(range.live, live_end) {
                     self.store_host(range.live, zeros.bytes());

@@ -186,6 +186,7 @@ pub(crate) struct Watch {
     pub marks: Vec<(Mark, bool)>,
     others: Option<Arc<Peers>>,
     patience: Duration,
+    /// When the watch began; times are counted from then.
     since: Instant,
     /// How many marks were passed, and the progress of other ranks, at the last look.
     seen: (usize, u64),
@@ -218,12 +219,16 @@ impl Watch {
 
     /// Whether nothing has gone on for so long that what has not begun waits as well.
     pub(crate) fn is_stuck(&self) -> bool {
-        let stands = self.since.elapsed().saturating_sub(self.standing.1);
-        self.standing.0 >= LOOKS_NOT_BEGUN && stands >= self.patience
+        self.stands(LOOKS_NOT_BEGUN, self.patience, self.since.elapsed())
     }
 
-    /// What calls show, at a time, of which it is known whether they are known to wait, have begun,
-    /// and are over.
+    /// Whether nothing has gone on for so many looks and so long.
+    fn stands(&self, looks: u64, patience: Duration, time: Duration) -> bool {
+        self.standing.0 >= looks && time.saturating_sub(self.standing.1) >= patience
+    }
+
+    /// What the states of calls show at that time: each call, and whether its kernel is known to
+    /// wait, has begun, and is over.
     fn judge(&mut self, states: &[(u64, bool, bool, bool)], others: u64, time: Duration) -> Seen {
         if !states.is_empty() && states.iter().all(|state| state.3) {
             return Seen::Complete;
@@ -243,8 +248,7 @@ impl Watch {
             false => (LOOKS, self.patience),
         };
         let runs = states.is_empty() || running().next().is_some();
-        let stands = time.saturating_sub(self.standing.1);
-        if !runs || self.standing.0 < looks || stands < patience {
+        if !runs || !self.stands(looks, patience, time) {
             return Seen::Progress;
         }
         let mut waiting = self
