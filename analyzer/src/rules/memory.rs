@@ -10,7 +10,8 @@ use crate::finding::Severity;
 use crate::layouts::pointers;
 use crate::plan::Step;
 
-/// An address up to so many times the length of an allocation behind it may be meant for it.
+/// An address behind the end of an allocation may be meant for it if it is no more than so many times
+/// its length away.
 const NEAR: u64 = 4;
 
 /// Whether live memory is long enough, and of the kind that is freed.
@@ -87,21 +88,23 @@ fn beyond(check: &Check<'_, '_>, name: &str, address: u64, length: u64) -> Optio
         left,
         length - left,
     );
-    let title = "access beyond the end of an allocation";
-    Some(
-        check
-            .draft(rules::MEMORY_COPY_OUT_OF_BOUNDS, title, what)
-            .object(id),
-    )
+    Some(out_of_bounds(check, id, what))
 }
 
-/// An address behind an allocation of which the driver knows nothing.
+fn out_of_bounds(check: &Check<'_, '_>, id: ObjectId, what: String) -> Draft {
+    let title = "access beyond the end of an allocation";
+    let draft = check.draft(rules::MEMORY_COPY_OUT_OF_BOUNDS, title, what);
+    draft.object(id)
+}
+
+/// An address that no memory has, and that the driver refused: it may be meant for the allocation
+/// before it.
 fn behind(check: &Check<'_, '_>, name: &str, address: u64) -> Option<Draft> {
     let state = check.state;
     let is_unknown = check.call.result() == Some(code::INVALID_VALUE)
         && state.place_at(address).is_none()
         && state.freed_at(address).is_none()
-        && state.virtual_memory.allocation_at(address).is_none();
+        && state.virtual_memory.reservations.find(address).is_none();
     let (_, &id) = is_unknown.then(|| state.memory.live().before(address))??;
     let object = check.object(id)?;
     let last = object.handle.saturating_add(object.size);
@@ -117,12 +120,7 @@ fn behind(check: &Check<'_, '_>, name: &str, address: u64) -> Option<Draft> {
         object.size,
         at(object.created),
     );
-    let title = "access beyond the end of an allocation";
-    Some(
-        check
-            .draft(rules::MEMORY_COPY_OUT_OF_BOUNDS, title, what)
-            .object(id),
-    )
+    Some(out_of_bounds(check, id, what))
 }
 
 /// Memory that is freed by the call for another kind, or not by its start.

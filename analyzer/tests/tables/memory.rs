@@ -162,6 +162,18 @@ pub(crate) const MEMORY: &[Row] = &[
          attrs=[4:1,0*5] attrsIdxs=[0] numAttrs=1 hStream=0x300 -> 1",
         &[],
     ),
+    // Wholly behind its allocation.
+    (
+        "memory-copy-out-of-bounds",
+        START,
+        "cuMemsetD8_v2 dstDevice=0x15000 N=64 -> 1",
+        &[
+            // Memory that the trace does not know.
+            "cuMemsetD8_v2 dstDevice=0x15000 N=64",
+            "cuMemsetD8_v2 dstDevice=0x15001 N=64 -> 1",
+            "cuMemAddressReserve ptr:=0x11000 size=65536\n cuMemsetD8_v2 dstDevice=0x15000 N=64 -> 1",
+        ],
+    ),
     (
         "memory-pool-misuse",
         START,

@@ -55,6 +55,18 @@ pub(crate) const PENDING: &[Row] = &[
              cuMemFreeAsync dptr=0x2000000 hStream=0x301",
         ],
     ),
+    // Freed in a stream that does not wait for the allocation.
+    (
+        "memory-pool-access-unordered",
+        STREAMS,
+        "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+         cuMemFreeAsync dptr=0x2000000 hStream=0x302",
+        &[
+            "cuMemAllocAsync dptr:=0x2000000 bytesize=4096 hStream=0x301\n\
+             cuStreamSynchronize hStream=0x301\n\
+             cuMemFreeAsync dptr=0x2000000 hStream=0x302",
+        ],
+    ),
     // Freed while a kernel in another stream may use it, and not given out again.
     (
         "memory-pool-access-unordered",
