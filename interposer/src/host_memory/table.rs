@@ -42,10 +42,9 @@ pub(super) struct Range {
     pub(super) shadow: Option<Shadow>,
     /// Work that may write it: the last of each stream.
     pub(super) writers: Vec<Work>,
-    /// When threads have begun to compare all of it.
-    pub(super) looks: Latest,
-    /// When they were done.
-    pub(super) looked: Latest,
+    /// When threads have begun to compare all of it, and when they were done.
+    pub(super) looks_begun: Latest,
+    pub(super) looks_ended: Latest,
 }
 
 pub(super) struct Shadow(Scratch);
@@ -325,12 +324,13 @@ impl Table {
             }
             self.shadows += range.length;
         }
-        let is_since = |of_others: Moment| entered.is_some_and(|entered| of_others > entered);
-        let is_overtaken = is_since(range.looks.of_others(number));
-        // A look of another thread that had begun before may have found it, too.
-        let is_overlapped = is_since(range.looked.of_others(number));
-        if addresses == (0..u64::MAX) && !is_overtaken {
-            range.looks.note(number, clock::ticks());
+        let is_since_entry = |moment| entered.is_some_and(|entered| moment > entered);
+        let is_overtaken = is_since_entry(range.looks_begun.of_others(number));
+        // Another look ended since, and may have found what the program had written for this call.
+        let is_overlapped = is_since_entry(range.looks_ended.of_others(number));
+        let is_noted = addresses == (0..u64::MAX) && !is_overtaken;
+        if is_noted {
+            range.looks_begun.note(number, clock::ticks());
         }
         let Some(Shadow(shadow)) = &mut range.shadow else {
             return;
@@ -347,17 +347,16 @@ impl Table {
         };
         let mut runs = Vec::new();
         let is_whole = match is_overtaken {
-            // A later call of another thread has recorded what the program had written for this one.
-            // What has changed since may be the work of that call.
+            // The look of a later call of another thread has found all of it. What has changed since
+            // may be the work of that call.
             true => true,
             false => changes(start, shadow, memory::is_readable, &mut runs),
         };
-        if addresses == (0..u64::MAX) && !is_overtaken {
-            range.looked.note(number, clock::ticks());
+        if is_noted {
+            range.looks_ended.note(number, clock::ticks());
         }
-        if is_overtaken || is_overlapped {
-            runs.clear();
-            runs.push((0, shadow.len()));
+        if is_overlapped {
+            runs = vec![(0, shadow.len())];
         }
         if is_first && runs.is_empty() {
             // An empty change: the range begins as zeros.
