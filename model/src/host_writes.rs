@@ -30,40 +30,9 @@ use crate::order::StreamKey;
 use crate::state::State;
 use crate::trace_state::function_of;
 pub use questions::Answers;
-use questions::Question;
+use questions::{About, Question};
+pub use writes::PendingWrite;
 use writes::{GraphWrites, Written};
-
-/// Work that may still write host memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingWrite {
-    /// Where it may write.
-    pub bytes: Range<u64>,
-    /// It writes all of these bytes. Otherwise, it may write some of them, or none.
-    pub is_exact: bool,
-    /// The call that enqueued it.
-    pub call: u64,
-    /// Its thread, and its number there, unless it launches a kernel.
-    pub copy: Option<(u32, u64)>,
-    /// When that was entered, in ticks.
-    pub entered: Moment,
-    /// Streams and events order it before the call that asks. Otherwise, a correct program uses
-    /// the bytes only if it knows that they are written.
-    pub is_before: bool,
-    /// Earlier work of its stream, or of its graph, may still write some of these bytes, and what they
-    /// were between is not known.
-    pub hides_others: bool,
-    /// The call since which the program may know that it is complete, without a call that proves
-    /// it: it enqueued a host function or a value in host memory behind the work, or is a wait whose
-    /// extent is not known.
-    pub known_since: Option<u64>,
-}
-
-impl PendingWrite {
-    /// Whether it may write some of these bytes.
-    pub fn overlaps(&self, bytes: &Range<u64>) -> bool {
-        self.bytes.start < bytes.end && bytes.start < self.bytes.end
-    }
-}
 
 /// So many writes of a stream to the same bytes are kept, the last ones.
 const MOST_ALIKE: usize = 8;
@@ -120,6 +89,16 @@ enum Returned {
     /// Memory ended: nothing is written there any more.
     Ended(Range<u64>),
     Asked(Question),
+}
+
+impl Returned {
+    /// What the call enqueues, or does before it returns.
+    fn writes(&self) -> &[PendingWrite] {
+        match self {
+            Self::Enqueued { writes, .. } | Self::Finished(writes) => writes,
+            _ => &[],
+        }
+    }
 }
 
 /// Follows work that writes host memory.
@@ -307,14 +286,55 @@ impl HostWrites {
 
     /// What calls in progress enqueue, or do before they return.
     fn in_progress(&self) -> impl Iterator<Item = &PendingWrite> {
-        let calls = self
-            .returned
-            .values()
-            .filter_map(|(_, returned)| match returned {
-                Returned::Enqueued { writes, .. } | Returned::Finished(writes) => Some(writes),
-                _ => None,
-            });
-        calls.flatten()
+        let calls = self.returned.values();
+        calls.flat_map(|(_, returned)| returned.writes())
+    }
+
+    /// Asks which work may still write the memory around an address when the recorder looked there
+    /// behind a call: since that has returned, also what other threads have enqueued meanwhile. To
+    /// be called behind [`HostWrites::apply`] of that call.
+    pub fn ask_behind(&mut self, call: &Call<'_>, address: u64) {
+        if let Some(bytes) = self.state.shared_around(address) {
+            let asked =
+                |since| Returned::Asked(Question::new(call, About::Bytes(bytes.clone(), since)));
+            self.at_return(call, asked(Moment::MAX));
+            if let (Some(looked), Some(leave)) = (looked(call), call.leave) {
+                self.at(looked, call, asked(leave.ticks));
+            }
+        }
+    }
+
+    /// Asks which work that other threads enqueued during that call may write these bytes: the
+    /// recorder looked at them after the call was entered. To be called behind
+    /// [`HostWrites::apply`] of that call.
+    pub fn ask_later(&mut self, call: &Call<'_>, bytes: Range<u64>) {
+        let question = Question::new(call, About::Later(bytes, call.ticks));
+        self.at_return(call, Returned::Asked(question));
+    }
+
+    /// Asks since when the program may know that a copy is complete, whose bytes were recorded when a
+    /// call had returned. To be called behind [`HostWrites::apply`] of that call.
+    pub fn ask_since(&mut self, call: &Call<'_>, copy: (u32, u64)) {
+        let question = Question::new(call, About::Copy(copy));
+        self.at_return(call, Returned::Asked(question));
+    }
+
+    fn answer(&mut self, question: &Question) {
+        let known = match &question.about {
+            About::Copy(copy) => self.known.remove(copy),
+            _ => None,
+        };
+        let pending = self.pending.iter().map(|(_, _, write)| write);
+        let calls = self.returned.values();
+        let in_progress = calls.flat_map(|(_, returned)| returned.writes());
+        let pending = pending.chain(in_progress);
+        self.answers.add(question, pending, &self.recent, known);
+    }
+
+    /// What was found, of all that has been asked; to be called behind the last call.
+    pub fn answers(mut self) -> Answers {
+        self.return_before(Moment::MAX);
+        self.answers
     }
 
     /// The allocation around an address that host and device share, at the entry of the call that was

@@ -1,8 +1,9 @@
-//! Where the work of calls may write host memory.
+//! Work that may still write host memory, and where the work of calls may write it.
 
 use std::ops::Range;
 
 use cutape_format::Call;
+use cutape_order::Moment;
 use cutape_registry::Kind;
 
 use crate::copied::described_targets;
@@ -11,6 +12,38 @@ use crate::graphs::{Exec, Work};
 use crate::needs::{Operands, Touch};
 use crate::state::State;
 use crate::stream_values::written_values;
+
+/// Work that may still write host memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingWrite {
+    /// Where it may write.
+    pub bytes: Range<u64>,
+    /// It writes all of these bytes. Otherwise, it may write some of them, or none.
+    pub is_exact: bool,
+    /// The call that enqueued it.
+    pub call: u64,
+    /// Its thread, and its number there, unless it launches a kernel.
+    pub copy: Option<(u32, u64)>,
+    /// When that was entered, in ticks.
+    pub entered: Moment,
+    /// Streams and events order it before the call that asks. Otherwise, a correct program uses
+    /// the bytes only if it knows that they are written.
+    pub is_before: bool,
+    /// Earlier work of its stream, or of its graph, may still write some of these bytes, and what they
+    /// were between is not known.
+    pub hides_others: bool,
+    /// The call since which the program may know that it is complete, without a call that proves
+    /// it: it enqueued a host function or a value in host memory behind the work, or is a wait whose
+    /// extent is not known.
+    pub known_since: Option<u64>,
+}
+
+impl PendingWrite {
+    /// Whether it may write some of these bytes.
+    pub fn overlaps(&self, bytes: &Range<u64>) -> bool {
+        self.bytes.start < bytes.end && bytes.start < self.bytes.end
+    }
+}
 
 /// Host memory that work may write.
 #[derive(Clone, Debug)]
