@@ -30,7 +30,7 @@ impl Job<'_, '_> {
         let host_signals = &mut self.player.lent.host_signals;
         if host_signals.pending.len() >= MOST {
             let oldest = host_signals.pending.remove(0);
-            host_signals.free.push(oldest.mark);
+            host_signals.free.push((oldest.mark, oldest.context));
         }
         let free = host_signals.free.iter().position(|free| free.1 == context);
         let mark = match free {
@@ -40,10 +40,12 @@ impl Job<'_, '_> {
         let Ok(mark) = mark else { return };
         if self.api.record_mark(mark, live, per_thread).is_ok() {
             let stream = stream_argument(self.call, self.function).unwrap_or(0);
-            let stream = (stream, self.call.thread);
-            let host_signals = &mut self.player.lent.host_signals;
-            let mark = (mark, context);
-            host_signals.pending.push(HostSignal { mark, stream });
+            let signal = HostSignal {
+                mark,
+                context,
+                stream: (stream, self.call.thread),
+            };
+            self.player.lent.host_signals.pending.push(signal);
         }
     }
 
@@ -77,8 +79,13 @@ impl Job<'_, '_> {
         if !enqueues {
             return;
         }
-        let own = stream_argument(self.call, self.function).unwrap_or(0);
-        self.await_signals_but(Some((own, self.call.thread)));
+        // The default streams of two contexts have the same handles.
+        let Ok(context) = self.api.current_context() else {
+            return;
+        };
+        let stream = stream_argument(self.call, self.function).unwrap_or(0);
+        let own = (stream, self.call.thread);
+        self.await_signals_but(|signal| signal.stream == own && signal.context == context);
     }
 
     /// Before what the program had written is put: what it overwrites, earlier work may have to read,
@@ -89,15 +96,15 @@ impl Job<'_, '_> {
         }
         let is_put = |note| matches!(note, Note::HostChanged(note, _) if note.is_after == 0);
         if self.call.notes().any(is_put) {
-            self.await_signals_but(None);
+            self.await_signals_but(|_| false);
         }
     }
 
-    /// Waits for signals, except those of a stream: its handle, and the thread.
-    fn await_signals_but(&mut self, own: Option<(u64, u32)>) {
+    /// Waits for signals, except some.
+    fn await_signals_but(&mut self, is_excepted: impl Fn(&HostSignal) -> bool) {
         let pending = self.lent.host_signals.pending.iter();
-        let others = pending.filter(|signal| Some(signal.stream) != own);
-        let marks: Vec<(u64, u64)> = others.map(|signal| signal.mark).collect();
+        let others = pending.filter(|signal| !is_excepted(signal));
+        let marks: Vec<(u64, u64)> = others.map(|signal| (signal.mark, signal.context)).collect();
         if marks.is_empty() {
             return;
         }
@@ -121,9 +128,7 @@ impl Job<'_, '_> {
             );
         }
         let host_signals = &mut self.player.lent.host_signals;
-        host_signals
-            .pending
-            .retain(|signal| Some(signal.stream) == own);
+        host_signals.pending.retain(is_excepted);
         host_signals.free.extend(marks);
     }
 }

@@ -13,8 +13,10 @@ pub(crate) const MOST: usize = 64;
 /// Work that is not known to be complete here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostSignal {
-    /// An event behind it, and its context.
-    pub mark: (u64, u64),
+    /// An event behind it.
+    pub mark: u64,
+    /// Its context.
+    pub context: u64,
     /// The recorded handle of its stream, and the thread.
     pub stream: (u64, u32),
 }
@@ -40,7 +42,7 @@ impl HostSignals {
 
     /// A context has ended, and with it its events.
     pub(crate) fn end_context(&mut self, context: u64) {
-        self.pending.retain(|signal| signal.mark.1 != context);
+        self.pending.retain(|signal| signal.context != context);
         self.free.retain(|mark| mark.1 != context);
     }
 
