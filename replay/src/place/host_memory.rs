@@ -198,6 +198,22 @@ impl<'t> Job<'_, 't> {
         }
     }
 
+    /// The bytes of a range that notes of the call name: offset of the first, behind the last, in
+    /// ascending order.
+    fn named(&self, range: &Range) -> Vec<(usize, usize)> {
+        let named = |note| match note {
+            Note::HostChanged(note, snapshot) => {
+                let offset = note.address.checked_sub(range.start)?;
+                let end = offset.checked_add(snapshot.bytes.length()?)?;
+                Some((offset as usize, end as usize))
+            }
+            _ => None,
+        };
+        let mut named: Vec<(usize, usize)> = self.call.notes().filter_map(named).collect();
+        named.sort_unstable();
+        named
+    }
+
     fn put_changed(&mut self, note: HostChangedNote, snapshot: &Snapshot<'t>) {
         let bytes = match self.payload(snapshot) {
             Payload::Here(bytes) => bytes,
@@ -235,7 +251,7 @@ impl<'t> Job<'_, 't> {
             Some((_, shadow)) => shadow,
             None => {
                 // All that the first notes do not name was zero; memory in shared granules may not
-                // be.
+                // be. What they name, a copy in flight may be reading.
                 let zeros = Buffer::zeroed(length);
                 let live_end = range.live.saturating_add(range.length);
                 let is_written = self.plan.pending_writes.at_entry(self.call.index);
@@ -243,7 +259,10 @@ impl<'t> Job<'_, 't> {
                 let is_written = is_written.iter().any(|write| write.overlaps(&bytes));
                 // Shared memory begins as zeros, and other ranks may have written there.
                 if !is_shared && !is_written && !self.readbacks.any_in(range.live, live_end) {
-                    self.store_host(range.live, zeros.bytes());
+                    for (from, end) in gaps(self.named(&range).into_iter(), length) {
+                        let zeros = zeros.bytes().get(from..end).unwrap_or_default();
+                        self.store_host(range.live.wrapping_add(from as u64), zeros);
+                    }
                 }
                 zeros
             }
