@@ -452,6 +452,7 @@ impl TraceBuilder {
             note_kind::DESCRIPTOR | note_kind::SHARED_MAPPING => 6,
             note_kind::EXCHANGE | note_kind::EXCHANGE_OUTPUT => 7,
             note_kind::LOOKED => 9,
+            note_kind::LOOKED_BEFORE => 10,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

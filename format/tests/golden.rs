@@ -12,8 +12,8 @@ use cutape_format::{
     Trace, marked_ranges, pack,
 };
 use sample::{
-    SIGNATURES, describe, exchange_sample, looked_sample, marker_sample, memory_sample,
-    note_sample, place, sample, sharing_sample, short_sample, stack_sample,
+    SIGNATURES, describe, exchange_sample, looked_before_sample, looked_sample, marker_sample,
+    memory_sample, note_sample, place, sample, sharing_sample, short_sample, stack_sample,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -45,6 +45,8 @@ fn golden_files_are_read() {
         "v1.7-packed",
         "v1.9",
         "v1.9-packed",
+        "v1.10",
+        "v1.10-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -55,6 +57,7 @@ fn golden_files_are_read() {
         }
         // From version 1.2 on, two calls with stacks are added, and from 1.4 on one with notes.
         let notes = match name.get(..4) {
+            Some("v1.1") if name.starts_with("v1.10") => 7,
             Some("v1.4") => 1,
             Some("v1.5") => 2,
             Some("v1.6") => 3,
@@ -103,6 +106,8 @@ fn stacks_are_read() {
         "v1.7-packed.cutape",
         "v1.9.cutape",
         "v1.9-packed.cutape",
+        "v1.10.cutape",
+        "v1.10-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -164,6 +169,8 @@ fn markers_are_read() {
         "v1.7-packed",
         "v1.9",
         "v1.9-packed",
+        "v1.10",
+        "v1.10-packed",
     ]
     .map(|name| format!("{name}.cutape"))
     {
@@ -247,11 +254,19 @@ fn what_processes_share_is_read() {
 
 #[test]
 fn the_time_of_a_look_is_read() {
-    for name in ["v1.9.cutape", "v1.9-packed.cutape"] {
+    for (name, expected) in [
+        ("v1.9.cutape", "Looked(LookedNote { ticks: 3333 })"),
+        ("v1.9-packed.cutape", "Looked(LookedNote { ticks: 3333 })"),
+        ("v1.10.cutape", "LookedBefore(LookedNote { ticks: 3344 })"),
+        (
+            "v1.10-packed.cutape",
+            "LookedBefore(LookedNote { ticks: 3344 })",
+        ),
+    ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let call = trace.calls().last().unwrap();
         let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
-        assert_eq!(notes, ["Looked(LookedNote { ticks: 3333 })"], "{name}");
+        assert_eq!(notes, [expected], "{name}");
     }
 }
 
@@ -370,6 +385,7 @@ fn the_writer_still_writes_these_bytes() {
         (sharing_sample(), "v1.6.cutape"),
         (exchange_sample(), "v1.7.cutape"),
         (looked_sample(), "v1.9.cutape"),
+        (looked_before_sample(), "v1.10.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

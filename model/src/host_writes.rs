@@ -40,6 +40,15 @@ const MOST_ALIKE: usize = 8;
 /// So many writes are kept for calls that look for long at what they found.
 const MOST_RECENT: usize = 256;
 
+/// When the bytes had been read that a call found before the driver was called, in ticks, if several
+/// threads make calls (note LOOKED_BEFORE).
+fn looked_before(call: &Call<'_>) -> Option<Moment> {
+    call.notes().find_map(|note| match note {
+        Note::LookedBefore(note) => Some(note.ticks),
+        _ => None,
+    })
+}
+
 /// When the bytes had been read that a call found after it had returned, in ticks, if several threads
 /// make calls (note LOOKED).
 pub fn looked(call: &Call<'_>) -> Option<Moment> {
@@ -304,12 +313,14 @@ impl HostWrites {
         }
     }
 
-    /// Asks which work that other threads enqueued during that call may write these bytes: the
-    /// recorder looked at them after the call was entered. To be called behind
-    /// [`HostWrites::apply`] of that call.
+    /// Asks which work that other threads enqueued during that call, before the recorder had looked
+    /// at these bytes, may write them. To be called behind [`HostWrites::apply`] of that call.
     pub fn ask_later(&mut self, call: &Call<'_>, bytes: Range<u64>) {
-        let question = Question::new(call, About::Later(bytes, call.ticks));
-        self.at_return(call, Returned::Asked(question));
+        let asked = Returned::Asked(Question::new(call, About::Later(bytes, call.ticks)));
+        match looked_before(call) {
+            Some(looked) => self.at(looked, call, asked),
+            None => self.at_return(call, asked),
+        }
     }
 
     /// Asks since when the program may know that a copy is complete, whose bytes were recorded when a

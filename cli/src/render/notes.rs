@@ -66,11 +66,14 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             },
             bytes(*snapshot),
         ),
-        Note::Looked(note) => {
-            let time = renderer.nanoseconds(note.ticks);
-            let (whole, rest) = (time / 1_000_000, time % 1_000_000);
-            format!("what these notes found after the call was read until +{whole}.{rest:06}ms")
-        }
+        Note::Looked(note) => format!(
+            "what these notes found after the call was read until {}",
+            moment(note.ticks, renderer)
+        ),
+        Note::LookedBefore(note) => format!(
+            "what these notes found before the call was read until {}",
+            moment(note.ticks, renderer)
+        ),
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
@@ -182,6 +185,12 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
     })
 }
 
+/// A moment as the lines of calls have it.
+fn moment(ticks: u64, renderer: &Renderer<'_>) -> String {
+    let time = renderer.nanoseconds(ticks);
+    format!("+{}.{:06}ms", time / 1_000_000, time % 1_000_000)
+}
+
 /// A note for programs: `kind` determines the keys; `None` if the arguments already show it.
 pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
     Some(match note {
@@ -224,6 +233,10 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
         }),
         Note::Looked(note) => json!({
             "kind": "looked",
+            "time_ns": renderer.nanoseconds(note.ticks),
+        }),
+        Note::LookedBefore(note) => json!({
+            "kind": "looked_before",
             "time_ns": renderer.nanoseconds(note.ticks),
         }),
         Note::HostSkipped(note) => json!({

@@ -66,6 +66,8 @@ pub mod note_kind {
     pub const EXCHANGE_OUTPUT: u16 = 28;
     /// [`super::LookedNote`].
     pub const LOOKED: u16 = 29;
+    /// [`super::LookedNote`].
+    pub const LOOKED_BEFORE: u16 = 30;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -140,9 +142,10 @@ pub struct HostChangedNote {
     pub is_after: u8,
 }
 
-/// When the bytes had been read that the notes before this one hold, of those that are read after the
-/// call has returned. Calls of other threads that were entered until then may have changed them. A
-/// recording in which only one thread makes calls has no such note.
+/// When the bytes had been read that the notes before this one hold: of those that are read after the
+/// call has returned, or of those that are read before the driver is called. Calls of other threads
+/// that were entered until then may have changed them. A recording in which only one thread makes
+/// calls has no such note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct LookedNote {
     /// As those of calls.

@@ -34,6 +34,8 @@ pub enum Note<'a> {
     HostChanged(HostChangedNote, Snapshot<'a>),
     /// When that, and bytes of earlier copies, had been read after the call had returned.
     Looked(LookedNote),
+    /// When the content had been read that is from before the call.
+    LookedBefore(LookedNote),
     /// Host memory that the device can read and whose changes are not recorded.
     HostSkipped(HostSkippedNote),
     /// Why recording stopped here.
@@ -99,6 +101,7 @@ impl<'a> Note<'a> {
                 Note::HostChanged(head, Snapshots::of(rest).next()?)
             }
             note_kind::LOOKED => Note::Looked(head(bytes)?.0),
+            note_kind::LOOKED_BEFORE => Note::LookedBefore(head(bytes)?.0),
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
             note_kind::ADDRESS_SPACE => Note::AddressSpace(pairs(bytes)?),
             note_kind::ZEROED => Note::Zeroed(head(bytes)?.0),

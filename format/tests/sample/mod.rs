@@ -342,6 +342,21 @@ pub(crate) fn looked_sample() -> TraceBuilder {
     builder
 }
 
+/// The sample with the note of version 1.10.
+pub(crate) fn looked_before_sample() -> TraceBuilder {
+    let mut builder = looked_sample();
+    let looked = LookedNote { ticks: 3344 };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[8],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::LOOKED_BEFORE, looked, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
 /// Three threads, two of them interleaved, blobs (one of them twice), notes, every kind of
 /// snapshot, a call in flight.
 pub(crate) fn sample() -> TraceBuilder {

@@ -374,7 +374,7 @@ impl Table {
                 of_thread.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
             }
         }
-        if is_after && !runs.is_empty() {
+        if !runs.is_empty() {
             thread.has_looked.set(true);
         }
         for (at, length) in runs {

@@ -3,14 +3,12 @@
 use core::hint::cold_path;
 use core::sync::atomic::Ordering;
 
-use cutape_format::layout::{
-    LeaveHead, LookedNote, SHORT_TICKS_END, VALUE_TICKS_END, note_kind, record_kind,
-};
+use cutape_format::layout::{LeaveHead, SHORT_TICKS_END, VALUE_TICKS_END, note_kind, record_kind};
 use cutape_format::slot::{OutNumber, Slot, ValueForm};
 
 use super::frame::Frame;
 use super::plan::{LeaveForm, Output, Plan};
-use super::recording::{MEASURING, RECORDING, STATE, has_several_threads};
+use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
 use super::{clock, cost};
 use crate::process::errno::Errno;
@@ -260,17 +258,6 @@ extern "C" fn leave_slowly(thread: &Thread, frame: &mut Frame, plan: &Plan, tick
     thread.end_call();
 }
 
-/// Notes when the notes before this one had been read, if calls of other threads can have been entered
-/// since the driver returned.
-fn note_look(thread: &Thread) {
-    if thread.has_looked.replace(false) && has_several_threads() {
-        let note = LookedNote {
-            ticks: clock::ticks(),
-        };
-        thread.note(note_kind::LOOKED, |draft| draft.put_encoded(note));
-    }
-}
-
 /// Does what the function's roles and override need, and writes a `LEAVE` with snapshots.
 #[inline(never)]
 fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
@@ -291,7 +278,7 @@ fn leave_generic(thread: &Thread, frame: &mut Frame, plan: &Plan, ticks: u64) {
         if plan.waits {
             async_readback::complete(thread);
             host_memory::waited(thread);
-            note_look(thread);
+            thread.note_look(note_kind::LOOKED);
         }
     }
     thread.write(record_kind::LEAVE, frame.function, |draft| {

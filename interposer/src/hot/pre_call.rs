@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::hint::cold_path;
 use core::sync::atomic::Ordering;
 
-use cutape_format::layout::{EnterHead, RECORD_HEAD_LENGTH, record_kind};
+use cutape_format::layout::{EnterHead, RECORD_HEAD_LENGTH, note_kind, record_kind};
 
 use super::arguments::{gather, put_arguments, put_fixed, put_launch, put_plain, put_short};
 use super::frame::Frame;
@@ -294,6 +294,7 @@ extern "C" fn check_parameters(
 ) -> Dispatch {
     if host_memory::may_reach(parameters.words()) {
         overrides::look_at_host_memory(thread, frame, plan);
+        thread.note_look(note_kind::LOOKED_BEFORE);
     }
     call_driver(thread, frame)
 }
@@ -317,6 +318,7 @@ extern "C" fn check_operands(thread: &Thread, frame: &mut Frame, plan: &Plan) ->
 extern "C" fn run_override(thread: &Thread, frame: &mut Frame, plan: &Plan) -> Dispatch {
     let _errno = plan.may_change_errno.then(Errno::keep);
     overrides::pre_call(thread, frame, plan);
+    thread.note_look(note_kind::LOOKED_BEFORE);
     call_driver(thread, frame)
 }
 

@@ -7,7 +7,7 @@ use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use cutape_format::layout::{BlobRef, ThreadNote, note_kind, record_kind};
+use cutape_format::layout::{BlobRef, LookedNote, ThreadNote, note_kind, record_kind};
 use cutape_format::slot::Slot;
 use cutape_format::write::Record;
 use cutape_order::Moment;
@@ -70,7 +70,7 @@ pub(crate) struct Thread {
     rounds: Cell<u8>,
     /// From 0, in the order of first calls.
     pub(crate) ordinal: Cell<u32>,
-    /// Host memory has been read for notes of the call in progress, which has returned.
+    /// Host memory has been read for notes of the call in progress, and none says when.
     pub(crate) has_looked: Cell<bool>,
     /// The operating system's number; 0 until it is asked for.
     number: Cell<u32>,
@@ -427,6 +427,17 @@ impl Thread {
     /// Writes a note.
     pub(crate) fn note(&self, kind: u16, build: impl FnMut(&mut Draft<'_>) -> Option<()>) -> bool {
         self.write(record_kind::NOTE, kind, build)
+    }
+
+    /// Notes when the notes before this one had been read, if calls of other threads can have been
+    /// entered meanwhile.
+    pub(crate) fn note_look(&self, kind: u16) {
+        if self.has_looked.replace(false) && recording::has_several_threads() {
+            let note = LookedNote {
+                ticks: clock::ticks(),
+            };
+            self.note(kind, |draft| draft.put_encoded(note));
+        }
     }
 
     /// Makes room until `attempt` succeeds: flushes the buffer, or opens a longer one. False if

@@ -19,7 +19,7 @@ const LOOK: &str = "cuCtxGetCurrent";
 const OTHER_RECORD: &str = "cuEventRecord_ptsz";
 
 /// Name, arguments, times of entry and return; a kernel's parameters, or when the recorder had looked
-/// at what a wait found.
+/// at what a wait found, or at memory before `LOOK`.
 type Step = (&'static str, &'static [u64], (u64, u64), &'static [u64]);
 
 /// What may be written when `LOOK` is called: first byte, behind the last, exact, call.
@@ -89,13 +89,16 @@ fn found(steps: &[Step]) -> (Vec<PendingWrite>, Answers) {
             thread,
             name,
             arguments,
-            snapshots: if words.is_empty() || is_wait {
+            snapshots: if words.is_empty() || is_wait || name == LOOK {
                 &[]
             } else {
                 &snapshot
             },
             ..NewCall::default()
         });
+        if let (LOOK, &[ticks]) = (name, parameters) {
+            builder.note(thread, note_kind::LOOKED_BEFORE, LookedNote { ticks }, &[]);
+        }
     }
     let path = std::env::temp_dir().join(format!(
         "cutape-host-writes-{}-{:?}",
@@ -127,17 +130,19 @@ fn what_other_threads_enqueue_during_a_call_is_found() {
     const ELSEWHERE: &[u64] = &[DEVICE, 0, 2, STREAM];
     const SET: Pending = (PINNED, PINNED + 8, true, 8);
     const CAPTURE: Step = ("cuStreamBeginCapture_v2", &[STREAM, 1], (20, 21), &[]);
-    let table: [(&str, &[Step], &[Pending]); 6] = [
-        ("during it", &[memset(HERE, 92)], &[SET]),
-        ("until it has returned", &[memset(HERE, 94)], &[SET]),
-        ("after it", &[memset(HERE, 96)], &[]),
-        ("before it", &[memset(HERE, 88)], &[]),
-        ("elsewhere", &[memset(ELSEWHERE, 92)], &[]),
-        ("captured", &[CAPTURE, memset(HERE, 92)], &[]),
+    let table: [(&str, &[Step], &'static [u64], &[Pending]); 8] = [
+        ("during it", &[memset(HERE, 92)], &[], &[SET]),
+        ("until it has returned", &[memset(HERE, 94)], &[], &[SET]),
+        ("after it", &[memset(HERE, 96)], &[], &[]),
+        ("before it", &[memset(HERE, 88)], &[], &[]),
+        ("elsewhere", &[memset(ELSEWHERE, 92)], &[], &[]),
+        ("captured", &[CAPTURE, memset(HERE, 92)], &[], &[]),
+        ("before the look", &[memset(HERE, 92)], &[93], &[SET]),
+        ("after the look", &[memset(HERE, 92)], &[91], &[]),
     ];
-    for (what, others, expected) in table {
+    for (what, others, looked, expected) in table {
         let mut steps = others.to_vec();
-        steps.push((LOOK, &[0], (90, 95), &[]));
+        steps.push((LOOK, &[0], (90, 95), looked));
         steps.sort_by_key(|step| step.2.0);
         let later = found(&steps).1.later.into_iter();
         let later: Vec<(u64, Pending)> = later.map(|(at, write)| (at, shown(write))).collect();
