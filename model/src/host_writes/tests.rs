@@ -130,7 +130,8 @@ fn what_other_threads_enqueue_during_a_call_is_found() {
     const ELSEWHERE: &[u64] = &[DEVICE, 0, 2, STREAM];
     const SET: Pending = (PINNED, PINNED + 8, true, 8);
     const CAPTURE: Step = ("cuStreamBeginCapture_v2", &[STREAM, 1], (20, 21), &[]);
-    let table: [(&str, &[Step], &'static [u64], &[Pending]); 8] = [
+    type Case<'c> = (&'c str, &'c [Step], &'static [u64], &'c [Pending]);
+    let table: [Case<'_>; 8] = [
         ("during it", &[memset(HERE, 92)], &[], &[SET]),
         ("until it has returned", &[memset(HERE, 94)], &[], &[SET]),
         ("after it", &[memset(HERE, 96)], &[], &[]),
