@@ -7,7 +7,7 @@ use cutape_format::{Call, Note};
 use cutape_registry::{Family, Function, Kind, Role, id};
 
 use crate::alone::stand_in;
-use crate::api::{DEINITIALIZED, result_name};
+use crate::api::{DEINITIALIZED, NOT_INITIALIZED, result_name};
 use crate::compare::lost;
 use crate::digests;
 use crate::error::Error;
@@ -278,6 +278,13 @@ fn attempt(job: &mut Job<'_, '_>) -> Played {
     if call.result() == Some(DEINITIALIZED) && function.returns_result {
         return skip(
             "the recorded driver was shutting down with its process (CUDA_ERROR_DEINITIALIZED)",
+        );
+    }
+    // Only a forked child gets this answer, and a replay is none.
+    if call.result() == Some(NOT_INITIALIZED) && function.family == Family::Init {
+        return skip(
+            "the recorded process was forked after its parent had initialized the driver, which a \
+             child cannot use (CUDA_ERROR_NOT_INITIALIZED)",
         );
     }
     let is_of_ranks = job.options.peers.is_some() || job.options.alone.is_some();
