@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -112,11 +113,18 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        // Writing may have failed because a signal ends the program: its status says so.
+        while IS_ENDING.load(Ordering::Relaxed) {
+            thread::park();
+        }
         if !self.is_finished {
             let _ = fs::remove_dir_all(&self.partial);
         }
     }
 }
+
+/// A signal ends the program, and the folder is being removed.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Signals that end a program, of which a thread takes care.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -147,6 +155,7 @@ fn remove_on_signals(partial: PathBuf) {
         let mut signal = 0;
         // SAFETY: the set and the number are valid while it waits.
         while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
+        IS_ENDING.store(true, Ordering::Relaxed);
         for _ in 0..TRIES {
             match fs::remove_dir_all(&partial) {
                 Ok(()) => break,

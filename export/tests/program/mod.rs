@@ -1,6 +1,8 @@
 //! A small program's trace.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use cutape_format::layout::{MarkerNote, marker_action, marker_source};
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
@@ -82,11 +84,14 @@ pub(crate) fn program() -> TraceBuilder {
 
 /// Writes the trace to a file, opens it, and removes the file.
 pub(crate) fn open(builder: &TraceBuilder, name: &str) -> Trace {
-    let folder = std::env::temp_dir().join(format!("cutape-export-{}", std::process::id()));
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = format!("cutape-export-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join(format!("{name}.cutape"));
     builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
     trace
 }
