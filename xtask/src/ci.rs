@@ -19,7 +19,7 @@ format | fmt --all --check
 generated | xtask codegen --check
 rules | xtask coverage --rules
 clippy | clippy -q --workspace --all-targets -- -D warnings
-circles | xtask circles | cargo-modules
+circles | xtask circles
 dependencies | deny --log-level error --all-features check bans licenses sources | cargo-deny
 documentation | doc -q --workspace --no-deps | | RUSTDOCFLAGS=-D warnings
 shim | build -q --profile shim -p cutape-interposer -p cutape-audit

@@ -21,6 +21,7 @@ mod frida;
 mod gum;
 #[cfg(feature = "import")]
 mod import;
+mod imports;
 mod install;
 mod instructions;
 mod integrations;
@@ -94,7 +95,7 @@ usage: cargo xtask TASK
                     run random programs under the schedules of the null driver, recorded, checked
                     and replayed; more options: tests/random/tests/random.rs
   circles [PACKAGE...]
-                    look for modules that import each other in a circle (needs cargo-modules)
+                    look for modules that import each other in a circle
   engines [FOLDER...]
                     export traces and read them with DuckDB, Spark and Perfetto's trace processor
                     (needs python3, java and node; installs Python packages)
@@ -111,7 +112,7 @@ usage: cargo xtask TASK
   libraries [NAME...]
                     run, record, check and replay programs of CuPy, numba and cuda.core on the null
                     driver (needs python3; installs the libraries)
-  tools             install cargo-modules, cargo-deny and the packages of `engines` and
+  tools             install cargo-deny and the packages of `engines` and
                     `integrations`
   ci                run all checks and tests";
 

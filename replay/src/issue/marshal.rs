@@ -14,6 +14,7 @@ use crate::issue::player::{Job, Player};
 use crate::issue::skip::{Root, Skip, skip};
 use crate::place::absent::skip_of_function;
 use crate::place::address::{Found, Range};
+use crate::place::held_addresses::LOOKED_AT;
 use crate::place::unavailable::Unavailable;
 use crate::report::Stale;
 
@@ -22,9 +23,6 @@ const LONGEST: u64 = 64 << 30;
 
 /// Room for the value of any attribute.
 const LONGEST_ATTRIBUTE: usize = 256;
-
-/// Bytes of one copy that are searched for addresses.
-pub(crate) const LOOKED_AT: usize = 16 << 20;
 
 impl<'t> Job<'_, 't> {
     /// Builds the arguments. `preset` gives those of some parameters, by position, as an override

@@ -7,9 +7,11 @@ use cutape_registry::{Function, Role};
 use crate::buffer::first;
 use crate::compare::payload::Payload;
 use crate::issue::length::length_of;
-use crate::issue::marshal::LOOKED_AT;
 use crate::place::absent::Absent;
 use crate::place::address::{Found, Range, Ranges};
+
+/// Bytes of one copy that are searched for addresses.
+pub(crate) const LOOKED_AT: usize = 16 << 20;
 
 /// Addresses that are remembered: about 100 MB.
 const ADDRESSES_KEPT: usize = 1 << 20;
