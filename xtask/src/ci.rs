@@ -24,7 +24,6 @@ dependencies | deny --log-level error --all-features check bans licenses sources
 documentation | doc -q --workspace --no-deps | | RUSTDOCFLAGS=-D warnings
 shim | build -q --profile shim -p cutape-interposer -p cutape-audit
 instructions | xtask instructions | ? cc valgrind
-benchmarks | check -q -p cutape-benches --benches
 gum: clippy | clippy -q -p cutape-interposer --features gum -- -D warnings | ? libclang | DOCS_RS=1
 gum: stub | xtask gum-test | ? libclang cc nm
 gum: Frida | xtask gum-test --frida | ? libclang cc nm python3 frida
