@@ -240,7 +240,7 @@ fn unmet(when: When) -> &'static str {
         When::Unaccessed => {
             "every mapping had been given access, and the program had contexts on one device only"
         }
-        When::MappedWrong => "the call succeeded, or no virtual memory was mapped",
+        When::ReservedWrong => "the call succeeded, or no addresses were reserved or mapped",
         When::Lent => "no live object relied on memory of the program",
         When::Sticky => "the call returned no error of earlier work",
         When::Threads => "only one thread had called the driver",

@@ -1,5 +1,7 @@
 //! Virtual memory: reserve, map and give access in that order; multicast objects.
 
+use std::ops::Range;
+
 use cutape_model::{CallArguments, described_accesses};
 use cutape_registry::{Family, Kind, MulticastOp, VirtualMemoryOp, rules};
 
@@ -12,7 +14,7 @@ use crate::plan::{Plan, Step};
 /// For copies and memsets.
 pub(super) fn rule_of(plan: &Plan) -> Option<(When, Rule)> {
     let applies = matches!(plan.function.family, Family::Copy(_) | Family::Memset);
-    applies.then_some((When::MappedWrong, Rule::Consequence(operand_access)))
+    applies.then_some((When::ReservedWrong, Rule::Consequence(operand_access)))
 }
 
 /// Every granularity that drivers have returned is a multiple of it (assumed for others).
@@ -147,9 +149,10 @@ fn device(check: &Check<'_, '_>) -> Option<i32> {
     check.state.device_of(context).filter(|_| is_known)
 }
 
-/// A copy or memset that failed on a mapping to which its device has no access.
+/// A copy or memset that failed on addresses without a mapping, or on a mapping to which its device
+/// has no access.
 pub(super) fn operand_access(check: &Check<'_, '_>) -> Option<Draft> {
-    let device = device(check)?;
+    let device = device(check);
     let function = check.plan.function;
     let steps = check.plan.steps.iter().filter_map(|&(position, step)| {
         let Step::Device(length) = step else {
@@ -164,20 +167,46 @@ pub(super) fn operand_access(check: &Check<'_, '_>) -> Option<Draft> {
     let described = described_accesses(function, check.call).unwrap_or_default();
     let described = described.iter();
     let described = described.map(|side| (described_name(check, side), side.span()));
+    let memory = &check.state.virtual_memory;
     steps.chain(described).find_map(|(name, bytes)| {
-        let mut mappings = check.state.virtual_memory.mappings_in(&bytes);
-        let (piece, mapping) =
-            mappings.find(|(_, mapping)| mapping.access_of(device) == Some(0))?;
-        let what = format!(
-            "uses `{name}` {:#x}. At {:#x}, {} mapped memory, and no cuMemSetAccess has given \
-             device {device} access to that mapping since",
-            bytes.start,
-            piece.start,
-            at(mapping.site),
-        );
-        let title = "mapped memory used without access to it";
+        let without = device.and_then(|device| {
+            let mut mappings = memory.mappings_in(&bytes);
+            let found = mappings.find(|(_, mapping)| mapping.access_of(device) == Some(0));
+            found.map(|(piece, mapping)| (device, piece, mapping))
+        });
+        let (title, what) = match without {
+            Some((device, piece, mapping)) => (
+                "mapped memory used without access to it",
+                format!(
+                    "At {:#x}, {} mapped memory, and no cuMemSetAccess has given device {device} \
+                     access to that mapping since",
+                    piece.start,
+                    at(mapping.site),
+                ),
+            ),
+            None => (
+                "reserved addresses used without a mapping",
+                unmapped(check, &bytes)?,
+            ),
+        };
+        let what = format!("uses `{name}` {:#x}. {what}", bytes.start);
         Some(check.draft(rules::MEMORY_VMM_ACCESS_NOT_SET, title, what))
     })
+}
+
+/// Addresses that begin in a reservation and are not mapped throughout.
+fn unmapped(check: &Check<'_, '_>, bytes: &Range<u64>) -> Option<String> {
+    let memory = &check.state.virtual_memory;
+    let (_, site) = memory.reservations.find(bytes.start)?;
+    let is_mapped = memory.is_mapped(bytes.start, bytes.end - bytes.start);
+    if is_mapped || check.call.result() != Some(code::INVALID_VALUE) {
+        return None;
+    }
+    Some(format!(
+        "{} reserved that address, and no memory is mapped to some of the {} bytes from there on",
+        at(*site),
+        bytes.end - bytes.start,
+    ))
 }
 
 /// A launch with an address in a mapping to which nothing has access.

@@ -38,8 +38,8 @@ pub(crate) enum When {
     Devices,
     /// A mapping exists to which some device may have no access.
     Unaccessed,
-    /// Virtual memory is mapped, and the call failed.
-    MappedWrong,
+    /// Addresses are reserved or mapped, and the call failed.
+    ReservedWrong,
     /// Live objects rely on memory of the program.
     Lent,
     /// The call returned an error of earlier work.
@@ -80,8 +80,12 @@ pub(crate) enum When {
 pub(crate) struct Gates(u32);
 
 /// Gates that only a call with a result other than success can pass.
-const OF_FAILURES: Gates =
-    Gates::of(&[When::Wrong, When::Captured, When::Sticky, When::MappedWrong]);
+const OF_FAILURES: Gates = Gates::of(&[
+    When::Wrong,
+    When::Captured,
+    When::Sticky,
+    When::ReservedWrong,
+]);
 
 impl Gates {
     pub(crate) const fn of(gates: &[When]) -> Self {
@@ -141,7 +145,7 @@ impl Gates {
             passed |= pass(When::Wrong)
                 | pass(When::Captured)
                 | pass(When::Sticky)
-                | pass(When::MappedWrong);
+                | pass(When::ReservedWrong);
         }
         Self(passed)
     }
@@ -190,8 +194,10 @@ impl When {
                 memory.without_access > 0
                     || (state.devices.len() > 1 && !memory.mappings.is_empty())
             }
-            Self::MappedWrong => {
-                call.result() != Some(0) && !state.virtual_memory.mappings.is_empty()
+            Self::ReservedWrong => {
+                let memory = &state.virtual_memory;
+                call.result() != Some(0)
+                    && !(memory.mappings.is_empty() && memory.reservations.is_empty())
             }
             Self::Lent => !state.writing_links.is_empty() || !state.preserving.is_empty(),
             Self::PassesExtra => {

@@ -171,7 +171,6 @@ pub(crate) const MEMORY: &[Row] = &[
             // Memory that the trace does not know.
             "cuMemsetD8_v2 dstDevice=0x15000 N=64",
             "cuMemsetD8_v2 dstDevice=0x15001 N=64 -> 1",
-            "cuMemAddressReserve ptr:=0x11000 size=65536\n cuMemsetD8_v2 dstDevice=0x15000 N=64 -> 1",
         ],
     ),
     (
@@ -345,6 +344,33 @@ pub(crate) const MEMORY: &[Row] = &[
         "cuMemMap ptr=0x40000000 size=2097152 handle=0x900\n\
          cuMemSetAccess ptr=0x40000000 size=4194304 desc=[1,3] count=1 -> 1",
         &[],
+    ),
+    // Reserved addresses without a mapping, also past an allocation or a mapping.
+    (
+        "memory-vmm-access-not-set",
+        START,
+        "cuMemAddressReserve ptr:=0x11000 size=65536\n cuMemsetD8_v2 dstDevice=0x15000 N=64 -> 1",
+        &[],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemsetD8_v2 dstDevice=0x40000000 N=64 -> 1",
+        &["cuMemsetD8_v2 dstDevice=0x50000000 N=64 -> 1"],
+    ),
+    (
+        "memory-vmm-access-not-set",
+        RESERVED,
+        "cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+         cuMemSetAccess ptr=0x40000000 size=0x200000 desc=[1,3] count=1\n\
+         cuMemsetD8_v2 dstDevice=0x40200000 N=64 -> 1",
+        // Refused for another reason.
+        &[
+            "cuMemMap ptr=0x40000000 size=0x200000 handle=0x900\n\
+             cuMemSetAccess ptr=0x40000000 size=0x200000 desc=[1,3] count=1\n\
+             cuMemsetD8_v2 dstDevice=0x40000000 N=64 -> 1",
+            "cuMemsetD8_v2 dstDevice=0x40000000 N=64 -> 719",
+        ],
     ),
     // A memset that reaches a mapping without access; a launch on another device.
     (
