@@ -24,6 +24,7 @@ pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 pub(crate) const PEER_ACCESS_NOT_ENABLED: i32 = 705;
 pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
+pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: i32 = 712;
 pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
 pub(crate) const NOT_PERMITTED: i32 = 800;
 pub(crate) const NOT_SUPPORTED: i32 = 801;

@@ -205,6 +205,37 @@ fn unallocated(check: &Check<'_, '_>, kind: Kind, address: u64) -> Option<Draft>
     }
 }
 
+/// A registration that was refused because of an earlier one.
+pub(super) fn registered(check: &Check<'_, '_>) -> Option<Draft> {
+    if check.call.result() != Some(code::HOST_MEMORY_ALREADY_REGISTERED) {
+        return None;
+    }
+    let (start, size) = (check.argument("p")?, check.argument("bytesize")?);
+    let (range, &id) = check.state.host.live().overlapping(start, size)?;
+    let object = check.object(id)?;
+    // Libraries register what the program may have page-locked, and ignore that.
+    if object.kind != Kind::Registration || object.created.caller != check.site.caller {
+        return None;
+    }
+    let what = format!(
+        "registers {size} bytes at {start:#x}, of which {} registered {} bytes at {:#x}, and no \
+         call has ended that registration. If the memory was unmapped since, its pages are not \
+         those that are registered",
+        at(object.created),
+        range.end - range.start,
+        range.start,
+    );
+    let title = "host memory registered again before its registration ended";
+    let draft = check.draft(rules::MEMORY_HOST_REGISTER_OVERLAP, title, what);
+    // If all of it is registered, the program may not mind.
+    let is_whole = range.start <= start && start.saturating_add(size) <= range.end;
+    let severity = match is_whole {
+        true => Severity::Advice,
+        false => Severity::Warning,
+    };
+    Some(draft.about(id).severity(severity))
+}
+
 /// The ended object that an address lies in.
 pub(super) fn ended_at(check: &Check<'_, '_>, address: u64) -> Option<ObjectId> {
     let id = check.state.freed_at(address)?;

@@ -40,8 +40,8 @@ use std::fmt::Display;
 use cutape_format::{Call, StructLayout};
 use cutape_model::{Object, ObjectId, Origin, Site};
 use cutape_registry::{
-    ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, Kind, LaunchOp, LinkOp,
-    MemoryOp, PrimaryOp, Shared, SharedKind, SharingOp, StreamOp, Waits,
+    ContextOp, CopyOp, EventOp, Family, FunctionOp, GlobalOwner, GraphOp, HostMemoryOp, Kind,
+    LaunchOp, LinkOp, MemoryOp, PrimaryOp, Shared, SharedKind, SharingOp, StreamOp, Waits,
 };
 
 use crate::context::TraceContext;
@@ -367,6 +367,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Family::Context(ContextOp::SetLimit) => &[(Wrong, Consequence(context::limit))],
         Family::Checkpoint(_) => &[(Wrong, Consequence(context::checkpoint))],
         Family::VirtualMemory(_) => &[(Wrong, Consequence(virtual_memory::refused))],
+        Family::HostMemory(HostMemoryOp::Register) => &[(Wrong, Consequence(memory::registered))],
         Family::Multicast(_) => &[(Always, Cause(virtual_memory::multicast))],
         Family::ProcAddress { .. } => &[(Always, Consequence(init::proc_address))],
         Family::Function(FunctionOp::List { .. }) | Family::Kernel(FunctionOp::List { .. }) => {

@@ -285,6 +285,32 @@ pub(crate) const MEMORY: &[Row] = &[
         &[],
     ),
     (
+        "memory-host-register-overlap",
+        WRITTEN,
+        "looped\n cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+         cuMemHostRegister_v2 p=0x8000000 bytesize=4096 -> 712",
+        &[
+            "looped\n cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+             cuMemHostUnregister p=0x8000000\n cuMemHostRegister_v2 p=0x8000000 bytesize=4096",
+            "looped\n cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+             cuMemHostRegister_v2 p=0x8001000 bytesize=4096",
+            // Other code than the first: a library that tries.
+            "cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+             cuMemHostRegister_v2 p=0x8000000 bytesize=4096 -> 712",
+            // The trace does not show what is registered there.
+            "looped\n cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+             cuMemHostRegister_v2 p=0x9000000 bytesize=4096 -> 712",
+        ],
+    ),
+    // Some of it is not registered.
+    (
+        "memory-host-register-overlap",
+        WRITTEN,
+        "looped\n cuMemHostRegister_v2 p=0x8000000 bytesize=4096\n\
+         cuMemHostRegister_v2 p=0x8000000 bytesize=8192 -> 712",
+        &[],
+    ),
+    (
         "memory-host-pointer-as-kernel-argument",
         START,
         "cuMemcpyHtoD_v2 dstDevice=0x10000 srcHost=0x7700000 ByteCount=64\n\

@@ -1514,6 +1514,19 @@ pub static RULES: &[Rule] = &[
         example: "warning[memory-host-pointer-as-kernel-argument]: host memory passed to a kernel\n --> call 9: cuStreamSynchronize(hStream: 0x300 (stream#1)) = CUDA_ERROR_ILLEGAL_ADDRESS thread 0\n  |   at 0x4000b0\n  | cuStreamSynchronize reports that a kernel used an illegal address. cuLaunchKernel (call 8)\n  | passed 0x7700000 as parameter 0 of its kernel: host memory, which cuMemcpyHtoD_v2 (call 7) used\n  | as such, and which is neither page-locked nor managed. The driver returned\n  | CUDA_ERROR_ILLEGAL_ADDRESS.\n  = chain: 0x7700000 used as host memory by cuMemcpyHtoD_v2 (call 7) -> passed to a kernel by\n      cuLaunchKernel (call 8) -> illegal address reported by cuStreamSynchronize (call 9)\n  = confidence: assumed (a kernel's parameter is taken for a pointer that it follows)\n  = help: Copy the data to device memory, or allocate it with cuMemHostAlloc.\n  = manual: CUDA Driver API, Unified Addressing; Memory Management, cuMemHostGetDevicePointer",
     },
     Rule {
+        id: "memory-host-register-overlap",
+        area: "memory",
+        severity: Severity::Warning,
+        confidence: Confidence::Certain,
+        statement: "A registration of host memory ends with cuMemHostUnregister, before the memory is unmapped or freed and before some of it is registered again.",
+        manual: "CUDA Driver API, Memory Management, cuMemHostRegister and cuMemHostUnregister",
+        advice: "Unregister memory before munmap or free. Code that registers memory which may be registered already, and treats CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED as success, is correct.",
+        observed: "driver 580.159.04, H100, 2026-11-26: a mapping at the address of one that had been unmapped without cuMemHostUnregister could not be registered: CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+        undecidable: "",
+        cannot_see: "That memory is unmapped or freed while it is registered, until the address is registered again. A second registration by other code than the first: libraries register what the program may have page-locked, and ignore that.",
+        example: "advice[memory-host-register-overlap]: host memory registered again before its registration ended\n --> call 7: cuMemHostRegister_v2(p: 0x8000000, bytesize: 4096, Flags: 0) =\n  |   CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED thread 0 at 0x4013d0\n  | cuMemHostRegister_v2 registers 4096 bytes at 0x8000000, of which cuMemHostRegister_v2 (call 6)\n  | registered 4096 bytes at 0x8000000, and no call has ended that registration. If the memory was\n  | unmapped since, its pages are not those that are registered. The driver returned\n  | CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED.\n  | registered host memory#1 0x8000000\n  |   created: cuMemHostRegister_v2, call 6, thread 0, at 0x4013d0\n  = confidence: certain (the calls alone)\n  = help: Unregister memory before munmap or free. Code that registers memory which may be\n      registered already, and treats CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED as success,\n      is correct.\n  = manual: CUDA Driver API, Memory Management, cuMemHostRegister and cuMemHostUnregister",
+    },
+    Rule {
         id: "memory-leak",
         area: "memory",
         severity: Severity::Warning,
@@ -2941,6 +2954,9 @@ pub const MEMORY_HOST_BUFFER_FREED_WHILE_PENDING: &str = "memory-host-buffer-fre
 
 /// Its id.
 pub const MEMORY_HOST_POINTER_AS_KERNEL_ARGUMENT: &str = "memory-host-pointer-as-kernel-argument";
+
+/// Its id.
+pub const MEMORY_HOST_REGISTER_OVERLAP: &str = "memory-host-register-overlap";
 
 /// Its id.
 pub const MEMORY_LEAK: &str = "memory-leak";
