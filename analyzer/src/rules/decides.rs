@@ -42,6 +42,7 @@ const DECIDES: Decides = decides! {
     Consequence events::elapsed_early => EVENT_ELAPSED_NOT_COMPLETE;
     Consequence events::flags => EVENT_FLAGS_MISUSED;
     Consequence events::record_elsewhere => EVENT_RECORD_CONTEXT_MISMATCH;
+    Consequence events::unattached => MEMORY_MANAGED_STREAM_ATTACHMENT;
     Cause events::waited_early => EVENT_WAIT_UNRECORDED;
     Consequence graph::allocation => GRAPH_ALLOCATION_LIFETIME;
     Cause graph::instantiate => GRAPH_ALLOCATION_LIFETIME GRAPH_BAKED_MODULE_UNLOADED

@@ -185,3 +185,19 @@ pub(super) fn attachment(check: &Check<'_, '_>) -> Option<Draft> {
     let draft = check.draft(rules::MEMORY_MANAGED_STREAM_ATTACHMENT, title, what);
     Some(id.into_iter().fold(draft, Draft::object))
 }
+
+/// Managed memory that is allocated without a flag that says to what it is attached.
+pub(super) fn unattached(check: &Check<'_, '_>) -> Option<Draft> {
+    const GLOBAL_OR_HOST: [u64; 2] = [1, 2];
+    let flags = check.argument("flags")? & 0xffff_ffff;
+    let is_refused = check.call.result() == Some(code::INVALID_VALUE);
+    if !is_refused || GLOBAL_OR_HOST.contains(&flags) {
+        return None;
+    }
+    let what = format!(
+        "gets {flags:#x} as `flags`. It must be CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST; there \
+         is no default"
+    );
+    let title = "managed memory allocated without an attachment";
+    Some(check.draft(rules::MEMORY_MANAGED_STREAM_ATTACHMENT, title, what))
+}

@@ -404,6 +404,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         }
         Family::Event(EventOp::Record) => Some(Consequence(events::record_elsewhere)),
         Family::Stream(StreamOp::AttachMemory) => Some(Consequence(events::attachment)),
+        Family::Memory(MemoryOp::AllocateManaged) => Some(Consequence(events::unattached)),
         _ => None,
     };
     let has_flags = matches!(

@@ -273,4 +273,15 @@ pub(crate) const STREAM: &[Row] = &[
          cuStreamAttachMemAsync hStream=0x301 dptr=0x30000 length=64 flags=4 -> 1",
         &[],
     ),
+    (
+        "memory-managed-stream-attachment",
+        STREAMS,
+        "cuMemAllocManaged dptr:=0 bytesize=4096 flags=0 -> 1",
+        &[
+            "cuMemAllocManaged dptr:=0x30000 bytesize=4096 flags=2",
+            // Refused for another reason.
+            "cuMemAllocManaged dptr:=0 bytesize=0 flags=1 -> 1",
+            "cuMemAllocManaged dptr:=0 bytesize=4096 flags=0 -> 801",
+        ],
+    ),
 ];
