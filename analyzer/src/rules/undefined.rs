@@ -68,7 +68,8 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
     Some(parent.into_iter().fold(draft, Draft::object))
 }
 
-/// A lookup of a name that the image has in another form: mangled, or with other parameters.
+/// A lookup of a name that the image has in another form: mangled, with other parameters, or with the
+/// suffix of a specialisation.
 pub(super) fn not_found(check: &Check<'_, '_>) -> Option<Draft> {
     if check.call.result() != Some(code::NOT_FOUND) {
         return None;
@@ -119,11 +120,18 @@ fn is_found(state: &State, owner: ObjectId, name: &str) -> bool {
 }
 
 /// Whether two names are different forms of one name in the source: with and without mangling,
-/// namespaces, template arguments and parameters.
+/// namespaces, template arguments and parameters, or the first with a suffix for the arguments that it
+/// is compiled for (Triton: `_0d1d2d`).
 pub(crate) fn is_same_source_name(name: &str, wanted: &str) -> bool {
     let is_mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
-    if name == wanted || !(is_mangled(name) || is_mangled(wanted)) {
+    if name == wanted {
         return false;
+    }
+    if !(is_mangled(name) || is_mangled(wanted)) {
+        let suffix = name
+            .strip_prefix(wanted)
+            .and_then(|end| end.strip_prefix('_'));
+        return suffix.is_some_and(|suffix| suffix.starts_with(|c: char| c.is_ascii_digit()));
     }
     let (name, wanted) = (demangle(name), demangle(wanted));
     // Who names a namespace or template arguments means these.

@@ -46,6 +46,10 @@ pub(super) fn image(name: &str) -> Vec<u8> {
             &PTX.replace("entry k", "entry other")
                 .replace("scale", "again"),
         ),
+        "PTX_SUFFIXED" => text(
+            &PTX.replace("entry k", "entry matmul_0d1d2d")
+                .replace("_Z5scalePf", "scan_exclusive"),
+        ),
         round if round.starts_with("PTX_ROUND_") => text(&format!("// {round}\n{PTX}")),
         "PTX_NO_NUL" => PTX.as_bytes().to_vec(),
         "PTX_JUNK" => {

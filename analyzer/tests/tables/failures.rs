@@ -124,6 +124,25 @@ pub(crate) const FAILURES: &[Row] = &[
          cuLibraryUnload library=0x700\n meta exit.status 0",
         &[],
     ),
+    // A suffix for the arguments that a kernel is compiled for, and one that is part of the name.
+    (
+        "module-symbol-not-found",
+        START,
+        "cuModuleLoadData module:=0x101 image@0x6000:PTX_SUFFIXED\n\
+         cuModuleGetFunction hfunc:=0 hmod=0x101 name=\"matmul\" -> 500\n meta exit.status 1",
+        &[
+            "cuModuleLoadData module:=0x101 image@0x6000:PTX_SUFFIXED\n\
+             cuModuleGetFunction hfunc:=0 hmod=0x101 name=\"matmul\" -> 500\n\
+             cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"matmul_0d1d2d\"\n\
+             meta exit.status 1",
+            "cuModuleLoadData module:=0x101 image@0x6000:PTX_SUFFIXED\n\
+             cuModuleGetFunction hfunc:=0 hmod=0x101 name=\"scan\" -> 500\n meta exit.status 1",
+            // The program looks for one specialisation and has another.
+            "cuModuleLoadData module:=0x101 image@0x6000:PTX_SUFFIXED\n\
+             cuModuleGetFunction hfunc:=0 hmod=0x101 name=\"matmul_0d1d2d3d\" -> 500\n\
+             meta exit.status 1",
+        ],
+    ),
     // A launch of another function shows that it is optional, unless it is used.
     (
         "module-symbol-not-found",
