@@ -143,6 +143,23 @@ fn a_block_goes_through_three_threads() {
 }
 
 #[test]
+fn what_was_not_loaded_is_unloaded() {
+    // Whatever was wrong with the image, the unload is a mistake of its own.
+    let start = "cuCtxCreate_v2 pctx:=0xc1 dev=0\n\
+        cuModuleLoadData module@0x8000:=0 image@0x5000:PTX_FUTURE -> 222\n";
+    for (unload, severity) in [
+        ("cuModuleUnload hmod=0 -> 400", Severity::Warning),
+        ("cuModuleUnload hmod=0x5a5a5a50 -> !", Severity::Error),
+    ] {
+        let found = findings(&format!("{start}{unload}"));
+        let found: Vec<_> = found.iter().map(|f| (f.rule, f.severity)).collect();
+        let load = ("module-ptx-jit-failure", Severity::Error);
+        let unloaded = ("module-load-allocation-failure", severity);
+        assert_eq!(found, [load, unloaded], "{unload}");
+    }
+}
+
+#[test]
 fn a_thread_uses_what_another_has_ended() {
     let found = findings(
         "cuCtxCreate_v2 pctx:=0xc1 dev=0\n cuModuleLoadData module:=0x100 image@0x5000:PTX\n\

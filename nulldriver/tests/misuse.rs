@@ -38,6 +38,13 @@ const ROWS: &[Row] = &[
         ok("cuModuleUnload", &[s.module]);
         call("cuModuleUnload", &[s.module])
     }),
+    // 580.159.04, H100.
+    ("cuModuleUnload of NULL", Code(code::INVALID_HANDLE), |_| {
+        call("cuModuleUnload", &[0])
+    }),
+    ("cuModuleUnload of no handle", SEGMENTATION_FAULT, |_| {
+        call("cuModuleUnload", &[0x5a5a_5a5a_5a5a_5a50])
+    }),
     (
         "cuModuleGetFunction on an unloaded module",
         Code(code::INVALID_HANDLE),

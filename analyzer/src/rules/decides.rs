@@ -106,6 +106,7 @@ const DECIDES: Decides = decides! {
     Consequence memory::registered => MEMORY_HOST_REGISTER_OVERLAP;
     Cause module::both_null => MODULE_GLOBAL_OUTPUTS_BOTH_NULL;
     Cause module::enumerate => MODULE_ENUMERATE_TRUNCATED;
+    Consequence module::null_unloaded => MODULE_DOUBLE_UNLOAD;
     Cause module::unload => MODULE_UNLOAD_LIBRARY_OWNED MODULE_UNLOAD_RUNTIME_OWNED
         MODULE_UNLOAD_WORK_PENDING MODULE_UNLOAD_WRONG_CONTEXT;
     Cause module::unload_library => MODULE_UNLOAD_WORK_PENDING;

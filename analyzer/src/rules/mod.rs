@@ -487,6 +487,11 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         rule(looks_up, Wrong, Consequence(undefined::not_found)),
         rule(uses_code, Wrong, Consequence(image::failed_later)),
         rule(
+            family == Family::ModuleUnload,
+            Wrong,
+            Consequence(module::null_unloaded),
+        ),
+        rule(
             plan.takes_functions_only,
             Libraries,
             Consequence(library::kernel_as_function),

@@ -3,7 +3,8 @@
 use cutape_model::{ObjectId, Origin};
 use cutape_registry::{Family, FunctionOp, Kind, rules};
 
-use super::{Check, Draft, at};
+use super::{Check, Draft, at, code};
+use crate::finding::Severity;
 
 /// Whether the module may be unloaded by this call.
 pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
@@ -55,6 +56,23 @@ pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 pub(super) fn unload_library(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let live = check.live(Kind::Library).filter(|_| drafts.is_empty());
     drafts.extend(live.and_then(|id| pending(check, id)));
+}
+
+/// An unload of NULL that does not come from a load which failed.
+pub(super) fn null_unloaded(check: &Check<'_, '_>) -> Option<Draft> {
+    let is_null = check.argument("hmod") == Some(0)
+        && check.call.result() == Some(code::INVALID_HANDLE)
+        && check.state.undefined_use(check.plan, check.call).is_none();
+    if !is_null {
+        return None;
+    }
+    let what = "gets NULL, which no load has returned";
+    let draft = check.draft(
+        rules::MODULE_DOUBLE_UNLOAD,
+        "NULL unloaded as a module",
+        what,
+    );
+    Some(draft.severity(Severity::Warning))
 }
 
 fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {

@@ -2,10 +2,11 @@
 //! returned.
 
 use cutape_model::ObjectId;
-use cutape_registry::{Kind, rules};
+use cutape_registry::{Family, Kind, rules};
 
 use super::{Check, Deferral, Draft, at, code, result_name};
 use crate::demangle::{bare, demangle, last_name};
+use crate::finding::Severity;
 use crate::state::State;
 use crate::state::failures::{Failure, Output};
 
@@ -16,7 +17,9 @@ const NAMES: usize = 5;
 pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
     let used = check.state.undefined_use(check.plan, check.call)?;
     let failure = used.failure;
-    if failure.reported {
+    let unloads = matches!(check.family(), Family::ModuleUnload | Family::LibraryUnload);
+    // Who uses nothing of an image that was not loaded, but unloads it, makes a mistake of their own.
+    if failure.reported && (failure.is_used || !unloads) {
         return None;
     }
     let result = result_name(failure.site.result);
@@ -26,7 +29,10 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
     let (rule, title) = match (used.taken, failure.output) {
         (Output::Handle(Kind::Module | Kind::Library), _) => (
             rules::MODULE_LOAD_ALLOCATION_FAILURE,
-            "output of a failed load used",
+            match unloads {
+                true => "output of a failed load unloaded",
+                false => "output of a failed load used",
+            },
         ),
         (_, Output::Handle(Kind::Global)) if is_lookup => (
             rules::MODULE_SYMBOL_NOT_FOUND,
@@ -62,6 +68,11 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
             format!("{}{asked} failed with {result}", at(failure.site)),
             format!("its output, {:#x}, used by {}", used.value, at(check.site)),
         ]);
+    // The driver refuses NULL, which changes nothing.
+    let draft = match unloads && used.value == 0 {
+        true => draft.severity(Severity::Warning),
+        false => draft,
+    };
     let parent = failure
         .parent
         .filter(|_| rule == rules::MODULE_SYMBOL_NOT_FOUND);

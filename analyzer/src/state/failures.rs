@@ -52,6 +52,8 @@ pub(crate) struct Failure {
     pub(crate) parent: Option<ObjectId>,
     /// It would have returned memory, and a later call has returned some.
     pub(crate) is_followed: bool,
+    /// A call was given what it did not return.
+    pub(crate) is_used: bool,
     /// There is a finding about it, or about what made it fail.
     pub(crate) reported: bool,
 }

@@ -91,6 +91,7 @@ impl State {
         let mut failures = self.thread_mut(call.thread).failures.iter_mut();
         if let Some(failure) = failures.find(|failure| failure.site.index == cause) {
             failure.reported |= reported;
+            failure.is_used = true;
         }
         reported || was_reported
     }
@@ -172,6 +173,7 @@ impl State {
             name: plan.at("name").and_then(|position| call.string(position)),
             parent,
             is_followed: false,
+            is_used: false,
             reported,
         };
         let failures = &mut self.thread_mut(call.thread).failures;

@@ -59,6 +59,12 @@ pub(crate) const MODULE: &[Row] = &[
         ],
     ),
     (
+        "module-double-unload",
+        START,
+        "cuModuleUnload hmod=0 -> 400",
+        &["cuModuleUnload hmod=0 -> 201", "cuModuleUnload hmod=0x100"],
+    ),
+    (
         "module-function-after-unload",
         START,
         "cuModuleUnload hmod=0x100\n cuLaunchKernel f=0x200 hStream=0x300 -> 400",
@@ -294,6 +300,12 @@ pub(crate) const MODULE: &[Row] = &[
         &["cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n\
              cuModuleLoadData module@0x8000:=0x101 image@0x5100:PTX\n \
              cuModuleGetFunction hfunc:=0x201 hmod=0x101 name=\"k\""],
+    ),
+    (
+        "module-load-allocation-failure",
+        START,
+        "cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n cuModuleUnload hmod=0 -> 400",
+        &["cuModuleLoadData module@0x8000:=0 image@0x5100:PTX -> 2\n cuModuleUnload hmod=0x100"],
     ),
     (
         "module-symbol-not-found",

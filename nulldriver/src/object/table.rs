@@ -38,6 +38,13 @@ pub(crate) fn prepare() {
     LazyLock::force(&UNUSED);
 }
 
+/// Whether some object has or had that handle.
+pub(crate) fn was_handle(handle: u64) -> bool {
+    let unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = unused.end.saturating_sub(ARENA as u64);
+    (first..unused.start).contains(&handle)
+}
+
 /// An object with a handle.
 pub(crate) trait Object {
     /// What a call answers to a handle that names no such object.

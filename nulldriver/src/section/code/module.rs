@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::call::answer::{Answer, NOT_FOUND, NOT_PERMITTED, invalid_if, reject_if};
 use crate::call::argument::{In, Out, OutRef, Text};
 use crate::call::entry::entries;
+use crate::crash;
 use crate::object::jit_options::{Options, Use};
+use crate::object::table::was_handle;
 use crate::state::{Current, Locked, lock};
 use crate::work::compile::{compile, compile_file};
 
@@ -44,6 +46,10 @@ fn load_data(
 }
 
 fn unload(mut state: Locked, module: u64) -> Answer {
+    // The driver follows what was never a handle (580.159.04, H100, 2026-11-26).
+    if module != 0 && !was_handle(module) {
+        crash::segmentation_fault()
+    }
     let object = state.modules.find(module)?;
     // A library's module is unloaded with its library (measured).
     reject_if(object.library != 0, NOT_PERMITTED)?;
