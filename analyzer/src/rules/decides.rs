@@ -127,6 +127,7 @@ const DECIDES: Decides = decides! {
     Consequence tensor_map::refused => TEXTURE_TENSOR_MAP_CONSTRAINTS;
     Consequence texture::descriptor => TEXTURE_DESCRIPTOR_CONSTRAINTS;
     Cause texture::launched => TEXTURE_OBJECT_STALE;
+    Consequence texture::mirrored => TEXTURE_DESCRIPTOR_CONSTRAINTS;
     Cause threads::destroyed_in_use => THREADING_DESTROY_WHILE_IN_USE;
     Consequence threads::graph_shared => THREADING_GRAPH_CONCURRENT_USE;
     Consequence threads::hidden_order => STREAM_MEMOP_HIDDEN_ORDER;

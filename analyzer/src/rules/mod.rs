@@ -536,6 +536,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         virtual_memory::rule_of(plan),
         usage.map(|rule| (Wrong, rule)),
         rule(plan.describes, Wrong, Consequence(texture::descriptor)),
+        rule(plan.describes, Always, Consequence(texture::mirrored)),
         rule(
             plan.tensor_map.is_some(),
             Wrong,

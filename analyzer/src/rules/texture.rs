@@ -22,9 +22,12 @@ mod resource {
     pub(super) const PITCH: usize = offset_of(NAME, "res.pitch2D.pitchInBytes");
     pub(super) const FLAGS: usize = offset_of(NAME, "flags");
 }
+const ADDRESS_MODES: usize = layout::offset_of("CUDA_TEXTURE_DESC", "addressMode");
 const TEXTURE_FLAGS: usize = layout::offset_of("CUDA_TEXTURE_DESC", "flags");
 /// CU_TRSF_NORMALIZED_COORDINATES.
 const NORMALIZED: u32 = 2;
+/// CU_TR_ADDRESS_MODE_MIRROR.
+const MIRROR: u32 = 2;
 /// CUDA_ARRAY3D_SURFACE_LDST.
 const SURFACE: u64 = 2;
 /// CUDA_ARRAY3D_CUBEMAP.
@@ -72,6 +75,28 @@ pub(super) fn descriptor(check: &Check<'_, '_>) -> Option<Draft> {
     let title = "descriptor outside of its limits";
     let rule = rules::TEXTURE_DESCRIPTOR_CONSTRAINTS;
     Some(check.draft(rule, title, format!("gets {why}")))
+}
+
+/// A texture that is to mirror at its borders, which the driver does with normalised coordinates only.
+pub(super) fn mirrored(check: &Check<'_, '_>) -> Option<Draft> {
+    let resource_type = number::<4>(bytes_at(check, "pResDesc")?, 0)?;
+    let sampler = bytes_at(check, "pTexDesc")?;
+    let flags = number::<4>(sampler, TEXTURE_FLAGS)? as u32;
+    let modes = sampler.get(ADDRESS_MODES..)?.as_chunks::<4>().0;
+    // Wrap is 0, which the descriptor of a program has that needs no address mode.
+    let dimension = modes[..modes.len().min(3)]
+        .iter()
+        .position(|mode| u32::from_le_bytes(*mode) == MIRROR)?;
+    if check.went_wrong() || flags & NORMALIZED != 0 || resource_type == Resource::LINEAR {
+        return None;
+    }
+    let what = format!(
+        "gets CU_TR_ADDRESS_MODE_MIRROR for dimension {dimension} without \
+         CU_TRSF_NORMALIZED_COORDINATES. Without them the only address mode is clamp"
+    );
+    let title = "address mode that needs normalised coordinates";
+    let draft = check.draft(rules::TEXTURE_DESCRIPTOR_CONSTRAINTS, title, what);
+    Some(draft.severity(Severity::Warning))
 }
 
 fn channels(count: u64) -> Option<String> {

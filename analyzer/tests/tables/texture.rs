@@ -60,6 +60,21 @@ pub(crate) const TEXTURES: &[Row] = &[
              pTexDesc=[0*13]",
         ],
     ),
+    // Mirrored at the borders; the words are address modes, filter mode and flags.
+    (
+        "texture-descriptor-constraints",
+        ARRAY,
+        "cuTexObjectCreate pTexObject:=0x700001 pResDesc=[0,0x600,0*16] pTexDesc=[4:1,2,0,0,0,0*21]",
+        &[
+            "cuTexObjectCreate pTexObject:=0x700001 pResDesc=[0,0x600,0*16] \
+             pTexDesc=[4:1,2,0,0,2,0*21]",
+            // Linear memory has no address mode, and clamp needs nothing.
+            "cuTexObjectCreate pTexObject:=0x700001 pResDesc=[2,0x10000,0x100000020,1024,0*14] \
+             pTexDesc=[4:2,2,2,0,0,0*21]",
+            "cuTexObjectCreate pTexObject:=0x700001 pResDesc=[0,0x600,0*16] \
+             pTexDesc=[4:1,1,1,0,0,0*21]",
+        ],
+    ),
     // An image with rows of 100 floats, as it lies in the program's memory.
     (
         "texture-descriptor-constraints",
