@@ -337,9 +337,9 @@ fn ordered(effects: &Effects) -> Ordered {
         {
             Ordered::Launch
         }
-        Family::Copy(_) | Family::Memset | Family::StreamMemory(StreamMemoryOp::Write) => {
-            Ordered::Transfer
-        }
+        Family::Copy(_)
+        | Family::Memset
+        | Family::StreamMemory(StreamMemoryOp::Write | StreamMemoryOp::Batch) => Ordered::Transfer,
         Family::Memory(MemoryOp::AllocateAsync | MemoryOp::FreeAsync) => Ordered::Pool,
         Family::Prefetch | Family::HostFunction | Family::StreamCallback => Ordered::No,
         _ if effects.submits() => Ordered::Launch,

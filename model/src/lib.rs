@@ -66,5 +66,5 @@ pub use state::{
     Changes, ContextData, Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS,
     EventData, State, StreamData,
 };
-pub use stream_values::{WrittenValue, written_values};
+pub use stream_values::{WrittenValue, may_wait, written_values};
 pub use trace_state::{Scope, TraceState, function_of};

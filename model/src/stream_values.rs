@@ -68,6 +68,6 @@ pub fn written_values(function: &Function, call: &Call<'_>) -> Vec<WrittenValue>
 
 /// Whether a call makes a stream wait for a value: a batch of operations that the trace has may only
 /// write some.
-pub(crate) fn may_wait(function: &Function, call: &Call<'_>) -> bool {
+pub fn may_wait(function: &Function, call: &Call<'_>) -> bool {
     batched_writes(function, call).is_none_or(|(_, only_writes)| !only_writes)
 }

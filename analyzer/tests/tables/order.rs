@@ -253,6 +253,33 @@ pub(crate) const ORDER: &[Row] = &[
              hStream=0x302",
         ],
     ),
+    // Values that a batch of operations writes (2); one that waits (1) may be ordered.
+    (
+        "memory-race-cross-stream",
+        STREAMS,
+        "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+         cuStreamBatchMemOp_v2 stream=0x302 count=1 paramArray=[2,0x1000000,5,0,0,0]",
+        &[
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuEventRecord hEvent=0x401 hStream=0x301\n\
+             cuStreamWaitEvent hStream=0x302 hEvent=0x401\n\
+             cuStreamBatchMemOp_v2 stream=0x302 count=1 paramArray=[2,0x1000000,5,0,0,0]",
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamWriteValue32_v2 stream=0x301 addr=0x1000800 value=1 flags=0\n\
+             cuStreamBatchMemOp_v2 stream=0x302 count=2 \
+             paramArray=[1,0x1000800,1,0,0,0,2,0x1000000,5,0,0,0]",
+            // The bytes behind the value.
+            "cuMemsetD8Async dstDevice=0x1000004 N=60 hStream=0x301\n\
+             cuStreamBatchMemOp_v2 stream=0x302 count=1 paramArray=[2,0x1000000,5,0,0,0]",
+            // The list was not recorded.
+            "cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301\n\
+             cuStreamBatchMemOp_v2 stream=0x302 count=1",
+            // A value that the CPU may have seen.
+            "cuStreamBatchMemOp_v2 stream=0x302 count=2 \
+             paramArray=[2,0x1000000,5,0,0,0,2,0x7000000,5,0,0,0]\n\
+             cuMemsetD8Async dstDevice=0x1000000 N=64 hStream=0x301",
+        ],
+    ),
     // Page-locked memory.
     (
         "memory-race-cross-stream",

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use cutape_format::Call;
 use cutape_model::{
     Access, AccessEffect, AccessKind, CallArguments, ObjectId, Site, Work, described_accesses,
+    may_wait, written_values,
 };
-use cutape_registry::{Extent, Family, GraphOp, Kind};
+use cutape_registry::{Extent, Family, GraphOp, Kind, StreamMemoryOp};
 use rustc_hash::FxHashSet;
 
 use super::names::constant_pointers;
@@ -59,6 +60,14 @@ impl State {
                 add(side.start, side.extent, effect);
             }
             return;
+        }
+        let is_batch = plan.function.family == Family::StreamMemory(StreamMemoryOp::Batch);
+        // What is written after a wait for a value is in an order that is not known.
+        if is_batch && !may_wait(plan.function, call) {
+            for (bytes, _) in written_values(plan.function, call) {
+                let extent = Extent::flat(bytes.end - bytes.start);
+                add(bytes.start, extent, AccessEffect::Write);
+            }
         }
         for &(position, length, effect) in &plan.touched {
             let extent = length.evaluate(plan.function, &CallArguments(call));
