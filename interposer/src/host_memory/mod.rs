@@ -295,6 +295,7 @@ pub(crate) fn waited(thread: &Thread) {
 fn look_after_wait(thread: &Thread) {
     let mut table = TABLE.lock();
     for start in table.take_completed() {
+        table.take_values_in(start);
         table.look(thread, start, None);
     }
     table.publish();

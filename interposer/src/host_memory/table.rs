@@ -283,6 +283,29 @@ impl Table {
         self.values = values;
     }
 
+    /// All work is complete that may write a range: the values that streams were to write there have
+    /// been there, so that what is there instead, also what was before, is recorded.
+    pub(super) fn take_values_in(&mut self, start: u64) {
+        let Some(range) = self.ranges.get_mut(&start) else {
+            return;
+        };
+        let Some(Shadow(shadow)) = range.shadow.as_mut().filter(|_| range.writers.is_empty()) else {
+            return;
+        };
+        let (shadow, end) = (shadow.bytes(), start.saturating_add(range.length));
+        self.values.retain(|&(address, value, length)| {
+            let is_inside = (start..end).contains(&address);
+            let at = address.wrapping_sub(start) as usize;
+            if is_inside
+                && let Some(there) = shadow.get_mut(at..at.saturating_add(length as usize))
+                && let Some(value) = value.to_le_bytes().get(..there.len())
+            {
+                there.copy_from_slice(value);
+            }
+            !is_inside
+        });
+    }
+
     /// Compares a range with its shadow and records what has changed, before a call that was
     /// `entered` then, or behind one that has waited.
     pub(super) fn look(&mut self, thread: &Thread, start: u64, entered: Option<Moment>) {
