@@ -10,3 +10,12 @@ pub(crate) fn segmentation_fault() -> ! {
     // Only reached where the program handles SIGSEGV by stepping over the instruction.
     std::process::abort()
 }
+
+/// Reads what an address leads to, as the driver does with some values that are no handle: SIGSEGV if
+/// nothing is there.
+pub(crate) fn follow(address: u64) {
+    // SAFETY: faulting here is the purpose; the instruction writes nothing else.
+    unsafe {
+        std::arch::asm!("mov {0:l}, byte ptr [{0}]", inout(reg_abcd) address => _, options(nostack, readonly))
+    };
+}

@@ -48,7 +48,7 @@ fn load_data(
 fn unload(mut state: Locked, module: u64) -> Answer {
     // The driver follows what was never a handle (580.159.04, H100, 2026-11-26).
     if module != 0 && !was_handle(module) {
-        crash::segmentation_fault()
+        crash::follow(module);
     }
     let object = state.modules.find(module)?;
     // A library's module is unloaded with its library (measured).
