@@ -61,7 +61,18 @@ pub(crate) fn end(player: &mut Player<'_>, call: &Call<'_>) {
     }
 }
 
-/// Plays the call that was taken up.
+/// Plays the call that was taken up. Its steps, each a function, and why they are in this order:
+///
+/// | step | what it does |
+/// |---|---|
+/// | [`restore`] | memory is where it was and holds what the recorded call found; all that follows sees that |
+/// | [`open`] | who looks at the call looks before it is issued |
+/// | [`issue`] | the driver gets it, once the work is complete that the program knew of |
+/// | [`is_made`] or [`is_left_out`] | what its success or absence means for later calls |
+/// | [`close`] | who looked before it looks again; then what the recorder found behind it is compared and put |
+///
+/// # Errors
+/// Memory is where it cannot stay, or the replay cannot be set up.
 pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result<(), Error> {
     let call = &decoded.call;
     if player.options.peers.is_some() {
@@ -73,100 +84,150 @@ pub(crate) fn play<'t>(player: &mut Player<'t>, decoded: &Decoded<'t>) -> Result
         player.report.skip(name, reason, call.index);
         return Ok(());
     };
-    let traits = traits::of(function);
-    let has_notes = decoded.has_notes;
     let mut job = Job {
         player,
         decoded,
         call,
         function,
-        traits,
+        traits: traits::of(function),
     };
+    restore(&mut job);
+    let Some(opened) = open(&mut job) else {
+        return Ok(());
+    };
+    let issued = issue(&mut job);
+    let is_issued = issued.is_ok();
+    match issued {
+        Ok(()) => is_made(&mut job),
+        Err(skip) => is_left_out(&mut job, skip),
+    }
+    close(&mut job, opened, is_issued);
+    finish(job)
+}
+
+/// What was opened for a call, to be closed after it.
+#[derive(Clone, Copy)]
+struct Opened {
+    has_digests: bool,
+    expects_late_writes: bool,
+}
+
+/// Before a call: memory is where it was, and holds what the recorded call found.
+#[inline]
+fn restore(job: &mut Job<'_, '_>) {
     if job.is_natural() {
         let later = &job.player.plan.device_slots;
-        job.player.fillers.before(call.index, later);
+        job.player.fillers.before(job.call.index, later);
     }
-    if has_notes {
-        take_notes(&mut job);
+    if job.decoded.has_notes {
+        take_notes(job);
         job.await_readers();
         job.put_host_memory(false);
         job.put_memory();
     }
-    if traits.places && job.is_natural() {
-        open_recorded_place(&mut job);
+    if job.traits.places && job.is_natural() {
+        open_recorded_place(job);
     }
-    launch_digests::before(&mut job);
+}
+
+/// Before a call: who looks at it begins to. `None` if an observer takes its place.
+#[inline]
+fn open(job: &mut Job<'_, '_>) -> Option<Opened> {
+    launch_digests::before(job);
+    let has_notes = job.decoded.has_notes;
     let has_digests = has_notes || job.digests.is_active();
     if has_digests {
-        digests::before(&mut job);
+        digests::before(job);
     }
     let expects_late_writes = has_notes && job.expect_late_writes();
-    if !act::before(&mut job) {
-        return Ok(());
+    if !act::before(job) {
+        return None;
     }
-    lost::before(&mut job);
+    lost::before(job);
+    Some(Opened {
+        has_digests,
+        expects_late_writes,
+    })
+}
+
+/// Issues a call, behind the work that the program knew to be complete.
+#[inline]
+fn issue(job: &mut Job<'_, '_>) -> Played {
     if job.lent.host_signals.any() {
         job.await_host_signals();
     }
     let mark = job.begin_mark();
-    let attempted = attempt(&mut job);
+    let attempted = attempt(job);
     if let Some(mark) = mark {
         job.end_mark(mark);
     }
-    act::after(&mut job, attempted.as_ref().err().map(|skip| &*skip.reason));
-    let is_issued = attempted.is_ok();
-    if is_issued {
-        job.note_host_signal();
-        job.wait_as_for_host_memory();
+    act::after(job, attempted.as_ref().err().map(|skip| &*skip.reason));
+    attempted
+}
+
+/// A call was issued.
+#[inline]
+fn is_made(job: &mut Job<'_, '_>) {
+    job.note_host_signal();
+    job.wait_as_for_host_memory();
+    lost::after(job);
+    if job.traits.is_launch && job.options.sync_each {
+        wait_for_launch(job);
     }
-    if let Err(Skip { reason, root }) = attempted {
-        lost::left_out(&mut job, &reason, root);
-        if let Some(peers) = &job.options.peers {
-            peers.withhold(call.index, &reason);
-        }
-        job.report.skip(function.name, &reason, call.index);
-        if let Some(recorder) = &mut job.issuer.recorder {
-            recorder.skip(&reason);
-        }
-        let handles = &job.player.handles;
-        job.player.unavailable.note(call, function, handles);
-        job.forgo();
-    } else {
-        lost::after(&mut job);
-        if traits.is_launch && job.options.sync_each {
-            wait_for_launch(&mut job);
-        }
+}
+
+/// A call was not issued.
+fn is_left_out(job: &mut Job<'_, '_>, Skip { reason, root }: Skip) {
+    let (call, function) = (job.call, job.function);
+    lost::left_out(job, &reason, root);
+    if let Some(peers) = &job.options.peers {
+        peers.withhold(call.index, &reason);
     }
+    job.report.skip(function.name, &reason, call.index);
+    if let Some(recorder) = &mut job.issuer.recorder {
+        recorder.skip(&reason);
+    }
+    let handles = &job.player.handles;
+    job.player.unavailable.note(call, function, handles);
+    job.forgo();
+}
+
+/// After a call: who looked before it looks again, and what the recorder found behind it is compared
+/// and put.
+#[inline]
+fn close(job: &mut Job<'_, '_>, opened: Opened, is_issued: bool) {
     if let Some(alone) = &job.player.options.alone {
         let Player {
             exchanges, ranges, ..
         } = &mut *job.player;
-        exchanges.note((call, function), is_issued, alone, ranges);
+        exchanges.note((job.call, job.function), is_issued, alone, ranges);
     }
-    if expects_late_writes {
+    if opened.expects_late_writes {
         job.withdraw_late_writes();
     }
-    if has_digests {
-        digests::after(&mut job);
+    if opened.has_digests {
+        digests::after(job);
     }
-    launch_digests::after(&mut job, is_issued);
-    if has_digests {
+    launch_digests::after(job, is_issued);
+    if opened.has_digests {
         digests::collect(job.player);
     }
-    if has_notes && decoded.part == Part::Whole {
+    if job.decoded.has_notes && job.decoded.part == Part::Whole {
         job.read_back();
         job.put_host_memory(true);
     }
+}
+
+/// A call is over: whether the replay can go on.
+#[inline]
+fn finish(job: Job<'_, '_>) -> Result<(), Error> {
+    let (player, is_init) = (job.player, job.traits.is_init && job.call.succeeded());
     if player.options.refuse_conflicts
         && let Some(misplaced) = &player.fillers.misplaced
     {
         return Err(Error::Misplaced(misplaced.clone()));
     }
-    if traits.is_init
-        && !player.machine.is_ready
-        && call.succeeded()
-        && player.api.device_count().is_ok()
-    {
+    if is_init && !player.machine.is_ready && player.api.device_count().is_ok() {
         player.set_up()?;
     }
     Ok(())

@@ -289,7 +289,8 @@ impl Table {
         let Some(range) = self.ranges.get_mut(&start) else {
             return;
         };
-        let Some(Shadow(shadow)) = range.shadow.as_mut().filter(|_| range.writers.is_empty()) else {
+        let Some(Shadow(shadow)) = range.shadow.as_mut().filter(|_| range.writers.is_empty())
+        else {
             return;
         };
         let (shadow, end) = (shadow.bytes(), start.saturating_add(range.length));

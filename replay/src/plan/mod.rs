@@ -204,166 +204,223 @@ pub(crate) fn needs(trace: &Trace) -> Needs {
 
 /// Reads a trace for all that a replay of it needs, in the process that replays it.
 pub fn plan(trace: &Trace) -> Plan {
-    let mut plan = Plan {
-        has_launch_digests: has_launch_digests(trace),
-        ..Plan::default()
-    };
+    let mut planner = Planner::new(trace);
     let mut functions: HashMap<u16, Option<&'static Function>> = HashMap::new();
-    let mut slots = Vec::new();
-    let mut pinned = Vec::new();
-    let mut registered = Vec::new();
-    let mut observer = Observer::new(trace);
-    let mut outputs = OutputCollector::new(trace);
-    let mut private_memory = PrivateMemoryObserver::default();
-    let mut unreplayable: BTreeMap<&'static str, Unreplayable> = BTreeMap::new();
-    // Threads that make a context, and when they have done it.
-    let mut making: Vec<(u32, u64)> = Vec::new();
-    let mut noted: Vec<NotedRanges> = Vec::new();
-    let mut arenas: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
-    let mut has_host_memory = false;
     for call in trace.calls() {
-        plan.calls += 1;
-        if call.has_notes() {
-            has_host_memory |= call
-                .notes()
-                .any(|note| matches!(note, Note::HostChanged(..)));
-            note_digests(&call, &mut plan);
-            outputs.observe(&call);
-            if let Some(ranges) = address_space(&call) {
-                arenas.push((call.index, arenas_in(&ranges).collect()));
-                making.retain(|&(_, returned)| returned > call.ticks);
-                if making.iter().any(|&(thread, _)| thread != call.thread) {
-                    plan.mixed_address_spaces.insert(call.index);
-                }
-                noted.retain(|noted| noted.lasts(trace, call.ticks));
-                noted.push(NotedRanges {
-                    call: call.index,
-                    thread: call.thread,
-                    since: call.ticks,
-                    returned: call.leave.map_or(u64::MAX, |leave| leave.ticks),
-                });
-            }
-        }
-        let Some(function) = *functions
+        let function = *functions
             .entry(call.signature.id)
-            .or_insert_with(|| function_of(&call))
-        else {
-            *plan
-                .unknown_functions
-                .entry(call.signature.name.clone())
-                .or_default() += 1;
-            continue;
+            .or_insert_with(|| function_of(&call));
+        planner.take(&call, function);
+    }
+    planner.finish()
+}
+
+/// What is known of a trace up to a call.
+struct Planner<'t> {
+    trace: &'t Trace,
+    plan: Plan,
+    observer: Observer<'t>,
+    outputs: OutputCollector,
+    private_memory: PrivateMemoryObserver,
+    unreplayable: BTreeMap<&'static str, Unreplayable>,
+    /// Parts of the address space in which device memory lay.
+    slots: Vec<(u64, u64)>,
+    /// Page-locked memory, and that of it which the program registered: start, length.
+    pinned: Vec<(u64, u64)>,
+    registered: Vec<(u64, u64)>,
+    /// Threads that make a context, and when they have done it.
+    making: Vec<(u32, u64)>,
+    noted: Vec<NotedRanges>,
+    arenas: Vec<(u64, Vec<(u64, u64)>)>,
+    has_host_memory: bool,
+}
+
+impl<'t> Planner<'t> {
+    fn new(trace: &'t Trace) -> Self {
+        Self {
+            trace,
+            plan: Plan {
+                has_launch_digests: has_launch_digests(trace),
+                ..Plan::default()
+            },
+            observer: Observer::new(trace),
+            outputs: OutputCollector::new(trace),
+            private_memory: PrivateMemoryObserver::default(),
+            unreplayable: BTreeMap::new(),
+            slots: Vec::new(),
+            pinned: Vec::new(),
+            registered: Vec::new(),
+            making: Vec::new(),
+            noted: Vec::new(),
+            arenas: Vec::new(),
+            has_host_memory: false,
+        }
+    }
+
+    fn take(&mut self, call: &Call<'t>, function: Option<&'static Function>) {
+        self.plan.calls += 1;
+        if call.has_notes() {
+            self.take_notes(call);
+        }
+        let Some(function) = function else {
+            let name = call.signature.name.clone();
+            *self.plan.unknown_functions.entry(name).or_default() += 1;
+            return;
         };
         if let Family::Sharing(op) = function.family {
-            observer.observe_sharing(&call, op);
+            self.observer.observe_sharing(call, op);
         }
-        private_memory.observe(trace, &call, function);
+        self.private_memory.observe(self.trace, call, function);
         if let Some(forever) = not_reissued(function) {
-            let entry = unreplayable
-                .entry(function.name)
-                .or_insert_with(|| Unreplayable {
-                    function: function.name.to_owned(),
-                    reason: function.reason.to_owned(),
-                    count: 0,
-                    forever,
-                });
-            entry.count += 1;
-            continue;
+            let new = || Unreplayable {
+                function: function.name.to_owned(),
+                reason: function.reason.to_owned(),
+                count: 0,
+                forever,
+            };
+            let entry = self.unreplayable.entry(function.name);
+            entry.or_insert_with(new).count += 1;
+            return;
         }
         if call.snapshots().any(|snapshot| is_missing(snapshot.bytes)) {
-            *plan
-                .missing_bytes
-                .entry(function.name.to_owned())
-                .or_default() += 1;
+            let name = function.name.to_owned();
+            *self.plan.missing_bytes.entry(name).or_default() += 1;
         }
-        observer.observe(&call, function);
-        if makes_context(function) || function.family.may_reserve_addresses() {
-            let others = noted
-                .iter()
-                .filter(|noted| noted.thread != call.thread && noted.lasts(trace, call.ticks));
-            let mixed = others.map(|noted| noted.call);
-            plan.mixed_address_spaces.extend(mixed);
-        }
-        if makes_context(function) {
-            let returned = call.leave.map(|leave| leave.ticks);
-            making.extend(returned.map(|returned| (call.thread, returned)));
-            plan.address_spaces
-                .extend(address_space(&call).map(|ranges| (call.index, ranges)));
-        }
+        self.observer.observe(call, function);
+        self.take_address_space(call, function);
         let Some(result) = call.result() else {
-            plan.in_flight.push((call.index, function.name.to_owned()));
-            continue;
+            let name = function.name.to_owned();
+            self.plan.in_flight.push((call.index, name));
+            return;
         };
-        if poisons_context(result) && plan.context_error.is_none() {
-            plan.context_error = Some((call.index, result));
+        if poisons_context(result) && self.plan.context_error.is_none() {
+            self.plan.context_error = Some((call.index, result));
         }
-        if result != 0 {
-            continue;
+        if result == 0 {
+            self.take_success(call, function);
+            self.take_memory(call, function);
         }
-        if function.family == Family::Init && plan.first_init.is_none() {
-            plan.first_init = Some(call.index);
+    }
+
+    fn take_notes(&mut self, call: &Call<'t>) {
+        let mut notes = call.notes();
+        self.has_host_memory |= notes.any(|note| matches!(note, Note::HostChanged(..)));
+        note_digests(call, &mut self.plan);
+        self.outputs.observe(call);
+        let Some(ranges) = address_space(call) else {
+            return;
+        };
+        self.arenas.push((call.index, arenas_in(&ranges).collect()));
+        self.making.retain(|&(_, returned)| returned > call.ticks);
+        let is_other = |&(thread, _): &(u32, u64)| thread != call.thread;
+        if self.making.iter().any(is_other) {
+            self.plan.mixed_address_spaces.insert(call.index);
         }
-        if function.family == Family::PrimaryContext(PrimaryOp::Retain)
-            && let Some(context) = call.out(0)
-            && plan.primary_contexts.iter().all(|known| known.0 != context)
-        {
-            let device = call.argument(1) as i32;
-            plan.primary_contexts.push((context, device, call.index));
+        self.noted
+            .retain(|noted| noted.lasts(self.trace, call.ticks));
+        self.noted.push(NotedRanges {
+            call: call.index,
+            thread: call.thread,
+            since: call.ticks,
+            returned: call.leave.map_or(u64::MAX, |leave| leave.ticks),
+        });
+    }
+
+    /// A call that may change the process's address space.
+    fn take_address_space(&mut self, call: &Call<'t>, function: &Function) {
+        let makes_context = makes_context(function);
+        if makes_context || function.family.may_reserve_addresses() {
+            let others = self
+                .noted
+                .iter()
+                .filter(|noted| noted.thread != call.thread && noted.lasts(self.trace, call.ticks));
+            let mixed = others.map(|noted| noted.call);
+            self.plan.mixed_address_spaces.extend(mixed);
         }
-        if function.family == Family::LoadingMode {
-            // CU_MODULE_EAGER_LOADING, CU_MODULE_LAZY_LOADING
-            plan.loading_mode = match call.out(0) {
-                Some(1) => Some("EAGER"),
-                Some(2) => Some("LAZY"),
-                _ => None,
-            };
+        if makes_context {
+            let returned = call.leave.map(|leave| leave.ticks);
+            self.making
+                .extend(returned.map(|returned| (call.thread, returned)));
+            let ranges = address_space(call).map(|ranges| (call.index, ranges));
+            self.plan.address_spaces.extend(ranges);
         }
-        let length = made_length(&call, function);
+    }
+
+    fn take_success(&mut self, call: &Call<'t>, function: &Function) {
+        let plan = &mut self.plan;
+        match function.family {
+            Family::Init if plan.first_init.is_none() => plan.first_init = Some(call.index),
+            Family::PrimaryContext(PrimaryOp::Retain) => {
+                if let Some(context) = call.out(0)
+                    && plan.primary_contexts.iter().all(|known| known.0 != context)
+                {
+                    let device = call.argument(1) as i32;
+                    plan.primary_contexts.push((context, device, call.index));
+                }
+            }
+            Family::LoadingMode => {
+                // CU_MODULE_EAGER_LOADING, CU_MODULE_LAZY_LOADING
+                plan.loading_mode = match call.out(0) {
+                    Some(1) => Some("EAGER"),
+                    Some(2) => Some("LAZY"),
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    /// The memory that a call makes.
+    fn take_memory(&mut self, call: &Call<'t>, function: &Function) {
+        let length = made_length(call, function);
         for (position, param) in function.params.iter().enumerate() {
+            let made = call.out(position);
             match param.role {
                 Role::Make(Kind::Memory, _) => {
-                    let Some(address) = call.out(position) else {
-                        continue;
-                    };
-                    plan.allocations += 1;
+                    let Some(address) = made else { continue };
+                    self.plan.allocations += 1;
                     if is_placed_allocation(function) {
-                        slots.extend(slots_around(address, length));
+                        self.slots.extend(slots_around(address, length));
                     }
                 }
                 Role::Make(Kind::Reservation, _) => {
-                    slots.extend(
-                        call.out(position)
-                            .and_then(|start| slots_around(start, length)),
-                    );
+                    let slots = made.and_then(|start| slots_around(start, length));
+                    self.slots.extend(slots);
                 }
                 Role::Make(Kind::HostMemory, _) if is_pinned_allocation(function) => {
-                    has_host_memory = true;
-                    pinned.extend(call.out(position).map(|start| (start, length)));
+                    self.has_host_memory = true;
+                    self.pinned.extend(made.map(|start| (start, length)));
                 }
                 Role::HostAddress
                     if function.family == Family::HostMemory(HostMemoryOp::Register) =>
                 {
-                    has_host_memory = true;
-                    pinned.push((call.argument(position), length));
-                    registered.push((call.argument(position), length));
+                    self.has_host_memory = true;
+                    let range = (call.argument(position), length);
+                    self.pinned.push(range);
+                    self.registered.push(range);
                 }
                 _ => {}
             }
         }
     }
-    if has_host_memory {
-        plan.pending_writes = PendingWrites::of(trace);
+
+    fn finish(self) -> Plan {
+        let mut plan = self.plan;
+        if self.has_host_memory {
+            plan.pending_writes = PendingWrites::of(self.trace);
+        }
+        plan.needs = self.observer.finish();
+        plan.exchange_outputs = self.outputs.finish();
+        plan.names_private_memory = self.private_memory.is_named;
+        plan.device_slots = union(self.slots);
+        let mut arenas = self.arenas;
+        arenas.retain(|(call, _)| !plan.mixed_address_spaces.contains(call));
+        plan.coming_arenas = coming_arenas(&arenas, &plan.device_slots);
+        plan.host_regions = host_regions(&self.pinned, &plan.device_slots);
+        plan.registered = host_regions(&self.registered, &plan.device_slots);
+        plan.unreplayable = self.unreplayable.into_values().collect();
+        plan
     }
-    plan.needs = observer.finish();
-    plan.exchange_outputs = outputs.finish();
-    plan.names_private_memory = private_memory.is_named;
-    plan.device_slots = union(slots);
-    arenas.retain(|(call, _)| !plan.mixed_address_spaces.contains(call));
-    plan.coming_arenas = coming_arenas(&arenas, &plan.device_slots);
-    plan.host_regions = host_regions(&pinned, &plan.device_slots);
-    plan.registered = host_regions(&registered, &plan.device_slots);
-    plan.unreplayable = unreplayable.into_values().collect();
-    plan
 }
 
 /// Adds the digests that a call has.
