@@ -2,7 +2,7 @@
 //! behind pointers.
 
 use cutape_format::layout::field;
-use cutape_registry::{Kind, Length, Role, Width, structure};
+use cutape_registry::{Kind, Length, Param, Role, Width, structure};
 
 use crate::buffer::{Buffer, first, number};
 use crate::compare::payload::Payload;
@@ -39,131 +39,179 @@ impl<'t> Job<'_, 't> {
     }
 
     fn fill(&mut self, frame: &mut Frame, preset: &[(usize, u64)]) -> Result<(), Skip> {
-        // The size of a global is needed even where the program did not ask for it.
-        let finds_global = self.traits.finds_global
-            && self
-                .function
-                .params
-                .iter()
-                .enumerate()
-                .any(|(position, param)| {
-                    matches!(param.role, Role::Find(Kind::Global, _))
-                        && self.call.argument(position) != 0
-                });
         for (position, param) in self.function.params.iter().enumerate() {
-            if let Some(&(_, value)) = preset.iter().find(|preset| preset.0 == position) {
-                frame.args.push(value);
-                continue;
-            }
-            let value = self.decoded.argument(position);
-            let length = |length| length_of(self.call, self.function, length);
-            let out = |frame: &mut Frame, expect, length: u64| {
-                if value == 0 {
-                    return Ok(0);
-                }
-                lend_zeroed(frame, position, expect, length)
-            };
+            let given = preset.iter().find(|preset| preset.0 == position);
             let argument = match param.role {
-                Role::Value if matches!(param.width, Width::Memory(_)) => {
-                    frame.lend_copy(&self.call.argument_bytes(position))
+                _ if let Some(&(_, value)) = given => value,
+                Role::In(_) | Role::InOut(_) | Role::String | Role::UseMany(..) => {
+                    self.input_argument(frame, position, param)?
                 }
-                Role::Value if param.c_type == "CUmemLocation" => self.location_live(value)?,
-                Role::Value => value,
-                Role::Use(kind) | Role::Destroy(kind) => self.live_handle(kind, value)?,
-                Role::Make(kind, parent) => {
-                    out(frame, Expect::Made(kind, parent), handle_size(kind) as u64)?
+                Role::Find(..) | Role::FindMany(..) | Role::Make(..) | Role::Get(_) => {
+                    self.handle_output(frame, position, param)?
                 }
-                Role::Find(kind, parent) => {
-                    out(frame, Expect::Found(kind, parent), handle_size(kind) as u64)?
+                Role::Out(_) | Role::Text(_) | Role::OutString => {
+                    self.value_output(frame, position, param)?
                 }
-                Role::FindMany(kind, parent, count) => {
-                    let bytes = length(count).saturating_mul(handle_size(kind) as u64);
-                    out(frame, Expect::Found(kind, parent), bytes)?
-                }
-                Role::Get(kind) => out(frame, Expect::Got(kind), handle_size(kind) as u64)?,
-                Role::UseMany(kind, _) => match self.input(position, 0)? {
-                    None => 0,
-                    Some(bytes) => {
-                        let mut live = Vec::with_capacity(bytes.len());
-                        for handle in bytes.chunks_exact(handle_size(kind)) {
-                            let value = self.live_handle(kind, number(handle))?;
-                            live.extend_from_slice(first(&value.to_le_bytes(), handle.len()));
-                        }
-                        frame.lend_copy(&live)
-                    }
-                },
-                Role::In(size) => match self.input(position, length(size))? {
-                    None => 0,
-                    Some(mut bytes) => {
-                        if matches!(size, Length::ByAttribute(..)) {
-                            if bytes.is_empty() && self.call.succeeded() {
-                                return skip("sets an attribute that this build does not know");
-                            }
-                            self.input_live(param, size, &mut bytes)?;
-                            // The driver may read the whole union.
-                            bytes.resize(LONGEST_ATTRIBUTE.max(bytes.len()), 0);
-                        } else {
-                            self.input_live(param, size, &mut bytes)?;
-                        }
-                        frame.lend_copy(&bytes)
-                    }
-                },
-                Role::InOut(size) => match self.input(position, length(size))? {
-                    None => 0,
-                    Some(mut bytes) => {
-                        self.input_live(param, size, &mut bytes)?;
-                        let address = out(frame, Expect::Value, bytes.len() as u64)?;
-                        if let Some(buffer) = frame.buffers.last_mut() {
-                            buffer.bytes_mut().copy_from_slice(&bytes);
-                        }
-                        address
-                    }
-                },
-                Role::Out(size) if value == 0 && finds_global => {
-                    lend_zeroed(frame, position, Expect::Ignore, length(size))?
-                }
-                Role::Out(size @ Length::ByAttribute(..)) if value != 0 => {
-                    // An attribute that this build does not know may be longer than what is
-                    // compared of it.
-                    let address = frame.lend_zeros(LONGEST_ATTRIBUTE);
-                    frame.places.push(Place {
-                        position,
-                        expect: Expect::Value,
-                        address,
-                        length: usable(length(size))?.min(LONGEST_ATTRIBUTE),
-                    });
-                    address
-                }
-                Role::Out(size) => out(frame, Expect::Value, length(size))?,
-                Role::Text(size) => out(frame, Expect::Text, length(size))?,
-                Role::OutString => out(frame, Expect::DriverString, 8)?,
-                Role::String => match self.input(position, 0)? {
-                    None => 0,
-                    Some(mut bytes) => {
-                        bytes.push(0);
-                        frame.lend_copy(&bytes)
-                    }
-                },
-                Role::HostRead(size) => self.host_source(frame, position, length(size))?,
-                Role::HostWrite(size) => self.host_target(frame, position, value, length(size))?,
-                Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(value)?,
-                Role::HostAddress => self.ranges.translate(value),
-                Role::Pointer if value == 0 => 0,
-                Role::Pointer => self.live_address(value)?,
-                Role::Image | Role::Callback if value == 0 => 0,
-                Role::Callback => {
-                    return skip("calls a function of the program, which a replay does not have");
-                }
-                Role::Image => {
-                    return Err(Skip::because(format!(
-                        "what {} points at is not known",
-                        param.name
-                    )));
-                }
+                Role::Value
+                | Role::Use(_)
+                | Role::Destroy(_)
+                | Role::HostRead(_)
+                | Role::HostWrite(_)
+                | Role::DeviceRead(_)
+                | Role::DeviceWrite(_)
+                | Role::HostAddress
+                | Role::Pointer
+                | Role::Image
+                | Role::Callback => self.argument(frame, position, param)?,
             };
             frame.args.push(argument);
         }
         Ok(())
+    }
+
+    /// An argument that is no pointer to what the call reads or writes itself.
+    fn argument(&mut self, frame: &mut Frame, position: usize, param: &Param) -> Result<u64, Skip> {
+        let value = self.decoded.argument(position);
+        let length = |length| length_of(self.call, self.function, length);
+        match param.role {
+            Role::Value if matches!(param.width, Width::Memory(_)) => {
+                Ok(frame.lend_copy(&self.call.argument_bytes(position)))
+            }
+            Role::Value if param.c_type == "CUmemLocation" => self.location_live(value),
+            Role::Use(kind) | Role::Destroy(kind) => self.live_handle(kind, value),
+            Role::HostRead(size) => self.host_source(frame, position, length(size)),
+            Role::HostWrite(size) => self.host_target(frame, position, value, length(size)),
+            Role::DeviceRead(_) | Role::DeviceWrite(_) => self.live_address(value),
+            Role::HostAddress => Ok(self.ranges.translate(value)),
+            Role::Pointer | Role::Image | Role::Callback if value == 0 => Ok(0),
+            Role::Pointer => self.live_address(value),
+            Role::Callback => skip("calls a function of the program, which a replay does not have"),
+            Role::Image => Err(Skip::because(format!(
+                "what {} points at is not known",
+                param.name
+            ))),
+            _ => Ok(value),
+        }
+    }
+
+    /// A pointer to what the call reads.
+    fn input_argument(
+        &mut self,
+        frame: &mut Frame,
+        position: usize,
+        param: &Param,
+    ) -> Result<u64, Skip> {
+        let wanted = match param.role {
+            Role::In(size) | Role::InOut(size) => length_of(self.call, self.function, size),
+            _ => 0,
+        };
+        let Some(mut bytes) = self.input(position, wanted)? else {
+            return Ok(0);
+        };
+        match param.role {
+            Role::UseMany(kind, _) => {
+                let mut live = Vec::with_capacity(bytes.len());
+                for handle in bytes.chunks_exact(handle_size(kind)) {
+                    let value = self.live_handle(kind, number(handle))?;
+                    live.extend_from_slice(first(&value.to_le_bytes(), handle.len()));
+                }
+                return Ok(frame.lend_copy(&live));
+            }
+            Role::In(size) => {
+                let is_attribute = matches!(size, Length::ByAttribute(..));
+                if is_attribute && bytes.is_empty() && self.call.succeeded() {
+                    return skip("sets an attribute that this build does not know");
+                }
+                self.input_live(param, size, &mut bytes)?;
+                if is_attribute {
+                    // The driver may read the whole union.
+                    bytes.resize(LONGEST_ATTRIBUTE.max(bytes.len()), 0);
+                }
+            }
+            Role::InOut(size) => {
+                self.input_live(param, size, &mut bytes)?;
+                let length = bytes.len() as u64;
+                let address = lend_zeroed(frame, position, Expect::Value, length)?;
+                if let Some(buffer) = frame.buffers.last_mut() {
+                    buffer.bytes_mut().copy_from_slice(&bytes);
+                }
+                return Ok(address);
+            }
+            _ => bytes.push(0),
+        }
+        Ok(frame.lend_copy(&bytes))
+    }
+
+    /// A pointer to where the call writes handles.
+    fn handle_output(
+        &mut self,
+        frame: &mut Frame,
+        position: usize,
+        param: &Param,
+    ) -> Result<u64, Skip> {
+        let (expect, kind, count) = match param.role {
+            Role::Make(kind, parent) => (Expect::Made(kind, parent), kind, 1),
+            Role::Find(kind, parent) => (Expect::Found(kind, parent), kind, 1),
+            Role::FindMany(kind, parent, count) => {
+                let count = length_of(self.call, self.function, count);
+                (Expect::Found(kind, parent), kind, count)
+            }
+            Role::Get(kind) => (Expect::Got(kind), kind, 1),
+            _ => return Ok(0),
+        };
+        if self.decoded.argument(position) == 0 {
+            return Ok(0);
+        }
+        let length = count.saturating_mul(handle_size(kind) as u64);
+        lend_zeroed(frame, position, expect, length)
+    }
+
+    /// A pointer to where the call writes anything else.
+    fn value_output(
+        &mut self,
+        frame: &mut Frame,
+        position: usize,
+        param: &Param,
+    ) -> Result<u64, Skip> {
+        let is_null = self.decoded.argument(position) == 0;
+        let (expect, length) = match param.role {
+            Role::Out(size) | Role::Text(size) => {
+                let expect = match param.role {
+                    Role::Text(_) => Expect::Text,
+                    // The size of a global is needed even where the program did not ask for it.
+                    _ if is_null && self.finds_global() => Expect::Ignore,
+                    _ => Expect::Value,
+                };
+                (expect, length_of(self.call, self.function, size))
+            }
+            _ => (Expect::DriverString, 8),
+        };
+        match param.role {
+            _ if is_null && !matches!(expect, Expect::Ignore) => Ok(0),
+            Role::Out(Length::ByAttribute(..)) if !is_null => {
+                // An attribute that this build does not know may be longer than what is compared of
+                // it.
+                let address = frame.lend_zeros(LONGEST_ATTRIBUTE);
+                frame.places.push(Place {
+                    position,
+                    expect,
+                    address,
+                    length: usable(length)?.min(LONGEST_ATTRIBUTE),
+                });
+                Ok(address)
+            }
+            _ => lend_zeroed(frame, position, expect, length),
+        }
+    }
+
+    /// Whether the call asks for the address of a global.
+    fn finds_global(&self) -> bool {
+        let mut params = self.function.params.iter().enumerate();
+        self.traits.finds_global
+            && params.any(|(position, param)| {
+                matches!(param.role, Role::Find(Kind::Global, _))
+                    && self.call.argument(position) != 0
+            })
     }
 
     /// The bytes behind an input pointer; `None` for NULL.
