@@ -20,6 +20,7 @@ generated | xtask codegen --check
 rules | xtask coverage --rules
 clippy | clippy -q --workspace --all-targets -- -D warnings
 circles | xtask circles
+lines | xtask lines
 dependencies | deny --log-level error --all-features check bans licenses sources | cargo-deny
 documentation | doc -q --workspace --no-deps | | RUSTDOCFLAGS=-D warnings
 shim | build -q --profile shim -p cutape-interposer -p cutape-audit

@@ -24,8 +24,8 @@ struct Package {
     name: String,
 }
 
-/// Checks every crate of the workspace, or the named ones.
-pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
+/// The folder and the name of each crate of the workspace.
+pub(crate) fn crates(root: &Path) -> Result<Vec<(PathBuf, String)>, Failure> {
     let workspace: Manifest = files::read_toml(&root.join("Cargo.toml"))?;
     let members = workspace.workspace.map_or_else(Vec::new, |w| w.members);
     let mut crates = Vec::new();
@@ -33,10 +33,15 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
         let folder = root.join(member);
         let manifest: Manifest = files::read_toml(&folder.join("Cargo.toml"))?;
         let name = manifest.package.map_or_else(String::new, |p| p.name);
-        if packages.is_empty() || packages.contains(&name.as_str()) {
-            crates.push((folder, name));
-        }
+        crates.push((folder, name));
     }
+    Ok(crates)
+}
+
+/// Checks every crate of the workspace, or the named ones.
+pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
+    let mut crates = crates(root)?;
+    crates.retain(|(_, name)| packages.is_empty() || packages.contains(&name.as_str()));
     let is_unknown = |name: &&&str| crates.iter().all(|(_, found)| found != **name);
     if let Some(unknown) = packages.iter().find(is_unknown) {
         return Err(failure!("{unknown} is not a crate of this workspace"));

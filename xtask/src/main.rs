@@ -27,6 +27,7 @@ mod instructions;
 mod integrations;
 mod kinds;
 mod libraries;
+mod lines;
 mod members;
 mod null_driver;
 mod package;
@@ -96,6 +97,7 @@ usage: cargo xtask TASK
                     and replayed; more options: tests/random/tests/random.rs
   circles [PACKAGE...]
                     look for modules that import each other in a circle
+  lines [--update]  compare the lines of each crate with xtask/lines.txt; --update: rewrite that file
   engines [FOLDER...]
                     export traces and read them with DuckDB, Spark and Perfetto's trace processor
                     (needs python3, java and node; installs Python packages)
@@ -142,6 +144,8 @@ fn main() -> ExitCode {
         ["gum-bench"] => gum::bench(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "--update"] => instructions::run(&root(), true),
+        ["lines"] => lines::run(&root(), false),
+        ["lines", "--update"] => lines::run(&root(), true),
         ["random", arguments @ ..] => random::test(&root(), arguments),
         ["circles", packages @ ..] => circles::run(&root(), packages),
         ["engines", folders @ ..] => engines::check(&root(), folders),
