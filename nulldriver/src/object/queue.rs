@@ -74,6 +74,13 @@ impl<A> Queue<A> {
         self.tasks.contains_key(&ticket)
     }
 
+    /// True if work before this task is not complete. A record that has not run yet is complete as soon
+    /// as the work before it is.
+    pub(crate) fn is_behind_pending(&self, ticket: Ticket) -> bool {
+        let task = self.tasks.get(&ticket);
+        task.is_some_and(|task| task.after.iter().any(|before| self.is_pending(*before)))
+    }
+
     /// What new work on a stream comes after.
     pub(crate) fn before(&self, lane: &Lane) -> Vec<Ticket> {
         let mut before = self.own(lane);

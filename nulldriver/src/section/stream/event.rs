@@ -92,8 +92,8 @@ fn elapsed(state: Locked, milliseconds: Out<f32>, start: u64, end: u64) -> Answe
         !timed(start) || !timed(end) || start.context != end.context,
         INVALID_HANDLE,
     )?;
-    let is_pending = [start, end].map(|event| state.queue.is_pending(event.ticket));
-    reject_if(is_pending.contains(&true), NOT_READY)?;
+    let is_early = [start, end].map(|event| state.queue.is_behind_pending(event.ticket));
+    reject_if(is_early.contains(&true), NOT_READY)?;
     // Negative where the end was recorded first.
     let seconds = match to.checked_duration_since(from) {
         Some(forward) => forward.as_secs_f64(),
