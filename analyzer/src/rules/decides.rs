@@ -86,6 +86,7 @@ const DECIDES: Decides = decides! {
         MODULE_FUNCTION_NAME_AFTER_UNLOAD MODULE_USE_AFTER_UNLOAD STREAM_USE_AFTER_DESTROY;
     Cause link::check => LINK_ADD_AFTER_COMPLETE LINK_OPTION_VALUES_LIFETIME;
     Cause link::cubin_after_destroy => LINK_CUBIN_AFTER_DESTROY LINK_LOG_BUFFER_SHARED;
+    Cause link::destroyed => LINK_OPTION_VALUES_LIFETIME;
     Cause link::leaked_in_context => LINK_STATE_LEAK;
     Cause link::memory_reused => LIBRARY_PRESERVED_IMAGE_FREED LINK_OPTION_VALUES_LIFETIME;
     Cause link::shared => LINK_LOG_BUFFER_SHARED;

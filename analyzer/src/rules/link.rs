@@ -27,6 +27,12 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     }
 }
 
+/// The end of a link state, until which its option values must stay.
+pub(super) fn destroyed(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
+    let link = check.live(Kind::Link);
+    drafts.extend(link.and_then(|link| option_values(check, link)));
+}
+
 fn after_complete(check: &Check<'_, '_>, link: ObjectId) -> Option<Draft> {
     let completed = check.state.link_data(link)?.completed?;
     let label = check.label(link);

@@ -313,6 +313,7 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             (Wrong, Consequence(link_inputs::completed)),
             (Wrong, Cause(image::failed_input)),
         ],
+        Family::Link(LinkOp::Destroy) => &[(Always, Cause(link::destroyed))],
         Family::PrimaryContext(PrimaryOp::Reset) => &[
             (Always, Cause(link::leaked_in_context)),
             (Always, Cause(context::reset_shared)),

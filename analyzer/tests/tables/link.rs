@@ -163,6 +163,18 @@ pub(crate) const LINKS: &[Row] = &[
          cuLinkAddData_v2 state=0x600 type=1 data@0x5000:PTX state/4? -> !",
         &[],
     ),
+    // The array is freed when the linker is closed, and the state destroyed after it
+    // (NVIDIA/cuda-python#2320).
+    (
+        "link-option-values-lifetime",
+        "cuCtxCreate_v2 pctx:=0xc1 dev=0",
+        "cuLinkCreate_v2 opts@0x8000=3:0x9000,4:64 stateOut:=0x600\n\
+         cuLinkDestroy state=0x600 state_values=0x1234,0",
+        &[
+            "cuLinkCreate_v2 opts@0x8000=3:0x9000,4:64 stateOut:=0x600\n\
+             cuLinkDestroy state=0x600 state_values=0x9000,17",
+        ],
+    ),
     (
         "link-log-buffer-shared",
         "cuCtxCreate_v2 pctx:=0xc1 dev=0",
