@@ -396,6 +396,10 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Family::Event(EventOp::ElapsedTime) => Some(Consequence(usage::elapsed)),
         Family::PrimaryContext(PrimaryOp::Release) => Some(Consequence(usage::released_too_often)),
         Family::Context(ContextOp::Pop) => Some(Consequence(usage::popped_too_often)),
+        // The contexts of a peer copy are arguments.
+        Family::Copy(CopyOp::Linear(_) | CopyOp::Unified(_)) | Family::Memset => {
+            Some(Consequence(usage::none_current))
+        }
         _ => (plan.needs_context).then_some(Consequence(usage::none_current)),
     };
     let event = match family {

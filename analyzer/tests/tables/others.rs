@@ -303,6 +303,26 @@ pub(crate) const OTHERS: &[Row] = &[
         "cuMemAlloc_v2 dptr:=0 bytesize=4 -> 201",
         &["cuCtxSetCurrent ctx=0xc0\n cuMemAlloc_v2 dptr:=0x10000 bytesize=4"],
     ),
+    // A copy in a thread that has none (numba/numba#2522).
+    (
+        "context-none-current",
+        START,
+        "cuMemsetD8_v2 dstDevice=0x10000 uc=1 N=16\n\
+         t1 cuMemcpyDtoH_v2 dstHost=0x7000000 srcDevice=0x10000 ByteCount=4 -> 201",
+        &[
+            "cuMemsetD8_v2 dstDevice=0x10000 uc=1 N=16\n t1 cuCtxSetCurrent ctx=0xc1\n\
+           t1 cuMemcpyDtoH_v2 dstHost=0x7000000 srcDevice=0x10000 ByteCount=4",
+        ],
+    ),
+    (
+        "context-none-current",
+        START,
+        "t1 cuMemsetD8_v2 dstDevice=0x10000 uc=1 N=16 -> 201",
+        &[
+            "cuMemsetD8_v2 dstDevice=0x10000 uc=1 N=16 -> 201",
+            "t1 cuCtxSetCurrent ctx=0xc1\n t1 cuMemsetD8_v2 dstDevice=0x10000 uc=1 N=16",
+        ],
+    ),
     (
         "context-unbalanced",
         "cuDevicePrimaryCtxRetain pctx:=0xc0 dev=0",
