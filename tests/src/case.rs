@@ -67,6 +67,9 @@ impl Mode {
     }
 }
 
+/// The rule that goes by how long a call took: on a busy machine, any load of PTX may take that long.
+const BY_TIME: &str = "performance-jit-at-run-time";
+
 /// A recorded run.
 #[derive(Debug)]
 pub struct Recording {
@@ -304,7 +307,9 @@ impl Case {
             .filter(|rule| is_decidable(rule))
             .collect();
         let allowed = |rule: &str| {
-            expected.contains(rule) || self.program.allowed.iter().any(|allowed| allowed == rule)
+            rule == BY_TIME
+                || expected.contains(rule)
+                || self.program.allowed.iter().any(|allowed| allowed == rule)
         };
         let missing: Vec<_> = expected
             .iter()
