@@ -88,14 +88,31 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let shown = write_calls(&trace, &filter, arguments.format, style, progress, &mut out)?;
     out.flush()?;
-    if shown == 0 && (arguments.calls.is_some() || arguments.thread.is_some()) {
-        let why = match &filter.calls {
-            Some(set) => set.no_match(&trace),
-            None => CallSet::of_thread(arguments.thread.unwrap_or(0)).no_match(&trace),
-        };
-        message!("{}: {why}", arguments.trace.display());
+    if shown == 0 {
+        nothing_matches(&arguments, &filter, &trace)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if the user chose calls, since none of them was printed.
+fn nothing_matches(
+    arguments: &Arguments,
+    filter: &CallFilter,
+    trace: &Trace,
+) -> Result<(), Failure> {
+    if let (Some(text), Some(set)) = (&arguments.calls, &filter.calls) {
+        set.some_calls(text, trace)?;
+    }
+    let Some(thread) = filter.thread else {
+        return Ok(());
+    };
+    Err(Failure::unusable(match &arguments.calls {
+        Some(text) => format!("--calls {text} --thread {thread}: no call matches both"),
+        None => format!(
+            "--thread {thread}: {}",
+            CallSet::of_thread(thread).no_match(trace)
+        ),
+    }))
 }
 
 /// Which calls to print.

@@ -71,7 +71,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let shared = Arc::new(SharedTrace::open(&arguments.trace)?);
     if let Some(text) = &arguments.calls {
-        CallSet::for_trace(text, &shared.trace())?;
+        let trace = shared.trace();
+        let set = CallSet::for_trace(text, &trace)?;
+        // A program that still runs may make such calls later.
+        if !trace.is_still_recorded() && set.calls(&trace).next().is_none() {
+            return Err(set.unmatched(text, &trace));
+        }
     }
     let theme = Theme::new(output::coloured(arguments.no_color));
     let name = arguments

@@ -17,6 +17,7 @@ cutape_tests::suite![
     a_growing_trace_is_followed,
     signals_restore_the_terminal,
     it_needs_a_terminal,
+    calls_that_match_nothing_are_refused,
     no_color_is_honoured,
     suspended_and_continued,
 ];
@@ -267,6 +268,14 @@ fn it_needs_a_terminal(folder: &Path) {
         output.stderr
     );
     assert!(output.stderr.contains("cutape dump"), "{}", output.stderr);
+}
+
+fn calls_that_match_nothing_are_refused(folder: &Path) {
+    let trace = recorded(folder);
+    let command = parts().cutape(&[&"view", &trace, &"--calls", &"kernel:nosuch"]);
+    let screen = Screen::start(command, (24, 80));
+    screen.shows(&["--calls kernel:nosuch: no call matches"]);
+    screen.ends(2);
 }
 
 fn no_color_is_honoured(folder: &Path) {
