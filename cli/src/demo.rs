@@ -1,13 +1,12 @@
 //! `cutape demo`: records a small program that has a bug, checks the trace, and replays it.
 
-use std::env;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::failure::{self, Failure};
 use crate::library;
-use crate::output;
+use crate::output::{self, quoted};
 
 /// What `demo` takes.
 #[derive(clap::Args)]
@@ -95,42 +94,4 @@ fn free_name() -> PathBuf {
         .map(PathBuf::from)
         .find(|path| !path.exists())
         .unwrap_or_default()
-}
-
-/// A word as a user types it in a shell.
-fn quoted(word: &OsStr) -> String {
-    let text = word.to_string_lossy();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return shortened(&text);
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// A path below the current folder, relative to it.
-fn shortened(text: &str) -> String {
-    let below = env::current_dir().ok().and_then(|folder| {
-        let rest = Path::new(text).strip_prefix(folder).ok()?;
-        Some(rest.display().to_string())
-    });
-    below.unwrap_or_else(|| text.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_shown_as_typed() {
-        for (word, shown) in [
-            ("--driver", "--driver"),
-            ("a b.cutape", "'a b.cutape'"),
-            ("it's", r"'it'\''s'"),
-            ("", "''"),
-        ] {
-            assert_eq!(quoted(OsStr::new(word)), shown);
-        }
-        let here: std::ffi::OsString = env::current_dir().unwrap().join("x.cutape").into();
-        assert_eq!(quoted(&here), "x.cutape");
-    }
 }

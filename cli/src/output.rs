@@ -224,6 +224,16 @@ pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
         .display()
 }
 
+/// A word as a user types it in a shell; a path below the current folder, relative to it.
+pub(crate) fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return shown(Path::new(word)).to_string();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,5 +297,19 @@ mod tests {
         ] {
             assert_eq!(shown(&path).to_string(), text);
         }
+    }
+
+    #[test]
+    fn words_are_shown_as_typed() {
+        for (word, shown) in [
+            ("--driver", "--driver"),
+            ("a b.cutape", "'a b.cutape'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(OsStr::new(word)), shown);
+        }
+        let here: std::ffi::OsString = std::env::current_dir().unwrap().join("x.cutape").into();
+        assert_eq!(quoted(&here), "x.cutape");
     }
 }

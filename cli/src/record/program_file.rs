@@ -13,10 +13,16 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::record::starter;
 
 /// How much of the file is read: the headers come first.
 const HEAD: u64 = 1 << 20;
+
+/// With these, a word is rarely the name of a program.
+const SHELL_CHARACTERS: [char; 13] = [
+    ' ', '\n', '|', '&', ';', '<', '>', '(', ')', '$', '`', '*', '?',
+];
 
 /// What loads a program's libraries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +31,19 @@ pub(crate) enum Loader {
     Named(PathBuf),
     /// Probably the system's: a script, or an unreadable file.
     Unknown,
+}
+
+/// As [`find`]; a word that is the whole command may have been meant for a shell.
+pub(crate) fn find_alone(word: &OsStr) -> Result<PathBuf, Failure> {
+    let is_for_shell = word.to_string_lossy().contains(SHELL_CHARACTERS);
+    find(word).map_err(|failure| match is_for_shell {
+        true => Failure::unusable(format!(
+            "cannot run {}: no such program; a shell runs a command line: -- sh -c {}",
+            output::printable(&word.to_string_lossy()),
+            output::quoted(word)
+        )),
+        false => failure,
+    })
 }
 
 /// Finds the program's file: as given, or in PATH.
@@ -213,6 +232,19 @@ mod tests {
         ] {
             assert_eq!(find(OsStr::new(name)).is_ok(), found, "{name}");
         }
+        for (word, hint) in [
+            ("a | b", Some("-- sh -c 'a | b'")),
+            ("./a --steps 10", Some("-- sh -c './a --steps 10'")),
+            ("no-such-program", None),
+            ("./no-such-program", None),
+        ] {
+            let message = find_alone(OsStr::new(word)).unwrap_err().message;
+            match hint {
+                Some(hint) => assert!(message.ends_with(hint), "{message}"),
+                None => assert!(!message.contains("sh -c"), "{message}"),
+            }
+        }
+        assert!(find_alone(OsStr::new("sh")).is_ok());
         for (path, why) in [
             ("/bin/sh", None),
             ("/", Some("it is not a file")),

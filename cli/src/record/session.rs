@@ -60,7 +60,10 @@ pub(crate) fn start(
         )
     })?;
     recording.check()?;
-    let program = program_file::find(name)?;
+    let program = match words {
+        [only] => program_file::find_alone(only)?,
+        _ => program_file::find(name)?,
+    };
     let loader = program_file::check(&program)?;
     let trace = reservation.trace().to_owned();
     let interposer = library::interposer()?;

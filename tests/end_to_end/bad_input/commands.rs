@@ -52,6 +52,22 @@ const BAD_COMMANDS: &[BadCommand] = &[
         expected: &["cannot run no-such-program", "PATH"],
     },
     BadCommand {
+        name: "program-is-a-command-line",
+        words: &[
+            "record",
+            "--driver",
+            "null",
+            "-o",
+            "t.cutape",
+            "--",
+            "./program | tee log",
+        ],
+        expected: &[
+            "cannot run ./program | tee log: no such program",
+            "-- sh -c './program | tee log'",
+        ],
+    },
+    BadCommand {
         name: "program-missing-live",
         words: &["check", "--driver", "null", "--", "./no-such-program"],
         expected: &["cannot run", "./no-such-program"],
