@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     ///
     /// Default: PROGRAM.cutape in the current folder, or PROGRAM.1.cutape and
     /// so on if that exists.
-    /// Further processes that call the driver write FILE.PID.cutape;
+    /// FILE is the trace of PROGRAM; if it does not call the driver, that of the
+    /// first process that does. Further processes write FILE.PID.cutape;
     /// processes with a rank (mpirun, torchrun, srun) write
     /// FILE.rankN.cutape. `info FOLDER` shows them all.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]

@@ -19,6 +19,7 @@ cutape_tests::suite![
     many_calls_are_all_there,
     a_thread_with_few_calls_has_one_thread_buffer,
     each_process_has_its_own_trace,
+    the_named_program_has_the_plain_name,
     each_call_has_its_thread,
     the_trace_describes_the_run,
     a_free_name_is_chosen,
@@ -160,6 +161,46 @@ fn each_process_has_its_own_trace(folder: &Path) {
         counts.sort_unstable();
         assert_eq!(counts, expected, "{name}");
         assert_eq!(processes.len(), process_count, "{name}");
+    }
+}
+
+fn the_named_program_has_the_plain_name(folder: &Path) {
+    let program = ending();
+    // A shell that calls exec becomes the program, and stays the process that was started.
+    for (name, script, count, plain) in [
+        (
+            "child-first",
+            format!("{program} end 4; exec {program} end 6"),
+            2,
+            6,
+        ),
+        (
+            "children-only",
+            format!("{program} end 4; {program} end 6; true"),
+            2,
+            4,
+        ),
+    ] {
+        let place = folder.join(name);
+        fs::create_dir(&place).unwrap();
+        let path = place.join("t.cutape");
+        recorded(&[], &path, &["sh", "-c", &script]).assert(0);
+        assert_eq!(files(&place).len(), count, "{name}");
+        for file in files(&place) {
+            let trace = Trace::open(&file).unwrap();
+            let calls = calls_of(&trace, "cuCtxSynchronize");
+            assert_eq!(
+                calls,
+                if file == path { plain } else { 10 - plain },
+                "{name}"
+            );
+            let process = format!("t.{}.cutape", trace.head().process);
+            assert!(
+                file == path || file.ends_with(process),
+                "{}",
+                file.display()
+            );
+        }
     }
 }
 

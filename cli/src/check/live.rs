@@ -43,10 +43,9 @@ pub(super) fn check_program(
         std::thread::sleep(POLL_INTERVAL);
         live.poll(&session, clock.ago(SETTLE), filter);
     }
-    let own = session.trace().to_owned();
     let outcome = session.wait()?;
     let keep = output.is_some();
-    let checked = finish(&outcome, &own, live, filter, keep);
+    let checked = finish(&outcome, live, filter, keep);
     if !keep {
         for path in &outcome.traces {
             // A leftover in the temporary folder is harmless.
@@ -58,7 +57,6 @@ pub(super) fn check_program(
 
 fn finish(
     outcome: &Outcome,
-    own: &Path,
     mut live: LiveCheck,
     filter: &mut FindingFilter,
     keep: bool,
@@ -70,12 +68,14 @@ fn finish(
         );
         return Ok(());
     }
-    // Its own trace first: until now all findings are of that.
-    let (first, others): (Vec<_>, Vec<_>) = outcome.traces.iter().partition(|path| *path == own);
+    // The trace that was followed first: until now all findings are of that.
+    let followed = &outcome.first;
+    let (first, others): (Vec<_>, Vec<_>) =
+        outcome.traces.iter().partition(|path| *path == followed);
     for path in first.into_iter().chain(others) {
         let trace = Trace::open(path)?;
         input::say_what_is_missing(&trace);
-        if path == own {
+        if path == followed {
             let status = outcome.status.code().map(|status| status.to_string());
             live.finish(&trace, filter, status.as_deref());
             set_ranges(&trace, &mut filter.findings, None)?;

@@ -1,11 +1,13 @@
 //! The trace files of one recording: one for each process that calls the driver.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cutape_format::rank::is_rank;
-use cutape_format::recorded_process;
+use cutape_format::{recorded_process, writer};
 
 use crate::record::reservation::is_reserved;
 
@@ -40,11 +42,16 @@ fn infix(stem: &[u8], name: &[u8]) -> Option<Infix> {
     }
 }
 
+/// The name of a trace without its ending.
+fn stem(trace: &Path) -> &[u8] {
+    let name = trace.file_name().unwrap_or_default().as_bytes();
+    name.strip_suffix(b".cutape").unwrap_or(name)
+}
+
 /// The further files of a recording: `run.4711.cutape` if the file itself names process 4711, and
 /// `run.rank3.cutape` of a parallel program. `run.1.cutape` belongs to another recording.
 pub(crate) fn family(trace: &Path) -> Vec<PathBuf> {
-    let stem = trace.file_name().unwrap_or_default().as_bytes();
-    let stem = stem.strip_suffix(b".cutape").unwrap_or(stem);
+    let stem = stem(trace);
     let mut files: Vec<_> = trace
         .parent()
         .and_then(|folder| fs::read_dir(folder).ok())
@@ -75,6 +82,38 @@ pub(crate) fn family(trace: &Path) -> Vec<PathBuf> {
 pub(crate) fn new_family(trace: &Path, old: &[PathBuf]) -> Vec<PathBuf> {
     let new = family(trace).into_iter().filter(|path| !old.contains(path));
     [trace.to_owned()].into_iter().chain(new).collect()
+}
+
+/// Gives the recording's name to the trace of its program, if a child called the driver before the
+/// program did; the child's trace gets a name with its process. Returns where the trace is now that
+/// had the name. Old files belong to other recordings.
+pub(crate) fn name_after_program(
+    trace: &Path,
+    program: u32,
+    old: &[PathBuf],
+) -> io::Result<PathBuf> {
+    let named = |number: u64| {
+        let mut name = OsStr::from_bytes(stem(trace)).to_owned();
+        name.push(format!(".{number}.cutape"));
+        trace.with_file_name(name)
+    };
+    let own = named(program.into());
+    let first = recorded_process(trace).filter(|&first| first != program);
+    let (Some(first), false) = (first, old.contains(&own)) else {
+        return Ok(trace.to_owned());
+    };
+    // A process that is still recording opens its file by name.
+    if recorded_process(&own) != Some(program) || writer(trace).is_some() {
+        return Ok(trace.to_owned());
+    }
+    let first = u64::from(first);
+    let numbers = (1..PROGRAMS_OF_A_PROCESS).map(|number| first * PROGRAMS_OF_A_PROCESS + number);
+    let mut names = [first].into_iter().chain(numbers).map(named);
+    let free = names.find(|path| !path.exists());
+    let free = free.ok_or(io::ErrorKind::AlreadyExists)?;
+    fs::rename(trace, &free)?;
+    fs::rename(&own, trace)?;
+    Ok(free)
 }
 
 #[cfg(test)]

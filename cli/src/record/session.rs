@@ -12,12 +12,12 @@ use crate::clock::TickClock;
 use crate::failure::{self, Failure};
 use crate::input;
 use crate::library;
-use crate::output::word;
+use crate::output::{self, word};
 use crate::payloads;
 use crate::progress::{Progress, Unit};
 use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
-use crate::record::family::{family, new_family};
+use crate::record::family::{family, name_after_program, new_family};
 use crate::record::library_folder::LibraryFolder;
 use crate::record::options::Recording;
 use crate::record::program_file;
@@ -43,8 +43,11 @@ pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     /// The process whose status that is.
     process: u32,
-    /// The program's own trace, if it called the driver; then those of other processes.
+    /// The program's own trace, or if it did not call the driver, that of the first process that
+    /// did; then those of other processes.
     pub(crate) traces: Vec<PathBuf>,
+    /// Which of them is that of the first process that called the driver: [`Session::trace`].
+    pub(crate) first: PathBuf,
     ticks_per_second: Option<u64>,
 }
 
@@ -175,7 +178,7 @@ fn forward_signals_to(child: &Child) {
 }
 
 impl Session {
-    /// The path of the program's own trace, which may not exist yet.
+    /// The path of the trace of the first process that calls the driver, which may not exist yet.
     pub(crate) fn trace(&self) -> &Path {
         &self.trace
     }
@@ -196,14 +199,21 @@ impl Session {
             .child
             .wait()
             .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
+        let process = self.child.id();
+        let first = name_after_program(&self.trace, process, &self.old).unwrap_or_else(|error| {
+            let trace = output::shown(&self.trace);
+            message!("{trace}: cannot rename the traces: {error}; this one may be a child's");
+            self.trace.clone()
+        });
         let others = family(&self.trace)
             .into_iter()
             .filter(|path| !self.old.contains(path));
         let own = self.trace.exists().then(|| self.trace.clone());
         Ok(Outcome {
             status,
-            process: self.child.id(),
+            process,
             traces: own.into_iter().chain(others).collect(),
+            first,
             ticks_per_second: self.clock.rate(),
         })
     }
