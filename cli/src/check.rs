@@ -93,9 +93,6 @@ pub(crate) struct Arguments {
     /// Keep the program's trace in this file. Default: do not keep it.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do not colour the output, even on a terminal.
-    #[arg(long)]
-    no_color: bool,
     /// Print the whole call stack of each finding, if the trace has them:
     /// see --stacks.
     #[arg(long, verbatim_doc_comment)]
@@ -155,7 +152,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Style {
             stacks: arguments.show_stacks,
             width: output::columns(),
-            ..match output::coloured(arguments.no_color) {
+            ..match output::coloured() {
                 true => Style::COLOUR,
                 false => Style::PLAIN,
             }

@@ -54,9 +54,6 @@ pub(crate) struct Arguments {
     /// Print the call stack of each call that has one.
     #[arg(long)]
     stacks: bool,
-    /// Do not colour the output, even on a terminal.
-    #[arg(long)]
-    no_color: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -75,7 +72,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         stacks: arguments.stacks,
     };
     let stdout = io::stdout();
-    let coloured = output::coloured(arguments.no_color);
+    let coloured = output::coloured();
     let progress = if stdout.is_terminal() {
         Progress::hidden()
     } else {

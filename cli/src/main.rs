@@ -84,6 +84,25 @@ struct Arguments {
     #[arg(value_parser = levels())]
     #[arg(hide_possible_values = true, long_help = LOG_HELP)]
     log: Level,
+    /// When to colour output: auto is on terminals.
+    #[arg(long, global = true, default_value = "auto", value_name = "WHEN")]
+    #[arg(value_enum, overrides_with = "no_color", hide_default_value = true)]
+    color: clap::ColorChoice,
+    /// The same as --color never.
+    #[arg(long, global = true, hide = true, overrides_with = "color")]
+    no_color: bool,
+}
+
+impl Arguments {
+    /// What `--color` and `--no-color` say.
+    fn color(&self) -> ColorChoice {
+        match self.color {
+            _ if self.no_color => ColorChoice::Never,
+            clap::ColorChoice::Auto => ColorChoice::Auto,
+            clap::ColorChoice::Always => ColorChoice::Always,
+            clap::ColorChoice::Never => ColorChoice::Never,
+        }
+    }
 }
 
 const USAGE: &str = "\
@@ -189,6 +208,7 @@ fn main() -> ExitCode {
             };
         }
     };
+    arguments.color().write_global();
     start_log(arguments.log);
     guarded(|| run(arguments.verb))
 }

@@ -33,10 +33,10 @@ pub(crate) fn json_line(mut out: &mut dyn Write, value: &impl Serialize) -> io::
     out.write_all(b"\n")
 }
 
-/// Whether to colour stdout: a terminal that supports it, without `NO_COLOR`, `TERM=dumb` or the
-/// user's option.
-pub(crate) fn coloured(no_color: bool) -> bool {
-    !no_color && AutoStream::choice(&io::stdout()) != ColorChoice::Never
+/// Whether to colour stdout: as `--color` says, or on a terminal that supports it, without
+/// `NO_COLOR` or `TERM=dumb`.
+pub(crate) fn coloured() -> bool {
+    AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
 /// A report file, checked to be writable before the work starts.

@@ -51,9 +51,6 @@ pub(crate) struct Arguments {
     /// range:step*, mark:A..mark:B, thread:3. The key f changes it.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
-    /// Do not use colours.
-    #[arg(long)]
-    no_color: bool,
 }
 
 /// What ends or changes the view.
@@ -78,7 +75,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             return Err(set.unmatched(text, &trace));
         }
     }
-    let theme = Theme::new(output::coloured(arguments.no_color));
+    let is_coloured = output::coloured();
+    // The library looks at NO_COLOR itself.
+    ratatui::crossterm::style::force_color_output(is_coloured);
+    let theme = Theme::new(is_coloured);
     let name = arguments
         .trace
         .file_name()

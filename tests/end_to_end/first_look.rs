@@ -8,6 +8,7 @@ use cutape_tests::{compiled, parts, record, run};
 cutape_tests::suite![
     a_trace_without_a_verb,
     misspelt_words_are_recognised,
+    a_pipe_is_coloured_on_request,
     doctor_names_other_tools,
     doctor_prints_json,
 ];
@@ -36,6 +37,25 @@ fn a_trace_without_a_verb(folder: &Path) {
         );
     }
     assert!(output.stdout.lines().count() <= 12, "{}", output.describe());
+}
+
+fn a_pipe_is_coloured_on_request(folder: &Path) {
+    let trace = folder.join("app.cutape");
+    let program = compiled("misuse/double-free/violation");
+    run(&mut record(&trace, &[], &[&program])).assert(0);
+    for (verb, options, has_colours) in [
+        ("check", &["--color", "auto"][..], false),
+        ("check", &["--color", "always"], true),
+        ("check", &["--no-color", "--color", "always"], true),
+        ("check", &["--color", "always", "--no-color"], false),
+        ("dump", &["--color", "always"], true),
+        ("dump", &["--no-color"], false),
+    ] {
+        let output = run(parts().cutape(&[&verb, &trace]).args(options));
+        assert!(!output.stdout.is_empty(), "{}", output.describe());
+        let found = output.stdout.contains('\x1b');
+        assert_eq!(found, has_colours, "{}", output.describe());
+    }
 }
 
 fn misspelt_words_are_recognised(folder: &Path) {

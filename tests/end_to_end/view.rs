@@ -281,9 +281,15 @@ fn calls_that_match_nothing_are_refused(folder: &Path) {
 fn no_color_is_honoured(folder: &Path) {
     let trace = recorded(folder);
     let coloured = b"\x1b[38;5;1";
-    for (name, value, has_colours) in [("X", "1", true), ("NO_COLOR", "1", false)] {
-        let mut command = parts().cutape(&[&"view", &trace]);
-        command.env(name, value);
+    for (name, option, has_colours) in [
+        ("X", "--color=auto", true),
+        ("NO_COLOR", "--color=auto", false),
+        ("NO_COLOR", "--color=always", true),
+        ("X", "--color=never", false),
+        ("X", "--no-color", false),
+    ] {
+        let mut command = parts().cutape(&[&"view", &trace, &option]);
+        command.env(name, "1");
         let mut screen = Screen::start(command, (24, 80));
         screen.shows(&["cuInit"]);
         screen.press("2");
@@ -294,7 +300,7 @@ fn no_color_is_honoured(folder: &Path) {
         let written = written.lock().unwrap();
         let found = written.windows(coloured.len()).any(|part| part == coloured)
             || written.windows(5).any(|part| part == b"\x1b[31m");
-        assert_eq!(found, has_colours, "{name}");
+        assert_eq!(found, has_colours, "{name} {option}");
     }
 }
 
