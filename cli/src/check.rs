@@ -22,6 +22,7 @@ use self::report::Format;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::input;
 use crate::output::{self, ReportFile};
+use crate::overwrite::Overwrite;
 use crate::record::options::Recording;
 
 /// How many findings of one mistake are listed.
@@ -93,6 +94,8 @@ pub(crate) struct Arguments {
     /// Keep the program's trace in this file. Default: do not keep it.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print the whole call stack of each finding, if the trace has them:
     /// see --stacks.
     #[arg(long, verbatim_doc_comment)]
@@ -181,6 +184,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         (None, Some(program)) => {
             let output = arguments.output.as_deref();
+            let output = output.map(|path| (path, arguments.overwrite));
             live::check_program(
                 &arguments.recording,
                 &arguments.program,

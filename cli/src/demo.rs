@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 use crate::failure::{self, Failure};
 use crate::library;
 use crate::output::{self, quoted};
+use crate::overwrite::Overwrite;
 
 /// What `demo` takes.
 #[derive(clap::Args)]
@@ -15,10 +16,13 @@ pub(crate) struct Arguments {
     /// null driver if there is none.
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     driver: Option<PathBuf>,
-    /// The trace to write; must not exist. Default: link_demo.cutape in the
-    /// current folder, or the first free name among link_demo.1.cutape and so on.
+    /// The trace to write; must not exist, except with --overwrite. Default:
+    /// link_demo.cutape in the current folder, or the first free name among
+    /// link_demo.1.cutape and so on.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 const INTRODUCTION: &str = "\
@@ -38,9 +42,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = trace.as_os_str();
     let word = OsStr::new;
     output::print(INTRODUCTION)?;
+    let overwrite = arguments.overwrite.overwrite.then(|| word("--overwrite"));
     let recorded = [
         &[word("record")],
         &*driver,
+        overwrite.as_slice(),
         &[word("-o"), trace, word("--")],
     ]
     .concat();

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, shown};
 use crate::output_folder::{self, Folder};
+use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 use crate::quantity::count;
 use crate::symbol_context::SymbolContext;
@@ -30,9 +31,12 @@ pub(crate) struct Arguments {
     /// What to write.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ExportFormat,
-    /// The file to write, or with `parquet` the folder. Nothing may be there.
-    #[arg(short, long, value_name = "PATH")]
+    /// The file to write, or with `parquet` the folder; must not exist, except
+    /// with --overwrite.
+    #[arg(short, long, value_name = "PATH", verbatim_doc_comment)]
     output: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Also write the decoded arguments of every call (parquet, jsonl).
     #[arg(long)]
     arguments: bool,
@@ -69,9 +73,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         false => vec![arguments.trace],
     };
     let target = &arguments.output;
+    let overwrite = arguments.overwrite;
     let folder = match format {
-        ExportFormat::Parquet => Folder::create(target)?,
-        _ => Folder::for_file(target)?,
+        ExportFormat::Parquet => Folder::create(target, overwrite)?,
+        _ => Folder::for_file(target, overwrite)?,
     };
     let name = target.file_name().unwrap_or_default();
     let path = folder.path(&name.to_string_lossy());

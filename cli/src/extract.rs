@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use crate::one_rank::RankOption;
 use crate::output_folder::{self, Folder};
+use crate::overwrite::Overwrite;
 use selection::Number;
 
 /// Contents of memory are bounded by this, unless the user says otherwise.
@@ -41,8 +42,10 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     #[command(flatten)]
     rank: RankOption,
-    /// The folder to write. It must not exist.
+    /// The folder to write; must not exist, except with --overwrite.
     folder: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Write every image once, with its cubins and PTX texts unpacked.
     ///
     /// index.txt lists their kernels and variables, index.json too. Machine code is
@@ -113,7 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = crate::input::open(source.path())?;
     let output = arguments.guarded.report()?;
     if arguments.images {
-        let folder = Folder::create(&arguments.folder)?;
+        let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
         let index = images::write(&trace, &folder)?;
         folder.finish()?;
         output.write(&index, &images::summary(&index, &arguments.folder))?;
@@ -121,7 +124,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     if let Some(number) = arguments.launch {
         let launch = selection::launch(&trace, number)?;
-        let folder = Folder::create(&arguments.folder)?;
+        let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
         let (extracted, text) = programs::one((&trace, &source), &arguments, &launch, &folder)?;
         folder.finish()?;
         output.write(&extracted, &text)?;
@@ -148,7 +151,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(most) => selection::sample(launches, most.max(1)),
         None => launches,
     };
-    let folder = Folder::create(&arguments.folder)?;
+    let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
     let index = programs::all((&trace, &source), &arguments, &launches, &folder)?;
     index.check()?;
     folder.finish()?;

@@ -35,13 +35,22 @@ impl Failure {
         }
     }
 
+    /// The output exists, and may not be replaced.
+    pub(crate) fn exists(path: &Path) -> Self {
+        Self::unusable(format!(
+            "cannot write {}: it exists; choose another name, or replace it with --overwrite",
+            path.display()
+        ))
+    }
+
     /// A file could not be written from a trace. Names the target once; errors of the trace itself
     /// name the trace.
     pub(crate) fn cannot_write(path: &Path, io_error: &io::Error) -> Self {
+        if io_error.kind() == io::ErrorKind::AlreadyExists {
+            return Self::exists(path);
+        }
         let (path, error) = (path.display().to_string(), io_error.to_string());
-        let of_the_target =
-            io_error.raw_os_error().is_some() || io_error.kind() == io::ErrorKind::AlreadyExists;
-        if !of_the_target {
+        if io_error.raw_os_error().is_none() {
             return Self::unusable(error);
         }
         let why = error.strip_prefix(&format!("{path}: ")).unwrap_or(&error);

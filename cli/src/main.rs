@@ -40,6 +40,7 @@ mod minimize;
 mod observation;
 mod one_rank;
 mod output_folder;
+mod overwrite;
 mod pack;
 mod payloads;
 mod progress;

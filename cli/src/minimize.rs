@@ -20,6 +20,7 @@ use self::judge::Judge;
 use self::keep::Keep;
 use crate::call_image::CallImage;
 use crate::failure::{FOUND, Failure};
+use crate::overwrite::Overwrite;
 use crate::progress::{Progress, Unit};
 use crate::{input, quantity, trim};
 
@@ -31,9 +32,11 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     #[command(flatten)]
     keep: Keep,
-    /// The trace to write; must not exist.
+    /// The trace to write; must not exist, except with --overwrite.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// The driver of replays: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
@@ -79,7 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.trace.display())))?;
     let choice = format!("minimize {}", judge.words());
     let files = Files::open(
-        &arguments.output,
+        (&arguments.output, arguments.overwrite),
         &hash,
         &choice,
         judge.image_hashes(&trace)?,

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::failure::Failure;
+use crate::overwrite::Overwrite;
 
 /// How often removing is tried while the other threads may still write.
 const TRIES: u32 = 50;
@@ -17,29 +18,30 @@ const TRIES: u32 = 50;
 pub(crate) struct Folder {
     target: PathBuf,
     partial: PathBuf,
+    overwrite: Overwrite,
     is_finished: bool,
 }
 
 impl Folder {
-    /// Begins a folder; nothing may be at its place.
-    pub(crate) fn create(target: &Path) -> Result<Self, Failure> {
-        Self::begin(target, "folder")
+    /// Begins a folder.
+    pub(crate) fn create(target: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
+        if !overwrite.overwrite || !target.is_dir() {
+            overwrite.replaces(target)?;
+        }
+        Self::begin(target, "folder", overwrite)
     }
 
-    /// Begins a file, which is written into a folder until [`Folder::finish_files`]; nothing may be
-    /// at its place.
-    pub(crate) fn for_file(target: &Path) -> Result<Self, Failure> {
-        Self::begin(target, "file")
+    /// Begins a file, which is written into a folder until [`Folder::finish_files`].
+    pub(crate) fn for_file(target: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
+        overwrite.replaces(target)?;
+        Self::begin(target, "file", overwrite)
     }
 
-    fn begin(target: &Path, what: &str) -> Result<Self, Failure> {
+    fn begin(target: &Path, what: &str, overwrite: Overwrite) -> Result<Self, Failure> {
         let cannot = |why: &dyn std::fmt::Display| {
             let target = target.display();
             Failure::unusable(format!("cannot write {target}: {why}; name another {what}"))
         };
-        if target.symlink_metadata().is_ok() {
-            return Err(cannot(&"it exists"));
-        }
         let Some(name) = target.file_name() else {
             return Err(cannot(&format_args!("this is not the name of a {what}")));
         };
@@ -52,6 +54,7 @@ impl Folder {
         Ok(Self {
             target: target.to_owned(),
             partial,
+            overwrite,
             is_finished: false,
         })
     }
@@ -80,7 +83,10 @@ impl Folder {
     }
 
     fn cannot_write(&self, name: &str, error: &io::Error) -> Failure {
-        let path = self.target.join(name);
+        let path = match name {
+            "" => self.target.clone(),
+            name => self.target.join(name),
+        };
         Failure::unusable(format!("cannot write {}: {error}", path.display()))
     }
 
@@ -92,8 +98,8 @@ impl Folder {
         let cannot = |target: &Path, why: &dyn std::fmt::Display| {
             Failure::unusable(format!("cannot write {}: {why}", target.display()))
         };
-        if let Some(target) = targets.iter().find(|path| path.symlink_metadata().is_ok()) {
-            return Err(cannot(target, &"it exists; name another file"));
+        for target in &targets {
+            self.overwrite.replaces(target)?;
         }
         for (file, target) in files.iter().zip(&targets).rev() {
             fs::rename(file, target).map_err(|error| cannot(target, &error))?;
@@ -101,11 +107,34 @@ impl Folder {
         Ok(targets)
     }
 
+    /// Removes what is at the place of the folder, unless that has names which the folder lacks:
+    /// then another command, or the user, has put something there.
+    fn remove_older(&self) -> Result<(), Failure> {
+        let failed = |error: io::Error| self.cannot_write("", &error);
+        if !self.target.is_dir() {
+            return fs::remove_file(&self.target).map_err(failed);
+        }
+        for entry in fs::read_dir(&self.target).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if !self.partial.join(&name).exists() {
+                let path = self.target.join(name);
+                return Err(Failure::unusable(format!(
+                    "cannot replace {}: this command did not write {}; remove it, or name another \
+                     folder",
+                    self.target.display(),
+                    path.display()
+                )));
+            }
+        }
+        fs::remove_dir_all(&self.target).map_err(failed)
+    }
+
     /// Puts the folder in its place.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        fs::rename(&self.partial, &self.target).map_err(|error| {
-            Failure::unusable(format!("cannot write {}: {error}", self.target.display()))
-        })?;
+        if self.overwrite.overwrite && self.target.exists() {
+            self.remove_older()?;
+        }
+        fs::rename(&self.partial, &self.target).map_err(|error| self.cannot_write("", &error))?;
         self.is_finished = true;
         Ok(())
     }
@@ -178,7 +207,7 @@ mod tests {
         fs::create_dir(&place).unwrap();
         let target = place.join("out");
         let begin = || {
-            let folder = Folder::for_file(&target).unwrap();
+            let folder = Folder::for_file(&target, Overwrite::default()).unwrap();
             folder.write("out", "first").unwrap();
             folder.write("out.2", "second").unwrap();
             let files = ["out", "out.2"].map(|name| folder.path(name));
@@ -195,8 +224,13 @@ mod tests {
         assert_eq!(fs::read(&target).unwrap(), b"first");
         assert_eq!(fs::read(place.join("out.2")).unwrap(), b"second");
         assert_eq!(fs::read_dir(&place).unwrap().count(), 2);
-        let failure = Folder::for_file(&target).unwrap_err();
-        assert!(failure.message.contains("it exists; name another file"));
+        let failure = Folder::for_file(&target, Overwrite::default()).unwrap_err();
+        assert!(failure.message.contains("it exists; choose another name"));
+        let folder = Folder::for_file(&target, Overwrite { overwrite: true }).unwrap();
+        folder.write("out", "third").unwrap();
+        let file = folder.path("out");
+        folder.finish_files(&[file]).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"third");
         fs::remove_dir_all(&place).unwrap();
     }
 
@@ -206,25 +240,41 @@ mod tests {
         let names = |path: &Path| fs::read_dir(path).map(Iterator::count).ok();
         fs::create_dir(&place).unwrap();
         let target = place.join("out");
-        let folder = Folder::create(&target).unwrap();
+        let folder = Folder::create(&target, Overwrite::default()).unwrap();
         folder.write("file", "text").unwrap();
         assert!(!target.exists());
         drop(folder);
         assert_eq!(names(&place), Some(0), "nothing is left");
-        let folder = Folder::create(&target).unwrap();
+        let folder = Folder::create(&target, Overwrite::default()).unwrap();
         folder.make_folder("inner").unwrap();
         folder.write_script("inner/run", "#!/bin/sh\n").unwrap();
         folder.finish().unwrap();
         assert_eq!(fs::read(target.join("inner/run")).unwrap(), b"#!/bin/sh\n");
         assert_eq!(names(&place), Some(1));
         for (target, why) in [
-            (target.clone(), "it exists; name another folder"),
+            (target.clone(), "it exists; choose another name"),
             (place.join("no/where"), "No such file"),
             (PathBuf::from("/"), "it exists"),
         ] {
-            let failure = Folder::create(&target).unwrap_err();
+            let failure = Folder::create(&target, Overwrite::default()).unwrap_err();
             assert!(failure.message.contains(why), "{}", failure.message);
         }
+        let replace = || {
+            let folder = Folder::create(&target, Overwrite { overwrite: true })?;
+            folder.write("inner", "a file now")?;
+            folder.finish()
+        };
+        replace().unwrap();
+        assert_eq!(fs::read(target.join("inner")).unwrap(), b"a file now");
+        fs::write(target.join("mine"), "").unwrap();
+        let failure = replace().unwrap_err();
+        assert!(
+            failure.message.contains("did not write"),
+            "{}",
+            failure.message
+        );
+        assert_eq!(names(&target), Some(2));
+        assert_eq!(names(&place), Some(1), "nothing else is left");
         fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -1,12 +1,13 @@
 //! `cutape pack`: rewrites a trace compressed, complete and indexed; on request without payloads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
 
 use crate::failure::Failure;
+use crate::overwrite::Overwrite;
 use crate::progress::{Progress, Unit};
 use crate::quantity;
 use crate::record::session;
@@ -20,6 +21,8 @@ pub(crate) struct Arguments {
     /// Where to write. Default: replace the trace.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// What to keep of the bytes that the program copied to devices, if the
     /// trace has them.
     #[arg(verbatim_doc_comment)]
@@ -43,10 +46,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         outputs: arguments.outputs,
     };
     let written = AtomicU64::new(0);
-    let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
-        cutape_format::pack_counting(&trace, target, &[], &symbols, kept, &written)
-    });
-    let summary = packed.map_err(|error| Failure::cannot_write(target, &error))?;
+    let pack = |path: &Path| {
+        let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
+            cutape_format::pack_counting(&trace, path, &[], &symbols, kept, &written)
+        });
+        packed.map_err(|error| Failure::cannot_write(target, &error))
+    };
+    // A trace is always replaced by itself.
+    let summary = match arguments.overwrite.overwrite && arguments.output.is_some() {
+        true => arguments.overwrite.write(target, pack)?,
+        false => pack(target)?,
+    };
     let repeated = match summary.duplicate_blobs {
         0 => String::new(),
         number => format!("; {} stored once", quantity::count(number, "repeated blob")),

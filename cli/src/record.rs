@@ -27,6 +27,7 @@ use crate::exchanges::Exchanges;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Format};
+use crate::overwrite::Overwrite;
 use crate::payloads;
 use crate::quantity;
 
@@ -34,7 +35,7 @@ use crate::quantity;
 #[derive(clap::Args)]
 #[command(override_usage = "cutape record [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
 pub(crate) struct Arguments {
-    /// The trace to write; must not exist.
+    /// The trace to write; must not exist, except with --overwrite.
     ///
     /// Default: PROGRAM.cutape in the current folder, or PROGRAM.1.cutape and
     /// so on if that exists.
@@ -44,6 +45,8 @@ pub(crate) struct Arguments {
     /// FILE.rankN.cutape. `info FOLDER` shows them all.
     #[arg(short, long, value_name = "FILE", verbatim_doc_comment)]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Leave the trace unpacked: larger, without the names of callers.
     #[arg(long)]
     no_pack: bool,
@@ -74,7 +77,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         payloads::check_no_pack(arguments.recording.kept())?;
     }
     let trace = match &arguments.output {
-        Some(path) => Reservation::named(&rank::trace_name(path))?,
+        Some(path) => Reservation::named(&rank::trace_name(path), arguments.overwrite)?,
         None => {
             let stem = rank::trace_name(Path::new(stem(
                 arguments.program.first().map(OsString::as_os_str),

@@ -7,6 +7,7 @@ use cutape_format::Trace;
 
 use crate::failure::Failure;
 use crate::input;
+use crate::overwrite::Overwrite;
 use crate::quantity;
 
 /// What `repair` takes.
@@ -14,16 +15,20 @@ use crate::quantity;
 pub(crate) struct Arguments {
     /// The damaged trace; stays unchanged.
     trace: PathBuf,
-    /// The trace to write; must not exist.
+    /// The trace to write; must not exist, except with --overwrite.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let trace = Trace::open_damaged(&arguments.trace)?;
     input::say_what_is_missing(&trace);
-    let summary = cutape_format::repair(&trace, &arguments.output)
-        .map_err(|error| Failure::cannot_write(&arguments.output, &error))?;
+    let target = &arguments.output;
+    let summary = arguments.overwrite.write(target, |path| {
+        cutape_format::repair(&trace, path).map_err(|error| Failure::cannot_write(target, &error))
+    })?;
     for damage in &summary.damage {
         message!(
             "{}: byte {}: {}",
@@ -34,7 +39,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     message!(
         "{}: {} kept, {} of them in flight",
-        arguments.output.display(),
+        target.display(),
         quantity::count(summary.calls, "call"),
         quantity::grouped(summary.in_flight)
     );

@@ -20,10 +20,10 @@ use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter, MOST_REPEATS};
 use crate::failure::Failure;
 use crate::info::Summary;
+use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
-use crate::trim::refuse_existing;
 use crate::{input, output, quantity};
 
 /// What `report` takes.
@@ -35,6 +35,8 @@ pub(crate) struct Arguments {
     /// Where to write the page. Default: app.html for app.cutape, in this folder.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Show this report of a replay beside the trace: what `cutape replay
     /// --report FILE` wrote.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
@@ -62,14 +64,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(path) => path.clone(),
         None => default_target(&arguments.trace)?,
     };
-    refuse_existing(&target)?;
+    arguments.overwrite.replaces(&target)?;
     let replay = arguments.replay.as_deref();
     let replay = replay.map(|path| read_json::<cutape_replay::Report>(path, "replay"));
     let bench = arguments.bench.as_deref();
     let bench = bench.map(|path| read_json::<Measurements>(path, "bench"));
     let trace = input::open_for_walk(&arguments.trace)?;
     let report = report_of(&trace, &arguments, replay.transpose()?, bench.transpose()?)?;
-    let bytes = write(&report, &target).map_err(|error| Failure::cannot_write(&target, &error))?;
+    let bytes = arguments.overwrite.write(&target, |path| {
+        write(&report, path).map_err(|error| Failure::cannot_write(&target, &error))
+    })?;
     message!(
         "{}: {}; open it in a browser",
         output::shown(&target),

@@ -15,6 +15,7 @@ use self::choice::Choice;
 use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{RankOption, Source};
+use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 use crate::{input, output_folder, quantity};
 
@@ -30,9 +31,11 @@ pub(crate) struct Arguments {
     rank: RankOption,
     #[command(flatten)]
     choice: Choice,
-    /// The trace to write; must not exist.
+    /// The trace to write; must not exist, except with --overwrite.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Where contents of memory at the start of the part come from.
     ///
     /// recorded: the calls that wrote the memory are kept, launches too.
@@ -92,7 +95,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .source(&arguments.trace, &arguments.guarded)?;
     let trace = input::open(source.path())?;
     let target = &arguments.output;
-    refuse_existing(target)?;
+    arguments.overwrite.replaces(target)?;
     let chosen = arguments.choice.calls(&trace)?;
     let cut = match arguments.state {
         State::Recorded => recorded(&arguments, &trace, &chosen)?,
@@ -117,8 +120,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         provenance.state = origin;
     }
     let state = state.as_ref();
-    let summary = cutape_cut::write(&trace, &needs, &part, &provenance, state, target, &changes)
-        .map_err(|error| Failure::cannot_write(target, &error))?;
+    let summary = arguments.overwrite.write(target, |path| {
+        cutape_cut::write(&trace, &needs, &part, &provenance, state, path, &changes)
+            .map_err(|error| Failure::cannot_write(target, &error))
+    })?;
     message!("{}", outcome(target, &part, summary.before, summary.after));
     if arguments.state == State::Recorded
         && let Some(hint) = hint(&part)
@@ -155,7 +160,7 @@ fn replayed(
     let source = (trace, source);
     let taken = state::take(
         source,
-        &arguments.output,
+        (&arguments.output, arguments.overwrite),
         chosen,
         driver,
         &arguments.guarded,
@@ -178,17 +183,6 @@ fn hint(part: &Part) -> Option<String> {
              memory that it reads; --state replay stores what the memory held instead"
         )
     })
-}
-
-/// Fails early if the output exists; writing never replaces it.
-pub(crate) fn refuse_existing(target: &Path) -> Result<(), Failure> {
-    match target.symlink_metadata() {
-        Ok(_) => Err(Failure::unusable(format!(
-            "cannot write {}: exists already; choose another name with -o, or remove it",
-            target.display()
-        ))),
-        Err(_) => Ok(()),
-    }
 }
 
 /// Reads what each call needs.

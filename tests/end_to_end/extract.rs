@@ -674,7 +674,7 @@ fn bad_input_is_refused_and_nothing_is_written(folder: &Path) {
             &vector,
             &["--images"],
             &there,
-            "it exists; name another folder",
+            "it exists; choose another name",
         ),
         (&vector, &["--all"], &inner, "No such file"),
         (

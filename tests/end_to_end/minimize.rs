@@ -534,7 +534,7 @@ fn what_is_not_there_is_refused(folder: &Path) -> Result<Verdict, String> {
     fs::write(&target, "mine").unwrap();
     let output = run(&mut minimize(&source, &target, &["--test", "true"]));
     output.expect_code(2)?;
-    match fs::read(&target).unwrap() == b"mine" && output.stderr.contains("exists already") {
+    match fs::read(&target).unwrap() == b"mine" && output.stderr.contains("it exists") {
         true => Ok(Verdict::Passed),
         false => Err(output.describe()),
     }

@@ -242,7 +242,7 @@ fn what_is_refused(folder: &Path) -> Result<Verdict, String> {
             "no range `epoch`",
         ),
         (&hashed, &target, &step, "record with --payloads all"),
-        (&source, &source, &step, "exists already"),
+        (&source, &source, &step, "it exists"),
         (
             &source,
             &target,

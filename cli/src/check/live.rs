@@ -15,6 +15,7 @@ use super::ranges::set_ranges;
 use crate::clock::TickClock;
 use crate::failure::Failure;
 use crate::input;
+use crate::overwrite::Overwrite;
 use crate::record::options::Recording;
 use crate::record::rank;
 use crate::record::reservation::Reservation;
@@ -28,14 +29,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) fn check_program(
     recording: &Recording,
     program: &[OsString],
-    output: Option<&Path>,
+    output: Option<(&Path, Overwrite)>,
     filter: &mut FindingFilter,
 ) -> Result<(), Failure> {
-    let path = match output {
-        Some(path) => path.to_owned(),
-        None => std::env::temp_dir().join(format!("cutape-check-{}.cutape", std::process::id())),
+    let (path, overwrite) = match output {
+        Some((path, overwrite)) => (path.to_owned(), overwrite),
+        None => {
+            let name = format!("cutape-check-{}.cutape", std::process::id());
+            (std::env::temp_dir().join(name), Overwrite::default())
+        }
     };
-    let reservation = Reservation::named(&rank::trace_name(&path))?;
+    let reservation = Reservation::named(&rank::trace_name(&path), overwrite)?;
     let mut session = session::start(recording, program, reservation)?;
     let mut live = LiveCheck::default();
     let clock = TickClock::start();

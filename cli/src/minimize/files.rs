@@ -8,6 +8,7 @@ use cutape_cut::Ranges;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::overwrite::Overwrite;
 
 const STATE: &str = "state.json";
 const BEST: &str = "best.cutape";
@@ -42,6 +43,7 @@ pub(super) struct Best {
 #[derive(Debug)]
 pub(super) struct Files {
     target: PathBuf,
+    overwrite: Overwrite,
     folder: PathBuf,
     state: State,
 }
@@ -49,7 +51,7 @@ pub(super) struct Files {
 impl Files {
     /// Makes the folder, or goes on with that of an earlier search for the same.
     pub(super) fn open(
-        target: &Path,
+        (target, overwrite): (&Path, Overwrite),
         hash: &str,
         choice: &str,
         images: Vec<String>,
@@ -86,6 +88,7 @@ impl Files {
         };
         let files = Self {
             target: target.to_owned(),
+            overwrite,
             folder,
             state,
         };
@@ -107,7 +110,7 @@ impl Files {
         }
         match &self.state.output_blake3 {
             Some(hash) if cutape_cut::file_hash(&self.target).ok().as_ref() == Some(hash) => Ok(()),
-            _ => crate::trim::refuse_existing(&self.target),
+            _ => self.overwrite.replaces(&self.target).map(|_| ()),
         }
     }
 

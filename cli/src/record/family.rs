@@ -123,6 +123,7 @@ mod tests {
     use cutape_format::{Trace, TraceBuilder};
 
     use super::*;
+    use crate::overwrite::Overwrite;
     use crate::record::reservation::Reservation;
 
     #[test]
@@ -154,7 +155,7 @@ mod tests {
         }
         // A file that another recording is creating, then a damaged one.
         let damaged = folder.join("run.1.cutape");
-        let reservation = Reservation::named(&damaged).unwrap();
+        let reservation = Reservation::named(&damaged, Overwrite::default()).unwrap();
         fs::write(&damaged, "").unwrap();
         assert_eq!(family(&folder.join("run.cutape")), [] as [PathBuf; 0]);
         drop(reservation);

@@ -9,20 +9,25 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use cutape_format::writer;
+
 use crate::failure::Failure;
+use crate::input;
+use crate::overwrite::Overwrite;
 
 /// The right to create a trace with a name. The recorded program creates the file, or never does.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     trace: PathBuf,
+    overwrite: Overwrite,
     _lock: Option<UnixListener>,
 }
 
 /// The outcome of an attempt to reserve a name.
 enum Attempt {
     Reserved(Reservation),
-    /// The file exists, or another recording has reserved it.
-    Taken(&'static str),
+    /// The file exists and may not be replaced, or another recording has reserved it.
+    Taken(Failure),
 }
 
 impl Reservation {
@@ -30,18 +35,27 @@ impl Reservation {
     ///
     /// # Errors
     /// If the name is taken or the folder is not writable.
-    pub(crate) fn named(trace: &Path) -> Result<Self, Failure> {
+    pub(crate) fn named(trace: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
         if trace.as_os_str() == "-" {
             return Err(Failure::unusable(
                 "-o -: a trace cannot go to stdout, because the program maps it; give a file name",
             ));
         }
-        match attempt(trace)? {
+        match attempt(trace, overwrite)? {
             Attempt::Reserved(reservation) => Ok(reservation),
-            Attempt::Taken(why) => Err(Failure::unusable(format!(
-                "cannot record to {}: {why}; choose another name with -o, or remove the file",
-                trace.display()
-            ))),
+            Attempt::Taken(failure) => Err(failure),
+        }
+    }
+
+    /// Removes the file that is to be replaced: the recorded program creates its own.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(crate) fn clear(&self) -> Result<(), Failure> {
+        match self.overwrite.replaces(&self.trace)? {
+            true => fs::remove_file(&self.trace)
+                .map_err(|error| Failure::cannot_write(&self.trace, &error)),
+            false => Ok(()),
         }
     }
 
@@ -57,7 +71,8 @@ impl Reservation {
                 name.push(format!(".{number}"));
             }
             name.push(".cutape");
-            if let Attempt::Reserved(reservation) = attempt(Path::new(&name))? {
+            if let Attempt::Reserved(reservation) = attempt(Path::new(&name), Overwrite::default())?
+            {
                 return Ok(reservation);
             }
         }
@@ -72,11 +87,15 @@ impl Reservation {
     }
 }
 
-fn attempt(trace: &Path) -> Result<Attempt, Failure> {
+fn attempt(trace: &Path, overwrite: Overwrite) -> Result<Attempt, Failure> {
     let absolute = std::path::absolute(trace)
         .map_err(|error| Failure::unusable(format!("{}: {error}", trace.display())))?;
-    if absolute.symlink_metadata().is_ok() {
-        return Ok(Attempt::Taken("it exists"));
+    let is_taken = || match (overwrite.replaces(&absolute), writer(&absolute)) {
+        (Ok(true), Some(process)) => Some(input::still_written(&absolute, process)),
+        (replaces, _) => replaces.err(),
+    };
+    if let Some(failure) = is_taken() {
+        return Ok(Attempt::Taken(failure));
     }
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let failed = |error: io::Error| {
@@ -102,17 +121,21 @@ fn attempt(trace: &Path) -> Result<Attempt, Failure> {
     let lock = match lock(folder, name) {
         Ok(lock) => Some(lock),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            return Ok(Attempt::Taken("another cutape is recording to it"));
+            return Ok(Attempt::Taken(Failure::unusable(format!(
+                "cannot write {}: another cutape is recording to it; choose another name with -o",
+                trace.display()
+            ))));
         }
         // A sandbox without sockets: only the checks for an existing file protect the name.
         Err(_) => None,
     };
     // The previous holder of the lock may have created the trace.
-    if absolute.symlink_metadata().is_ok() {
-        return Ok(Attempt::Taken("it exists"));
+    if let Some(failure) = is_taken() {
+        return Ok(Attempt::Taken(failure));
     }
     Ok(Attempt::Reserved(Reservation {
         trace: absolute,
+        overwrite,
         _lock: lock,
     }))
 }
@@ -155,7 +178,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("cutape-reserve-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let run = folder.join("run.cutape");
-        let first = Reservation::named(&run).unwrap();
+        let first = Reservation::named(&run, Overwrite::default()).unwrap();
         for (path, why) in [
             (run.clone(), "another cutape is recording"),
             (folder.join("none/run.cutape"), "cannot write into"),
@@ -163,7 +186,7 @@ mod tests {
             (PathBuf::from("-"), "cannot go to stdout"),
             (PathBuf::from("/"), "it exists"),
         ] {
-            let failure = Reservation::named(&path).unwrap_err();
+            let failure = Reservation::named(&path, Overwrite::default()).unwrap_err();
             assert!(failure.message.contains(why), "{}", failure.message);
         }
         assert_eq!(
@@ -175,14 +198,18 @@ mod tests {
         assert!(!is_reserved(&folder.join("other.cutape")));
         drop(first);
         assert!(!is_reserved(&run));
-        drop(Reservation::named(&run).unwrap());
+        drop(Reservation::named(&run, Overwrite::default()).unwrap());
         fs::write(&run, "").unwrap();
         assert!(
-            Reservation::named(&run)
+            Reservation::named(&run, Overwrite::default())
                 .unwrap_err()
                 .message
                 .contains("it exists")
         );
+        let again = Reservation::named(&run, Overwrite { overwrite: true }).unwrap();
+        assert!(run.exists(), "until the program starts");
+        again.clear().unwrap();
+        assert!(!run.exists());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

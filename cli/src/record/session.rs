@@ -84,6 +84,7 @@ pub(crate) fn start(
              does not know: {why}"
         );
     }
+    reservation.clear()?;
     let old = family(&trace);
     let mut command = Command::new(&program);
     command

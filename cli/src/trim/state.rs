@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use crate::one_rank::Source;
 use crate::output_folder::Folder;
+use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 use crate::{library, observation, quantity};
 
@@ -32,7 +33,7 @@ pub(super) struct PartWithState {
 /// Replays up to the part and reads the memory that it can reach.
 pub(super) fn take(
     (trace, source): (&Trace, &Source),
-    target: &Path,
+    (target, overwrite): (&Path, Overwrite),
     chosen: &[u64],
     driver: Option<&Path>,
     guarded: &GuardedOptions,
@@ -44,7 +45,7 @@ pub(super) fn take(
         call < part.start || part.calls.get(call as usize) == Some(&true)
     })?;
     let (needs, reads) = read_memory_reads(trace, &part, Vec::new())?;
-    let folder = Folder::for_file(target)?;
+    let folder = Folder::for_file(target, overwrite)?;
     let contents = folder.path("contents");
     let observation = observation_of(trace, &part, &reads, &contents);
     let observed = observation::observe((trace, source), &driver, guarded, &observation)?;

@@ -105,7 +105,29 @@ const BAD_COMMANDS: &[BadCommand] = &[
     BadCommand {
         name: "report-exists",
         words: &["report", "sound.cutape", "-o", "text"],
-        expected: &["cannot write text", "exists already", "-o"],
+        expected: &["cannot write text: it exists", "--overwrite"],
+    },
+    BadCommand {
+        name: "report-over-a-folder",
+        words: &["report", "sound.cutape", "-o", ".", "--overwrite"],
+        expected: &["cannot replace .: it is not a file"],
+    },
+    BadCommand {
+        name: "output-to-replace-without-program",
+        words: &[
+            "record",
+            "--overwrite",
+            "-o",
+            "sound.cutape",
+            "--",
+            "./none",
+        ],
+        expected: &["cannot run ./none"],
+    },
+    BadCommand {
+        name: "extract-over-other-files",
+        words: &["extract", "sound.cutape", "--images", ".", "--overwrite"],
+        expected: &["cannot write .: this is not the name of a folder"],
     },
     BadCommand {
         name: "report-folder-missing",
@@ -241,12 +263,12 @@ const BAD_COMMANDS: &[BadCommand] = &[
     BadCommand {
         name: "trim-output-exists",
         words: &["trim", "sound.cutape", "--last", "1", "-o", "text"],
-        expected: &["text", "exists already"],
+        expected: &["text: it exists", "--overwrite"],
     },
     BadCommand {
         name: "trim-onto-itself",
         words: &["trim", "sound.cutape", "--last", "1", "-o", "sound.cutape"],
-        expected: &["sound.cutape", "exists already"],
+        expected: &["sound.cutape: it exists", "--overwrite"],
     },
     BadCommand {
         name: "trim-folder-missing",
@@ -411,7 +433,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
     BadCommand {
         name: "repair-over-a-file",
         words: &["repair", "sound.cutape", "-o", "text"],
-        expected: &["text", "exists"],
+        expected: &["text: it exists", "--overwrite"],
     },
     BadCommand {
         name: "export-over-a-file",
@@ -423,7 +445,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
             "-o",
             "text",
         ],
-        expected: &["text", "it exists; name another file"],
+        expected: &["text: it exists", "--overwrite"],
     },
     BadCommand {
         name: "export-folder-over-a-file",
@@ -435,7 +457,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
             "-o",
             "text",
         ],
-        expected: &["text", "it exists; name another folder"],
+        expected: &["text: it exists", "--overwrite"],
     },
     BadCommand {
         name: "export-folder-missing",
@@ -465,7 +487,7 @@ const BAD_COMMANDS: &[BadCommand] = &[
     BadCommand {
         name: "pack-over-another-file",
         words: &["pack", "sound.cutape", "-o", "text"],
-        expected: &["text", "exists"],
+        expected: &["text: it exists", "--overwrite"],
     },
 ];
 

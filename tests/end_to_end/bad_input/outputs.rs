@@ -1,5 +1,5 @@
 //! Outputs that cannot be written: every verb that writes a file or a folder refuses, and leaves
-//! nothing behind.
+//! nothing behind. With `--overwrite` it replaces a file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -83,7 +83,7 @@ const PLACES: &[Place] = &[
     Place {
         name: "exists",
         path: "text",
-        expected: "exists",
+        expected: "it exists; choose another name, or replace it with --overwrite",
     },
     Place {
         name: "is-a-folder",
@@ -103,6 +103,12 @@ const PLACES: &[Place] = &[
 ];
 
 pub(crate) fn add_to(suite: &mut Suite) {
+    // The sound trace has no images to extract.
+    let writers = WRITERS.iter().filter(|writer| !writer.replaces);
+    for writer in writers.filter(|writer| writer.name != "extract-images") {
+        let name = format!("output/replaced/{}", writer.name);
+        suite.test(name, |folder| replaced(folder, writer));
+    }
     for place in PLACES {
         for writer in WRITERS {
             if writer.replaces && place.name == "exists" {
@@ -112,6 +118,34 @@ pub(crate) fn add_to(suite: &mut Suite) {
             suite.test(name, |folder| bad_output(folder, place, writer));
         }
     }
+}
+
+/// With `--overwrite` an output replaces a file, also the trace that it is made from.
+fn replaced(folder: &Path, writer: &Writer) -> Result<(), String> {
+    fs::copy(ending(), folder.join("program")).map_err(|error| error.to_string())?;
+    for name in ["text", "sound.cutape"] {
+        sound(folder);
+        fs::write(folder.join("text"), "a text\n").unwrap();
+        let before = fs::read(folder.join(name)).unwrap();
+        let words = writer.words.split(' ');
+        let words = words.map(|word| if word == "OUT" { name } else { word });
+        let (verb, options) = words.clone().next().zip(Some(words.skip(1))).unwrap();
+        let mut command = Command::new(&parts().cutape);
+        command.args([verb, "--overwrite"]).args(options);
+        let output = run(command.current_dir(folder));
+        output.expect_code(0)?;
+        let after = folder.join(name);
+        // A sound trace that is packed or repaired is the same again.
+        let is_new = after.is_dir() || fs::read(&after).unwrap() != before;
+        let files = fs::read_dir(folder).unwrap().count();
+        if files != 3 || !(is_new || name == "sound.cutape") {
+            return Err(format!("{name}, {files} files\n{}", output.describe()));
+        }
+        if after.is_dir() {
+            fs::remove_dir_all(after).unwrap();
+        }
+    }
+    Ok(())
 }
 
 fn bad_output(folder: &Path, place: &Place, writer: &Writer) -> Result<Verdict, String> {
