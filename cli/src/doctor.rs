@@ -23,8 +23,7 @@ use crate::record::{backend, forward};
 const EPILOGUE: &str = "\
 What is unusual on this machine comes with what to do about it. Exit status: 0 if
 cutape works here, also with advice; 2 if a part of cutape is missing, the driver
-cannot be loaded or initialised, or the temporary folder is not writable.
-docs/doctor.md explains the lines and the JSON object.";
+cannot be loaded or initialised, or the temporary folder is not writable.";
 
 /// What `doctor` takes.
 #[derive(clap::Args)]

@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
 
 const EPILOGUE: &str = "\
 Times are those of the host: a trace does not show when the GPU ran something.
-docs/export.md describes tables, columns and tracks; export/queries has SQL for
-DuckDB and Spark.";
+Files of parquet and jsonl name their columns; DuckDB shows them:
+  DESCRIBE SELECT * FROM 'app.parquet/calls/*/*/*.parquet'";
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ExportFormat {

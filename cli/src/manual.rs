@@ -77,5 +77,9 @@ mod tests {
         };
         assert!(text("cutape-record.1").contains("\\-\\-no\\-pack"));
         assert!(text("cutape.1").contains("Exit status:"));
+        // The pages of the sources are not installed.
+        for name in names {
+            assert!(!text(name).contains("docs/"), "{name}");
+        }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if trace.head().clock != 0 {
         return Err(Failure::unusable(format!(
             "{}: this machine has no clock that processes share, so a mark has no place among the \
-             calls; let the program mark itself (docs/ranges.md)",
+             calls; let the program mark itself, through NVTX or cutape_mark",
             path.display()
         )));
     }

@@ -34,6 +34,7 @@ use crate::quantity;
 /// What `record` takes.
 #[derive(clap::Args)]
 #[command(override_usage = "cutape record [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
+#[command(after_long_help = NOT_RECORDED)]
 pub(crate) struct Arguments {
     /// The trace to write; must not exist, except with --overwrite.
     ///
@@ -72,6 +73,18 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
+const NOT_RECORDED: &str = "\
+If nothing was recorded:
+  - The program did not use CUDA in this run.
+  - It starts the real work with another environment (sudo, env -i) or in a
+    container, or lets a daemon do it. Record there:
+    sudo cutape record -- ./app
+  - It reaches libcuda in a way that this backend does not catch: try
+    --backend audit, preload or gum. -v says which one was used.
+Never recorded are statically linked programs, programs for musl, programs with
+raised rights (set-user-id, set-group-id, file capabilities), and calls into a
+copy of libcuda under another name.";
+
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     if arguments.no_pack {
         payloads::check_no_pack(arguments.recording.kept())?;
@@ -109,7 +122,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         let advice = program
             .and_then(|program| starter::advice(Path::new(program)))
             .unwrap_or_else(|| {
-                "if it uses CUDA, docs/nothing-recorded.md lists possible causes".to_owned()
+                "if it uses CUDA, `cutape record --help` lists possible causes".to_owned()
             });
         message!(
             "nothing was recorded: no CUDA driver call of the program reached cutape (it \

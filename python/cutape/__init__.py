@@ -2,7 +2,7 @@
 
 `open` reads a trace: its calls, and tables for pyarrow, polars, pandas and DuckDB. `check` finds
 misuse, `replay` re-issues the calls, `record` cuts a block of the running program out of its
-recording. docs/python.md of the sources has examples.
+recording.
 """
 
 # The command `cutape` starts here too, so importing this package must stay cheap: everything else

@@ -181,7 +181,7 @@ class Findings(List[Finding]):
     ) -> None:
         super().__init__(findings)
         self.omitted = omitted
-        """How many findings are not in the list, and why: docs/findings.md."""
+        """How many findings are not in the list, by reason: hidden, suppressed, known and so on."""
         self.still_recording = still_recording
         """Whether the program was still running when the trace was read."""
         self.ended_early = ended_early

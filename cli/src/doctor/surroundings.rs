@@ -246,8 +246,7 @@ impl Surroundings<'_> {
         Some(Advice {
             label: "container",
             text: format!(
-                "this is one ({file}): a trace needs a volume to outlive it; docs/containers.md \
-                 has the options"
+                "this is one ({file}): a trace needs a volume (docker run -v) to outlive it"
             ),
         })
     }

@@ -63,8 +63,8 @@ pub(crate) fn select(
         },
         (BackendName::Gum, _) if library::exports(interposer, PATCHES) != Some(true) => {
             return Err(Failure::unusable(format!(
-                "--backend gum: {} was built without frida-gum; docs/backends.md says how to build \
-                 it",
+                "--backend gum: {} was built without frida-gum; build it with the feature \
+                 gum-auto-download of cutape-interposer",
                 interposer.display()
             )));
         }
@@ -159,7 +159,7 @@ impl Backend {
     /// What to try if calls bypass this backend.
     pub(crate) fn advice(&self) -> &'static str {
         match self.kind {
-            BackendName::Gum => "docs/limitations.md lists what is not recorded",
+            BackendName::Gum => "`cutape record --help` lists what is not recorded",
             BackendName::Audit => "try --backend gum",
             BackendName::Auto | BackendName::Preload => "try --backend audit",
         }

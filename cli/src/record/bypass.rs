@@ -160,8 +160,8 @@ fn advice(process: u32, target: &Target) -> &'static str {
         inside.symlink_metadata().is_ok()
     };
     if root.read_link().is_ok() && !target.harmless.iter().any(sees) {
-        return "cutape's files do not exist where it runs: run `cutape record` there \
-         (docs/containers.md)";
+        return "cutape's files do not exist where it runs: install cutape and run `cutape \
+         record` there";
     }
     target.advice
 }

@@ -39,8 +39,8 @@ pub(crate) fn advice(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     if CONTAINERS.contains(&name) {
         Some(format!(
-            "{name} starts programs in a container without cutape's environment or files: run \
-             `cutape record` inside the container (docs/containers.md)"
+            "{name} starts programs in a container without cutape's environment or files: install \
+             cutape and run `cutape record` inside the container"
         ))
     } else if ENVIRONMENTS.contains(&name) {
         Some(format!(
