@@ -226,10 +226,10 @@ pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
 
 /// A word as a user types it in a shell; a path below the current folder, relative to it.
 pub(crate) fn quoted(word: &OsStr) -> String {
-    let text = word.to_string_lossy();
+    let text = shown(Path::new(word)).to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
-        return shown(Path::new(word)).to_string();
+        return text;
     }
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -309,7 +309,8 @@ mod tests {
         ] {
             assert_eq!(quoted(OsStr::new(word)), shown);
         }
-        let here: std::ffi::OsString = std::env::current_dir().unwrap().join("x.cutape").into();
-        assert_eq!(quoted(&here), "x.cutape");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(quoted(here.join("x.cutape").as_os_str()), "x.cutape");
+        assert_eq!(quoted(here.join("x y").as_os_str()), "'x y'");
     }
 }

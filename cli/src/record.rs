@@ -13,6 +13,7 @@ pub(crate) mod reservation;
 pub(crate) mod session;
 mod starter;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -30,6 +31,9 @@ use crate::output::{self, Format};
 use crate::overwrite::Overwrite;
 use crate::payloads;
 use crate::quantity;
+
+/// How many traces are named at the end.
+const MOST_NAMES: usize = 4;
 
 /// What `record` takes.
 #[derive(clap::Args)]
@@ -54,6 +58,9 @@ pub(crate) struct Arguments {
     /// Report on stderr what is recorded.
     #[arg(short, long)]
     verbose: bool,
+    /// On a terminal, leave out the lines that name the trace.
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
     /// Report on stderr what recording cost: calls, bytes, and time in the
     /// recorder (measuring it reads the clock more often).
     #[arg(
@@ -86,6 +93,7 @@ raised rights (set-user-id, set-group-id, file capabilities), and calls into a
 copy of libcuda under another name.";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
+    let on_terminal = !arguments.quiet && io::stderr().is_terminal();
     if arguments.no_pack {
         payloads::check_no_pack(arguments.recording.kept())?;
     }
@@ -97,8 +105,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             )));
             let stem = stem.as_os_str();
             let trace = Reservation::free(stem)?;
-            let interactive = arguments.verbose || io::stderr().is_terminal();
-            if interactive && trace.trace().file_stem() != Some(stem) {
+            if (arguments.verbose || on_terminal) && trace.trace().file_stem() != Some(stem) {
                 // The user would otherwise open the older trace.
                 let path = output::shown(trace.trace()).to_string();
                 message!("{}.cutape exists, recording to {path}", stem.display());
@@ -155,6 +162,11 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     if arguments.verbose {
         message!("the program {}", outcome.describe());
     }
+    if on_terminal && let Some(first) = outcome.traces.first() {
+        let what = what_was_recorded(&outcome.traces);
+        let next = output::quoted(first.as_os_str());
+        message!("{what}; next: cutape check {next}");
+    }
     Ok(ExitCode::from(outcome.exit_code()))
 }
 
@@ -183,6 +195,36 @@ fn report_exchanges(traces: &[PathBuf]) {
              process exported or imported"
         );
     }
+}
+
+/// `40 calls of 2 processes in a.cutape and a.4711.cutape`.
+fn what_was_recorded(traces: &[PathBuf]) -> String {
+    let mut calls = 0;
+    let mut processes = BTreeSet::new();
+    // What cannot be opened has been reported.
+    for trace in traces.iter().flat_map(|path| Trace::open_indexed(path)) {
+        let counted = trace.counted_calls();
+        calls += counted.unwrap_or_else(|| trace.calls().count() as u64);
+        processes.insert(trace.head().process);
+    }
+    let processes = match processes.len() {
+        1 => "1 process".to_owned(),
+        several => format!("{several} processes"),
+    };
+    let (shown, rest) = traces.split_at(traces.len().min(MOST_NAMES));
+    let mut names: Vec<String> = shown.iter().map(|t| output::shown(t).to_string()).collect();
+    if !rest.is_empty() {
+        names.push(quantity::count(rest.len() as u64, "other file"));
+    }
+    let last = names.pop().unwrap_or_default();
+    let names = match names.is_empty() {
+        true => last,
+        false => format!("{} and {last}", names.join(", ")),
+    };
+    format!(
+        "{} of {processes} in {names}",
+        quantity::count(calls, "call")
+    )
 }
 
 /// The program's name without its folder.

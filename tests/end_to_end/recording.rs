@@ -9,7 +9,7 @@ use std::path::Path;
 use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_MAGIC, ChunkHead, chunk_kind};
 use cutape_format::{Bytes, Note, Trace, codec};
 use cutape_tests::{
-    Output, bare, calls_of, compiled, ending, files, names, parts, record, replay, run,
+    Output, Screen, bare, calls_of, compiled, ending, files, names, parts, record, replay, run,
 };
 
 cutape_tests::suite![
@@ -23,6 +23,7 @@ cutape_tests::suite![
     each_call_has_its_thread,
     the_trace_describes_the_run,
     a_free_name_is_chosen,
+    a_terminal_shows_what_was_recorded,
     host_memory_that_kernels_read,
     copies_to_pageable_memory_have_their_bytes,
     readbacks_come_with_the_call_that_proves_them,
@@ -278,6 +279,33 @@ fn a_free_name_is_chosen(folder: &Path) {
         .map(|path| path.file_name().unwrap().to_owned())
         .collect();
     assert_eq!(names, ["endings.1.cutape", "endings.cutape"]);
+}
+
+fn a_terminal_shows_what_was_recorded(folder: &Path) {
+    let program = ending();
+    let both = format!("{program} end 4; {program} end 4; true");
+    for (name, command, text) in [
+        ("one", vec![&*program, "end"], "of 1 process in one.cutape;"),
+        (
+            "two",
+            vec!["sh", "-c", &both],
+            "of 2 processes in two.cutape and two.",
+        ),
+    ] {
+        let trace = format!("{name}.cutape");
+        let mut recording = record(Path::new(&trace), &[], &command);
+        recording.current_dir(folder);
+        let screen = Screen::start(recording, (24, 200));
+        screen.shows(&[text, &format!("; next: cutape check {trace}")]);
+        screen.ends(0);
+        // On no terminal nothing is said: `recorded` of other tests expects that.
+        let mut quiet = record(Path::new("quiet.cutape"), &["-q", "--overwrite"], &command);
+        quiet.current_dir(folder);
+        let screen = Screen::start(quiet, (24, 200));
+        screen.shows(&["begun"]);
+        let shown = screen.ends(0);
+        assert!(!shown.contains("cutape:"), "{shown}");
+    }
 }
 
 fn host_memory_that_kernels_read(folder: &Path) {

@@ -1,16 +1,12 @@
 //! The terminal browser as a user has it, through a pseudo-terminal.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cutape_tests::{compile, compiled, parts, record, root, run, without_settings};
+use cutape_tests::{Screen, compile, compiled, parts, record, root, run, without_settings};
 
 cutape_tests::suite![
     calls_findings_and_back,
@@ -25,159 +21,8 @@ cutape_tests::suite![
 /// More time than any step needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program on a terminal of its own.
-struct Screen {
-    child: Child,
-    /// The terminal's other end.
-    keyboard: File,
-    /// What the program has drawn.
-    parser: Arc<Mutex<vt100::Parser>>,
-    /// All that it has written.
-    written: Arc<Mutex<Vec<u8>>>,
-    /// The settings of the terminal before.
-    before: libc::termios,
-}
-
-fn settings(terminal: &File) -> libc::termios {
-    // SAFETY: an all-zero termios is a value of that type, and is valid for writes.
-    unsafe {
-        let mut settings: libc::termios = std::mem::zeroed();
-        assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), &raw mut settings), 0);
-        settings
-    }
-}
-
-impl Screen {
-    fn start(mut command: Command, (lines, columns): (u16, u16)) -> Self {
-        let (mut ours, mut theirs) = (-1, -1);
-        let size = libc::winsize {
-            ws_row: lines,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        // SAFETY: the numbers and the size are valid for the call, which keeps nothing of them; the
-        // descriptors that it returns belong to nobody else.
-        let (ours, theirs) = unsafe {
-            let made = libc::openpty(
-                &raw mut ours,
-                &raw mut theirs,
-                std::ptr::null_mut(),
-                std::ptr::null(),
-                &raw const size,
-            );
-            assert_eq!(made, 0);
-            (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
-        };
-        let keyboard = ours.try_clone().unwrap();
-        let before = settings(&keyboard);
-        let end = || Stdio::from(theirs.try_clone().unwrap());
-        without_settings(&mut command);
-        let sets_no_color = command.get_envs().any(|(name, _)| name == "NO_COLOR");
-        if !sets_no_color {
-            command.env_remove("NO_COLOR");
-        }
-        command.env("TERM", "xterm-256color");
-        command.stdin(end()).stdout(end()).stderr(end());
-        // SAFETY: both calls are allowed between fork and exec.
-        unsafe {
-            command.pre_exec(|| {
-                libc::setsid();
-                libc::ioctl(0, libc::TIOCSCTTY, 0);
-                Ok(())
-            });
-        }
-        let child = command.spawn().unwrap();
-        drop(command);
-        drop(theirs);
-        let parser = Arc::new(Mutex::new(vt100::Parser::new(lines, columns, 0)));
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (drawn, kept, mut from) = (Arc::clone(&parser), Arc::clone(&written), ours);
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // The terminal's end is an error.
-            while let Ok(length @ 1..) = from.read(&mut bytes) {
-                drawn.lock().unwrap().process(&bytes[..length]);
-                kept.lock().unwrap().extend_from_slice(&bytes[..length]);
-            }
-        });
-        Self {
-            child,
-            keyboard,
-            parser,
-            written,
-            before,
-        }
-    }
-
-    fn view(trace: &Path) -> Self {
-        Self::start(parts().cutape(&[&"view", &trace]), (24, 80))
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn contents(&self) -> String {
-        self.parser.lock().unwrap().screen().contents()
-    }
-
-    /// Waits until the screen shows all texts.
-    fn shows(&self, texts: &[&str]) {
-        let start = Instant::now();
-        loop {
-            let contents = self.contents();
-            if texts.iter().all(|text| contents.contains(text)) {
-                return;
-            }
-            assert!(
-                start.elapsed() < LIMIT,
-                "{texts:?} is not shown:\n{contents}"
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn is_restored(&self) -> bool {
-        let now = settings(&self.keyboard);
-        let flags = |s: &libc::termios| (s.c_iflag, s.c_oflag, s.c_lflag, s.c_cc);
-        let parser = self.parser.lock().unwrap();
-        let screen = parser.screen();
-        flags(&now) == flags(&self.before) && !screen.alternate_screen() && !screen.hide_cursor()
-    }
-
-    /// Waits for the end; the terminal must be as before.
-    fn ends(mut self, code: i32) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(
-                start.elapsed() < LIMIT,
-                "still running:\n{}",
-                self.contents()
-            );
-            thread::sleep(Duration::from_millis(10));
-        };
-        assert_eq!(status.code(), Some(code), "{status} {:?}", status.signal());
-        while !self.is_restored() {
-            assert!(
-                start.elapsed() < LIMIT,
-                "not restored:\n{}",
-                self.contents()
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // Of a failed test.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn view(trace: &Path) -> Screen {
+    Screen::start(parts().cutape(&[&"view", &trace]), (24, 80))
 }
 
 /// A trace of a program that frees memory twice.
@@ -189,7 +34,7 @@ fn recorded(folder: &Path) -> PathBuf {
 }
 
 fn calls_findings_and_back(folder: &Path) {
-    let mut screen = Screen::view(&recorded(folder));
+    let mut screen = view(&recorded(folder));
     screen.shows(&["app.cutape", "[1 Calls]", "cuInit", "? help"]);
     screen.press("fcuMem*\r");
     screen.shows(&["of cuMem*", "cuMemFree_v2"]);
@@ -229,7 +74,7 @@ fn a_growing_trace_is_followed(folder: &Path) {
     let mut line = String::new();
     printed.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    let mut screen = Screen::view(&trace);
+    let mut screen = view(&trace);
     screen.shows(&["recording, ", "cuInit"]);
     screen.press("F");
     screen.shows(&["recording, following, "]);
@@ -245,14 +90,14 @@ fn a_growing_trace_is_followed(folder: &Path) {
 fn signals_restore_the_terminal(folder: &Path) {
     let trace = recorded(folder);
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        let screen = Screen::view(&trace);
+        let screen = view(&trace);
         screen.shows(&["cuInit"]);
         // SAFETY: no memory is involved; the process is our own child.
-        unsafe { libc::kill(screen.child.id() as i32, signal) };
+        unsafe { libc::kill(screen.process() as i32, signal) };
         screen.ends(128 + signal);
     }
     // Ctrl-C is a key there.
-    let mut screen = Screen::view(&trace);
+    let mut screen = view(&trace);
     screen.shows(&["cuInit"]);
     screen.press("\x03");
     screen.ends(0);
@@ -295,7 +140,7 @@ fn no_color_is_honoured(folder: &Path) {
         screen.press("2");
         screen.shows(&["error"]);
         screen.press("q");
-        let written = Arc::clone(&screen.written);
+        let written = screen.written();
         screen.ends(0);
         let written = written.lock().unwrap();
         let found = written.windows(coloured.len()).any(|part| part == coloured)
@@ -305,7 +150,7 @@ fn no_color_is_honoured(folder: &Path) {
 }
 
 fn suspended_and_continued(folder: &Path) {
-    let mut screen = Screen::view(&recorded(folder));
+    let mut screen = view(&recorded(folder));
     screen.shows(&["cuInit"]);
     screen.press("\x1a");
     let start = Instant::now();
@@ -325,7 +170,7 @@ fn suspended_and_continued(folder: &Path) {
             screen.contents()
         );
         // SAFETY: no memory is involved; the process is our own child.
-        unsafe { libc::kill(screen.child.id() as i32, libc::SIGCONT) };
+        unsafe { libc::kill(screen.process() as i32, libc::SIGCONT) };
         thread::sleep(Duration::from_millis(50));
     }
     screen.press("q");

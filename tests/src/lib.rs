@@ -13,6 +13,7 @@ pub mod loading;
 mod parts;
 mod process;
 mod program;
+mod screen;
 mod stable;
 mod suite;
 
@@ -24,6 +25,7 @@ pub use findings::{Finding, read_findings};
 pub use parts::{Parts, clean_up, parts, root};
 pub use process::{Output, run, run_within, without_settings};
 pub use program::{Program, Variant, endings, programs};
+pub use screen::Screen;
 pub use stable::stable_dump;
 pub use suite::{Outcome, Suite, Verdict};
 
