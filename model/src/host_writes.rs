@@ -335,11 +335,11 @@ impl HostWrites {
             About::Copy(copy) => self.known.remove(copy),
             _ => None,
         };
+        let mut answers = std::mem::take(&mut self.answers);
         let pending = self.pending.iter().map(|(_, _, write)| write);
-        let calls = self.returned.values();
-        let in_progress = calls.flat_map(|(_, returned)| returned.writes());
-        let pending = pending.chain(in_progress);
-        self.answers.add(question, pending, &self.recent, known);
+        let pending = pending.chain(self.in_progress());
+        answers.add(question, pending, &self.recent, known);
+        self.answers = answers;
     }
 
     /// What was found, of all that has been asked; to be called behind the last call.

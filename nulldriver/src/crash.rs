@@ -16,6 +16,10 @@ pub(crate) fn segmentation_fault() -> ! {
 pub(crate) fn follow(address: u64) {
     // SAFETY: faulting here is the purpose; the instruction writes nothing else.
     unsafe {
-        std::arch::asm!("mov {0:l}, byte ptr [{0}]", inout(reg_abcd) address => _, options(nostack, readonly))
-    };
+        std::arch::asm!(
+            "mov {0:l}, byte ptr [{0}]",
+            inout(reg_abcd) address => _,
+            options(nostack, readonly)
+        );
+    }
 }

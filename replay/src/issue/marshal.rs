@@ -174,34 +174,28 @@ impl<'t> Job<'_, 't> {
         param: &Param,
     ) -> Result<u64, Skip> {
         let is_null = self.decoded.argument(position) == 0;
+        let length = |length| length_of(self.call, self.function, length);
         let (expect, length) = match param.role {
-            Role::Out(size) | Role::Text(size) => {
-                let expect = match param.role {
-                    Role::Text(_) => Expect::Text,
-                    // The size of a global is needed even where the program did not ask for it.
-                    _ if is_null && self.finds_global() => Expect::Ignore,
-                    _ => Expect::Value,
-                };
-                (expect, length_of(self.call, self.function, size))
-            }
-            _ => (Expect::DriverString, 8),
-        };
-        match param.role {
-            _ if is_null && !matches!(expect, Expect::Ignore) => Ok(0),
-            Role::Out(Length::ByAttribute(..)) if !is_null => {
+            // The size of a global is needed even where the program did not ask for it.
+            Role::Out(size) if is_null && self.finds_global() => (Expect::Ignore, length(size)),
+            _ if is_null => return Ok(0),
+            Role::Out(size @ Length::ByAttribute(..)) => {
                 // An attribute that this build does not know may be longer than what is compared of
                 // it.
                 let address = frame.lend_zeros(LONGEST_ATTRIBUTE);
                 frame.places.push(Place {
                     position,
-                    expect,
+                    expect: Expect::Value,
                     address,
-                    length: usable(length)?.min(LONGEST_ATTRIBUTE),
+                    length: usable(length(size))?.min(LONGEST_ATTRIBUTE),
                 });
-                Ok(address)
+                return Ok(address);
             }
-            _ => lend_zeroed(frame, position, expect, length),
-        }
+            Role::Out(size) => (Expect::Value, length(size)),
+            Role::Text(size) => (Expect::Text, length(size)),
+            _ => (Expect::DriverString, 8),
+        };
+        lend_zeroed(frame, position, expect, length)
     }
 
     /// Whether the call asks for the address of a global.

@@ -80,12 +80,10 @@ impl Job<'_, '_> {
             return;
         }
         // The default streams of two contexts have the same handles.
-        let Ok(context) = self.api.current_context() else {
-            return;
-        };
+        let context = self.api.current_context().ok();
         let stream = stream_argument(self.call, self.function).unwrap_or(0);
         let own = (stream, self.call.thread);
-        self.await_signals_but(|signal| signal.stream == own && signal.context == context);
+        self.await_signals_but(|signal| signal.stream == own && Some(signal.context) == context);
     }
 
     /// Before what the program had written is put: what it overwrites, earlier work may have to read,
