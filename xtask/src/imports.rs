@@ -97,33 +97,26 @@ impl Modules {
     /// A path in a module, from the root; `None` if it leads to another crate.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Names> {
         let (first, rest) = path.split_first()?;
-        let start = match first.as_str() {
-            "crate" => Vec::new(),
-            "self" => module.to_vec(),
+        let (start, rest) = match first.as_str() {
+            "crate" => (Vec::new(), rest),
+            "self" => (module.to_vec(), rest),
             "super" => {
-                let (_, parent) = module.split_last()?;
-                let mut rest = rest;
-                let mut parent = parent;
-                while let Some((first, others)) = rest.split_first()
-                    && first == "super"
-                {
-                    (parent, rest) = (parent.split_last()?.1, others);
-                }
-                return Some([parent, rest].concat());
+                let levels = path.iter().take_while(|name| *name == "super").count();
+                let ancestor = module.get(..module.len().checked_sub(levels)?)?;
+                (ancestor.to_vec(), path.get(levels..)?)
             }
             _ => {
                 let child = [module, std::slice::from_ref(first)].concat();
                 let imports = self.imports.get(module)?;
                 let named = imports.iter().find(|one| one.name.as_ref() == Some(first));
-                let start = match named {
-                    _ if self.imports.contains_key(&child) => child,
+                match named {
+                    _ if self.imports.contains_key(&child) => (child, rest),
                     // A name that an import of the module has made, unless it is that import.
                     Some(import) if import.path != path && import.path.first() != Some(first) => {
-                        self.absolute(module, &import.path)?
+                        (self.absolute(module, &import.path)?, rest)
                     }
                     _ => return None,
-                };
-                return Some([start, rest.to_vec()].concat());
+                }
             }
         };
         Some([start, rest.to_vec()].concat())
