@@ -53,8 +53,8 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
         names => format!(" The image has: {}.", names.join(", ")),
     };
     let message = format!(
-        "{}{asked} failed with {result}, which leaves its output (at {:#x}) undefined, and the \
-         program went on with it: {} gets {:#x} as a {}, a value that no call has returned. {}{hint}",
+        "{}{asked} failed with {result} and returned nothing, but the program went on with its output \
+         (at {:#x}): {} gets {:#x} as a {}, a value that no call has returned. {}{hint}",
         at(failure.site),
         failure.location,
         check.function(),

@@ -22,7 +22,11 @@ const LEAST_GRANULARITY: u64 = 64 << 10;
 
 /// A refused call that reserves, maps, unmaps or gives access.
 pub(super) fn refused(check: &Check<'_, '_>) -> Option<Draft> {
-    if check.call.result() != Some(code::INVALID_VALUE) {
+    // NOT_SUPPORTED: a size that is no multiple of the granularity.
+    if !matches!(
+        check.call.result(),
+        Some(code::INVALID_VALUE | code::NOT_SUPPORTED)
+    ) {
         return None;
     }
     let Family::VirtualMemory(operation) = check.family() else {

@@ -2,6 +2,7 @@
 // ended; the control keeps it as long as the graph.
 // https://github.com/huggingface/candle/pull/3352
 // expect: graph-baked-pointer-freed
+// may-crash: SIGSEGV
 #include "program.h"
 
 int main(void)

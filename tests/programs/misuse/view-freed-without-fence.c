@@ -3,6 +3,7 @@
 // has a fence before it.
 // https://github.com/kokkos/kokkos/issues/9307
 // expect: memory-free-pool-pointer-in-use
+// may: errors-async-misattributed
 #include "program.h"
 
 struct view {

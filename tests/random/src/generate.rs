@@ -626,6 +626,13 @@ impl Maker {
         for context in self.contexts.clone() {
             self.try_add(0, Action::SyncContext { context });
         }
+        // On a GPU, waiting for a context may never end after a thread that ended before the work in
+        // its default stream (measured: tests/gpu/thread_exit.c).
+        for thread in 1..self.threads {
+            let flag = 20 + thread;
+            self.try_add(0, Action::Post { flag });
+            self.try_add(thread, Action::Await { flag });
+        }
         for (buffer, (_, _, size)) in self.buffers.clone() {
             let from = Part {
                 buffer,

@@ -141,8 +141,10 @@ fn map(mut state: Locked, address: u64, size: u64, offset: u64, handle: u64, fla
     let (memory, properties) = (Arc::clone(&object.memory), object.properties);
     // The offset must be zero for now (cuMemMap).
     let fits = size <= memory.size() && offset == 0;
-    let is_aligned = address.is_multiple_of(BLOCK) && is_whole(size);
+    let is_aligned = address.is_multiple_of(BLOCK);
     valid_if(fits && is_aligned && flags == 0 && state.space.is_reserved(address, size))?;
+    // Measured with 100,000 bytes of 2 MiB; that anything else is refused first is assumed.
+    reject_if(!is_whole(size), NOT_SUPPORTED)?;
     let below = state.mappings.range(..address + size).next_back();
     invalid_if(below.is_some_and(|(base, mapping)| base + mapping.size > address))?;
     let mapping = Mapping {

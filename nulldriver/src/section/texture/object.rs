@@ -128,15 +128,24 @@ fn create(
         sampler,
         view: checked_view(&resource, view)?,
     };
-    texture.set(state.textures.add(object)?)
+    let handle = unused_number(&state);
+    state.textures.insert(handle, object);
+    texture.set(handle)
 }
 
+/// Texture and surface objects are numbered together from 1, and the least number that none has is
+/// the next (measured: tests/gpu/failed_outputs.c).
+fn unused_number(state: &State) -> u64 {
+    let is_used =
+        |number: &u64| state.textures.contains_key(number) || state.surfaces.contains_key(number);
+    (1..).find(|number| !is_used(number)).unwrap_or_default()
+}
+
+/// Measured there as well: one that was destroyed may be destroyed again.
+#[expect(clippy::unnecessary_wraps, reason = "the form of all implementations")]
 fn destroy(mut state: Current, texture: u64) -> Answer {
-    state
-        .textures
-        .remove(texture)
-        .ok_or(INVALID_VALUE)
-        .map(drop)
+    state.textures.remove(texture);
+    Ok(())
 }
 
 fn create_surface(surface: Out<u64>, resource: In<CUDA_RESOURCE_DESC>) -> Answer {
@@ -153,7 +162,9 @@ fn create_surface(surface: Out<u64>, resource: In<CUDA_RESOURCE_DESC>) -> Answer
     // The array must be created for surfaces (cuSurfObjectCreate).
     let is_valid = resource.resType.0 == ARRAY && resource.flags == 0 && array.is_some();
     valid_if(is_valid)?;
-    surface.set(state.surfaces.add(Surface { context, resource })?)
+    let handle = unused_number(&state);
+    state.surfaces.insert(handle, Surface { context, resource });
+    surface.set(handle)
 }
 
 fn destroy_surface(mut state: Current, surface: u64) -> Answer {
