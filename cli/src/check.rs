@@ -23,7 +23,7 @@ use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::input;
 use crate::output::{self, ReportFile};
 use crate::overwrite::Overwrite;
-use crate::record::options::Recording;
+use crate::record::options::{Recording, Stacks};
 
 /// How many findings of one mistake are listed.
 pub(crate) const MOST_REPEATS: u64 = 1;
@@ -185,12 +185,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         (None, Some(program)) => {
             let output = arguments.output.as_deref();
             let output = output.map(|path| (path, arguments.overwrite));
-            live::check_program(
-                &arguments.recording,
-                &arguments.program,
-                output,
-                &mut filter,
-            )?;
+            // A finding is to name the program's own line.
+            let recording = Recording {
+                stacks: arguments.recording.stacks.or(Some(Stacks::Some)),
+                ..arguments.recording
+            };
+            live::check_program(&recording, &arguments.program, output, &mut filter)?;
             program.to_string_lossy().into_owned()
         }
         (None, None) => {

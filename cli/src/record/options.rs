@@ -66,18 +66,18 @@ pub(crate) struct Recording {
     #[arg(long, verbatim_doc_comment)]
     pub(crate) check_sources: bool,
     /// Which calls have a call stack: functions, files and lines, also of
-    /// Python. --stacks alone means some.
+    /// Python. --stacks alone means some, as in `check -- PROGRAM` without it;
+    /// `record` keeps none.
     #[arg(
         long,
         value_enum,
         value_name = "WHICH",
-        default_value = "off",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "some",
         verbatim_doc_comment
     )]
-    pub(crate) stacks: Stacks,
+    pub(crate) stacks: Option<Stacks>,
     /// Keep digests of device memory for a replay to compare: of all when the
     /// program ends (the default) or waits, or of what each launch can reach.
     /// Orders all work, and sets new memory to zeros.

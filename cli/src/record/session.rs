@@ -19,7 +19,7 @@ use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
 use crate::record::family::{family, name_after_program, new_family};
 use crate::record::library_folder::LibraryFolder;
-use crate::record::options::Recording;
+use crate::record::options::{Recording, Stacks};
 use crate::record::program_file;
 use crate::record::reservation::Reservation;
 use crate::signals::signal_name;
@@ -95,7 +95,10 @@ pub(crate) fn start(
         .env("CUTAPE_PAYLOADS", recording.payloads.word())
         .env("CUTAPE_OUTPUTS", recording.outputs.word())
         .env("CUTAPE_HOST_MEMORY", word(recording.host_memory))
-        .env("CUTAPE_STACKS", word(recording.stacks));
+        .env(
+            "CUTAPE_STACKS",
+            word(recording.stacks.unwrap_or(Stacks::Off)),
+        );
     if let Some(digests) = recording.digests {
         command.env("CUTAPE_DIGESTS", word(digests));
     }

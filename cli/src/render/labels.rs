@@ -14,7 +14,7 @@ use cutape_registry::Kind;
 #[derive(Clone, Debug)]
 pub(crate) struct Labels {
     objects: Objects<()>,
-    /// Device memory, globals and reserved addresses.
+    /// Device memory, page-locked memory, globals and reserved addresses.
     ranges: IntervalMap<Kind>,
 }
 
@@ -56,7 +56,10 @@ impl Labels {
                     let new = NewObject::of(kind, handle, Origin::Created, site, call);
                     self.objects.create(new, ());
                 }
-                if matches!(kind, Kind::Memory | Kind::Global | Kind::Reservation) {
+                if matches!(
+                    kind,
+                    Kind::Memory | Kind::HostMemory | Kind::Global | Kind::Reservation
+                ) {
                     self.ranges
                         .insert(handle, effects.size_of(call, kind), kind);
                 }
@@ -130,6 +133,9 @@ mod tests {
         make("cuMemAlloc_v2", &[1, 0x100], 0x1000, 0);
         make("cuModuleGetFunction", &[1, 0x50, 2], 0x70, 0);
         make("cuModuleGetFunction", &[1, 0x50, 2], 0x70, 0);
+        // Where device memory was before.
+        make("cuMemAlloc_v2", &[1, 0x100], 0x2000, 0);
+        make("cuMemAllocHost_v2", &[1, 0x100], 0x2000, 0);
         let trace = test_trace::open(&builder, "labels");
         let mut labels = Labels::default();
         for call in trace.calls() {
@@ -148,6 +154,7 @@ mod tests {
             (Kind::Memory, 0x1000, "0x1000 memory#1"),
             (Kind::Memory, 0x10ff, "0x10ff memory#1+0xff"),
             (Kind::Memory, 0x1100, "0x1100"),
+            (Kind::Memory, 0x2010, "0x2010 host-memory#1+0x10"),
         ] {
             let mut out = String::new();
             handle_of(&labels, kind, handle).write(&mut out);
