@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from real import PROGRAMS, command
+from real import OF_THE_MOMENT, PROGRAMS, command
 from run import busy_loops, machine
 
 RECORDINGS = int(os.environ.get("N", "4"))
@@ -35,8 +35,6 @@ COLUMNS = [
     "recorded", "replayed", "natural", "first", "attempts", "granules", "elsewhere", "divergences", "put", "slowed", "same", "failed",
     "record s", "replay s", "slowed s",
 ]
-# What of a report says how a child was chosen or how long something took, and not what it did.
-OF_THE_MOMENT = ("wall_seconds", "attempts", "misplaced", "notes")
 # Lines of the log that say what was placed and why.
 PLACED = ("mapped before call", "instead of", "is taken", "placed elsewhere")
 # Functions that can make the driver reserve addresses, for misplaced.jsonl.

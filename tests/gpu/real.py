@@ -26,8 +26,9 @@ COLUMNS = [
 CONTEXT_BYTES = 1 << 30
 # How many replays of a trace must give the same report.
 REPEATS = int(os.environ.get("REPEATS", "1"))
-# What of a report depends on the moment: the driver's own threads take part in placing memory.
-VARYING = {"wall_seconds", "attempts", "misplaced"}
+# What of a report says how a child was chosen or how long something took, and not what it did.
+# docs/replay.md has the list.
+OF_THE_MOMENT = {"wall_seconds", "timing", "span", "attempts", "misplaced", "notes", "put_during_waits", "waiting_launches"}
 
 
 def has(package):
@@ -127,7 +128,7 @@ def row(source, cutape, results):
         return cells, [*problems, f"replay: {message[:200]}"], skipped, said
     with ThreadPoolExecutor(at_once) as workers:
         others = list(workers.map(lambda number: replayed(cutape, trace, results / f"{source.stem}.{number}.json")[1], range(1, REPEATS)))
-    compared = [key for key in got if key not in VARYING]
+    compared = [key for key in got if key not in OF_THE_MOMENT]
     same = 1 + sum(report is not None and all(report.get(key) == got[key] for key in compared) for report in others)
     cells["repeats"] = f"{same}/{REPEATS}"
     if same != REPEATS:
