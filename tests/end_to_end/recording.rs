@@ -21,6 +21,7 @@ cutape_tests::suite![
     each_process_has_its_own_trace,
     the_named_program_has_the_plain_name,
     each_call_has_its_thread,
+    calls_inside_calls_are_noted,
     the_trace_describes_the_run,
     a_free_name_is_chosen,
     a_terminal_shows_what_was_recorded,
@@ -236,6 +237,35 @@ fn each_call_has_its_thread(folder: &Path) {
         numbers.len(),
         5,
         "each has its own number of the operating system"
+    );
+}
+
+/// Each call that was made inside another one: the outer, the inner, and its result.
+fn nested_calls(trace: &Path) -> Vec<String> {
+    let trace = Trace::open(trace).unwrap();
+    let mut found = Vec::new();
+    for call in trace.calls() {
+        for note in call.notes() {
+            if let Note::NestedCall(note) = note {
+                let (outer, inner) = (call.signature, trace.signature(note.function));
+                found.push(format!("{}: {} {}", outer.name, inner.name, note.result));
+            }
+        }
+    }
+    found
+}
+
+/// A callback, which the driver runs in the thread of the call.
+fn calls_inside_calls_are_noted(folder: &Path) {
+    let trace = folder.join("callback.cutape");
+    recorded(&[], &trace, &[&ending(), "callback"]).assert(0);
+    assert_eq!(
+        nested_calls(&trace),
+        ["cuMemAlloc_v2: cuDriverGetVersion 0"]
+    );
+    assert_eq!(
+        calls_of(&Trace::open(&trace).unwrap(), "cuDriverGetVersion"),
+        0
     );
 }
 
