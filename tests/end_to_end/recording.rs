@@ -255,7 +255,7 @@ fn nested_calls(trace: &Path) -> Vec<String> {
     found
 }
 
-/// A callback, which the driver runs in the thread of the call.
+/// A callback and a destructor, which the driver runs in the thread of the call.
 fn calls_inside_calls_are_noted(folder: &Path) {
     let trace = folder.join("callback.cutape");
     recorded(&[], &trace, &[&ending(), "callback"]).assert(0);
@@ -267,6 +267,28 @@ fn calls_inside_calls_are_noted(folder: &Path) {
         calls_of(&Trace::open(&trace).unwrap(), "cuDriverGetVersion"),
         0
     );
+
+    let trace = folder.join("destructor.cutape");
+    let program = compiled("misuse/destructor-frees/violation");
+    recorded(&[], &trace, &[&program]).assert(0);
+    let expected = [
+        "cuGraphDestroy: cuCtxGetCurrent 800",
+        "cuGraphDestroy: cuMemFree_v2 800",
+    ];
+    assert_eq!(nested_calls(&trace), expected);
+    for (format, part) in [
+        (
+            "text",
+            "note: the program called cuMemFree_v2 inside this call: CUDA_ERROR_NOT_PERMITTED (from",
+        ),
+        (
+            "json",
+            r#""function":"cuMemFree_v2","kind":"nested_call","result":"CUDA_ERROR_NOT_PERMITTED""#,
+        ),
+    ] {
+        let dump = run(&mut parts().cutape(&[&"dump", &"--format", &format, &trace]));
+        assert!(dump.stdout.contains(part), "{}", dump.stdout);
+    }
 }
 
 fn the_trace_describes_the_run(folder: &Path) {
