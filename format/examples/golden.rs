@@ -6,7 +6,7 @@ mod sample;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::path::PathBuf::from(std::env::args_os().nth(1).ok_or("which file?")?);
-    let builder = sample::looked_before_sample();
+    let builder = sample::nested_call_sample();
     builder.write(&path)?;
     let name = path.file_stem().ok_or("which file?")?.to_string_lossy();
     let packed = path.with_file_name(format!("{name}-packed.cutape"));

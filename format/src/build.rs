@@ -453,6 +453,7 @@ impl TraceBuilder {
             note_kind::EXCHANGE | note_kind::EXCHANGE_OUTPUT => 7,
             note_kind::LOOKED => 9,
             note_kind::LOOKED_BEFORE => 10,
+            note_kind::NESTED_CALL => 11,
             _ => 0,
         };
         self.notes_minor = self.notes_minor.max(minor);

@@ -13,7 +13,8 @@ use cutape_format::{
 };
 use sample::{
     SIGNATURES, describe, exchange_sample, looked_before_sample, looked_sample, marker_sample,
-    memory_sample, note_sample, place, sample, sharing_sample, short_sample, stack_sample,
+    memory_sample, nested_call_sample, note_sample, place, sample, sharing_sample, short_sample,
+    stack_sample,
 };
 
 fn golden(name: &str) -> PathBuf {
@@ -47,6 +48,8 @@ fn golden_files_are_read() {
         "v1.9-packed",
         "v1.10",
         "v1.10-packed",
+        "v1.11",
+        "v1.11-packed",
     ];
     let names = names.map(|name| format!("{name}.cutape"));
     for name in &names {
@@ -58,6 +61,7 @@ fn golden_files_are_read() {
         // From version 1.2 on, two calls with stacks are added, and from 1.4 on one with notes.
         let notes = match name.get(..4) {
             Some("v1.1") if name.starts_with("v1.10") => 7,
+            Some("v1.1") if name.starts_with("v1.11") => 8,
             Some("v1.4") => 1,
             Some("v1.5") => 2,
             Some("v1.6") => 3,
@@ -108,6 +112,8 @@ fn stacks_are_read() {
         "v1.9-packed.cutape",
         "v1.10.cutape",
         "v1.10-packed.cutape",
+        "v1.11.cutape",
+        "v1.11-packed.cutape",
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let stacks: Vec<_> = trace
@@ -171,6 +177,8 @@ fn markers_are_read() {
         "v1.9-packed",
         "v1.10",
         "v1.10-packed",
+        "v1.11",
+        "v1.11-packed",
     ]
     .map(|name| format!("{name}.cutape"))
     {
@@ -253,7 +261,8 @@ fn what_processes_share_is_read() {
 }
 
 #[test]
-fn the_time_of_a_look_is_read() {
+fn notes_of_a_single_version_are_read() {
+    const NESTED: &str = "NestedCall(NestedCallNote { caller: 4198964, result: 800, function: 1 })";
     for (name, expected) in [
         ("v1.9.cutape", "Looked(LookedNote { ticks: 3333 })"),
         ("v1.9-packed.cutape", "Looked(LookedNote { ticks: 3333 })"),
@@ -262,6 +271,8 @@ fn the_time_of_a_look_is_read() {
             "v1.10-packed.cutape",
             "LookedBefore(LookedNote { ticks: 3344 })",
         ),
+        ("v1.11.cutape", NESTED),
+        ("v1.11-packed.cutape", NESTED),
     ] {
         let trace = Trace::open(&golden(name)).unwrap();
         let call = trace.calls().last().unwrap();
@@ -386,6 +397,7 @@ fn the_writer_still_writes_these_bytes() {
         (exchange_sample(), "v1.7.cutape"),
         (looked_sample(), "v1.9.cutape"),
         (looked_before_sample(), "v1.10.cutape"),
+        (nested_call_sample(), "v1.11.cutape"),
     ] {
         assert!(
             builder.bytes() == fs::read(golden(name)).unwrap(),

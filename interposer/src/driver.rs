@@ -1,11 +1,12 @@
 //! The real libcuda: found by absolute path, all its functions by name.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::ffi::{CStr, CString, c_void};
 
 use cutape_registry::{FUNCTIONS, id};
 
 use crate::hook::open::open_driver;
+use crate::loaded::objects::code_around;
 use crate::process::log;
 
 /// Where libcuda is looked for, in this order, if no path is given.
@@ -40,8 +41,39 @@ static PATH: AtomicPtr<CString> = AtomicPtr::new(core::ptr::null_mut());
 /// From `dlopen`.
 static HANDLE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static IS_NULL_DRIVER: AtomicBool = AtomicBool::new(false);
+/// Its code.
+static CODE: Range = Range::new();
+/// The same if it is patched to jump to our entries.
+#[cfg(feature = "gum")]
+static PATCHED: Range = Range::new();
 /// All of the above is set.
 static LOADED: AtomicBool = AtomicBool::new(false);
+
+/// A range of addresses, empty at first.
+struct Range {
+    start: AtomicUsize,
+    length: AtomicUsize,
+}
+
+impl Range {
+    const fn new() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+        }
+    }
+
+    fn set(&self, (start, length): (usize, usize)) {
+        self.start.store(start, Ordering::Relaxed);
+        self.length.store(length, Ordering::Release);
+    }
+
+    #[inline]
+    fn holds(&self, address: u64) -> bool {
+        let inside = (address as usize).wrapping_sub(self.start.load(Ordering::Relaxed));
+        inside < self.length.load(Ordering::Relaxed)
+    }
+}
 
 /// Whether the real library has been loaded.
 pub(crate) fn is_loaded() -> bool {
@@ -94,6 +126,9 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
         }
     }
     addresses.sort_unstable();
+    if let Some(&(address, _)) = addresses.first() {
+        CODE.set(code_around(address));
+    }
     // Leaked on purpose: they are used until the process ends.
     BY_ADDRESS.store(Box::into_raw(Box::new(addresses)), Ordering::Release);
     PATH.store(Box::into_raw(Box::new(path.to_owned())), Ordering::Release);
@@ -231,27 +266,19 @@ pub(crate) unsafe fn ask<T: Default>(
 pub(crate) fn is_patched() -> bool {
     #[cfg(feature = "gum")]
     {
-        patched::LENGTH.load(Ordering::Relaxed) != 0
+        PATCHED.length.load(Ordering::Relaxed) != 0
     }
     #[cfg(not(feature = "gum"))]
     false
 }
 
-/// The code of the patched driver.
+/// The loaded driver is patched.
 #[cfg(feature = "gum")]
-mod patched {
-    use core::sync::atomic::AtomicUsize;
-
-    pub(super) static START: AtomicUsize = AtomicUsize::new(0);
-    /// 0 unless the driver is patched.
-    pub(super) static LENGTH: AtomicUsize = AtomicUsize::new(0);
-}
-
-/// The driver is patched; where its code is.
-#[cfg(feature = "gum")]
-pub(crate) fn set_patched((start, length): (usize, usize)) {
-    patched::START.store(start, Ordering::Relaxed);
-    patched::LENGTH.store(length.max(1), Ordering::Release);
+pub(crate) fn set_patched() {
+    let (start, length) = [&CODE.start, &CODE.length]
+        .map(|word| word.load(Ordering::Relaxed))
+        .into();
+    PATCHED.set((start, length.max(1)));
 }
 
 /// Whether a call from that address is one that the patched driver makes into itself, perhaps on a
@@ -259,6 +286,10 @@ pub(crate) fn set_patched((start, length): (usize, usize)) {
 #[cfg(feature = "gum")]
 #[inline]
 pub(crate) fn is_own_code(caller: u64) -> bool {
-    let inside = (caller as usize).wrapping_sub(patched::START.load(Ordering::Relaxed));
-    inside < patched::LENGTH.load(Ordering::Relaxed)
+    PATCHED.holds(caller)
+}
+
+/// Whether the driver's code is at an address.
+pub(crate) fn has_code_at(address: u64) -> bool {
+    CODE.holds(address)
 }

@@ -3,6 +3,7 @@
 
 mod driver;
 
+use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -381,6 +382,20 @@ const ROWS: &[Row] = &[
                 code::SUCCESS
             );
             call("cuMemAlloc_v2", &[out(&mut 0_u64), 16])
+        },
+    ),
+    (
+        "a call of the API from a destructor, in the thread that releases its object",
+        Code(code::NOT_PERMITTED),
+        |_| {
+            thread_local!(static ANSWER: Cell<u32> = const { Cell::new(0) });
+            extern "C" fn allocate(_: u64) {
+                ANSWER.set(call("cuMemAlloc_v2", &[out(&mut 0_u64), 16]));
+            }
+            let entry = allocate as extern "C" fn(u64) as usize as u64;
+            let object = make("cuUserObjectCreate", &[0, entry, 1, 1]);
+            ok("cuUserObjectRelease", &[object, 1]);
+            ANSWER.get()
         },
     ),
     (

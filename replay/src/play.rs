@@ -295,6 +295,12 @@ fn take_notes(job: &mut Job<'_, '_>) {
             Note::Layout(handle, layout) => job.issuer.kernels.note(handle, layout),
             Note::Origin(origin, name) => overrides::origin::adopt(job, origin, &name),
             Note::UnknownSymbol(name) => job.report.unknown(&name),
+            Note::NestedCall(nested) => {
+                let nested = &job.player.trace.signature(nested.function).name;
+                let outer = &job.call.signature.name;
+                let text = format!("{nested} inside {outer} was not recorded and is not re-issued");
+                job.report.note(text);
+            }
             Note::AddressSpace(recorded)
                 if job.is_natural()
                     && !job.plan.mixed_address_spaces.contains(&job.call.index)

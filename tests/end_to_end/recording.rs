@@ -21,6 +21,7 @@ cutape_tests::suite![
     each_process_has_its_own_trace,
     the_named_program_has_the_plain_name,
     each_call_has_its_thread,
+    calls_inside_calls_are_noted,
     the_trace_describes_the_run,
     a_free_name_is_chosen,
     a_terminal_shows_what_was_recorded,
@@ -237,6 +238,57 @@ fn each_call_has_its_thread(folder: &Path) {
         5,
         "each has its own number of the operating system"
     );
+}
+
+/// Each call that was made inside another one: the outer, the inner, and its result.
+fn nested_calls(trace: &Path) -> Vec<String> {
+    let trace = Trace::open(trace).unwrap();
+    let mut found = Vec::new();
+    for call in trace.calls() {
+        for note in call.notes() {
+            if let Note::NestedCall(note) = note {
+                let (outer, inner) = (call.signature, trace.signature(note.function));
+                found.push(format!("{}: {} {}", outer.name, inner.name, note.result));
+            }
+        }
+    }
+    found
+}
+
+/// A callback and a destructor, which the driver runs in the thread of the call.
+fn calls_inside_calls_are_noted(folder: &Path) {
+    let trace = folder.join("callback.cutape");
+    recorded(&[], &trace, &[&ending(), "callback"]).assert(0);
+    assert_eq!(
+        nested_calls(&trace),
+        ["cuMemAlloc_v2: cuDriverGetVersion 0"]
+    );
+    assert_eq!(
+        calls_of(&Trace::open(&trace).unwrap(), "cuDriverGetVersion"),
+        0
+    );
+
+    let trace = folder.join("destructor.cutape");
+    let program = compiled("misuse/destructor-frees/violation");
+    recorded(&[], &trace, &[&program]).assert(0);
+    let expected = [
+        "cuGraphDestroy: cuCtxGetCurrent 800",
+        "cuGraphDestroy: cuMemFree_v2 800",
+    ];
+    assert_eq!(nested_calls(&trace), expected);
+    for (format, part) in [
+        (
+            "text",
+            "note: the program called cuMemFree_v2 inside this call: CUDA_ERROR_NOT_PERMITTED (from",
+        ),
+        (
+            "json",
+            r#""function":"cuMemFree_v2","kind":"nested_call","result":"CUDA_ERROR_NOT_PERMITTED""#,
+        ),
+    ] {
+        let dump = run(&mut parts().cutape(&[&"dump", &"--format", &format, &trace]));
+        assert!(dump.stdout.contains(part), "{}", dump.stdout);
+    }
 }
 
 fn the_trace_describes_the_run(folder: &Path) {

@@ -132,6 +132,7 @@ const DECIDES: Decides = decides! {
     Cause threads::destroyed_in_use => THREADING_DESTROY_WHILE_IN_USE;
     Consequence threads::graph_shared => THREADING_GRAPH_CONCURRENT_USE;
     Consequence threads::hidden_order => STREAM_MEMOP_HIDDEN_ORDER;
+    Consequence threads::in_destructor => THREADING_HOST_FUNCTION_CALLS_CUDA;
     Consequence threads::in_host_function => THREADING_HOST_FUNCTION_CALLS_CUDA;
     Consequence threads::stuck_load => LIBRARY_LOAD_BEHIND_RUNNING_KERNEL;
     Consequence threads::stuck_value => STREAM_MEMOP_SELF_DEADLOCK;

@@ -505,6 +505,11 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Some((Sticky, Cause(errors::skipped_function))),
         Some((Sticky, Consequence(errors::of_earlier_work))),
         Some((Wrong, Consequence(threads::in_host_function))),
+        rule(
+            threads::may_run_destructor(plan),
+            Always,
+            Consequence(threads::in_destructor),
+        ),
         rule(uses_graphs, Threads, Consequence(threads::graph_shared)),
         rule(looks_for_code, Wrong, Consequence(threads::stuck_load)),
         rule(

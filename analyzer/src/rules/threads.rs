@@ -1,13 +1,15 @@
 //! Calls of several threads that overlap, calls in host functions, calls that do not return.
 
+use cutape_format::Note;
 use cutape_model::ObjectId;
 use cutape_registry::{
-    Class, Family, Function, GraphOp, Kind, Param, Role, StreamMemoryOp, Waits, rules,
+    Class, Family, Function, GraphOp, Kind, Param, Role, StreamMemoryOp, UserReferenceOp, Waits,
+    rules,
 };
 
 use super::{Check, Draft, at, code};
 use crate::finding::Severity;
-use crate::plan::Step;
+use crate::plan::{Plan, Step};
 use crate::state::data::MemoryOrigin;
 use crate::state::execution::Span;
 use crate::state::ordering::memory_origin;
@@ -183,6 +185,69 @@ pub(super) fn in_host_function(check: &Check<'_, '_>) -> Option<Draft> {
     );
     let title = "driver called by a host function";
     Some(check.draft(rules::THREADING_HOST_FUNCTION_CALLS_CUDA, title, what))
+}
+
+/// Whether calls can drop the last reference to a user object, whose destructor then runs in the
+/// thread of the call, before it returns.
+pub(super) fn may_run_destructor(plan: &Plan) -> bool {
+    use UserReferenceOp::{Release, ReleaseOfGraph};
+    let ends_holder = |&(_, step): &(usize, Step)| {
+        matches!(
+            step,
+            Step::Destroy(Kind::Graph | Kind::GraphExec | Kind::GraphNode)
+        )
+    };
+    let drops = matches!(
+        plan.function.family,
+        Family::UserReferences(Release | ReleaseOfGraph)
+    );
+    drops || plan.steps.iter().any(ends_holder)
+}
+
+/// Calls that the driver refuses because a destructor makes them, inside such a call.
+pub(super) fn in_destructor(check: &Check<'_, '_>) -> Option<Draft> {
+    if !check.state.execution.hands_over_function {
+        return None;
+    }
+    let signatures = check.context.signatures();
+    let refused = check.call.notes().filter_map(|note| match note {
+        Note::NestedCall(nested) if nested.result == code::NOT_PERMITTED => {
+            let name = &signatures.function(nested.function)?.name;
+            let function = cutape_registry::function(name);
+            (!function.is_some_and(forbids_by_itself)).then_some((name.as_str(), nested.caller))
+        }
+        _ => None,
+    });
+    let refused: Vec<(&str, u64)> = refused.collect();
+    let &(_, caller) = refused.first()?;
+    let mut names: Vec<&str> = refused.iter().map(|&(name, _)| name).collect();
+    names.dedup();
+    let (names, graphs) = (names.join(", "), &check.state.graphs);
+    let handle = |kind| check.plan.handle_of(check.call, kind);
+    let object = match handle(Kind::UserObject) {
+        Some(object) => graphs.user_object(object),
+        None => handle(Kind::Graph).and_then(|graph| graphs.user_object_of(graph)),
+    };
+    let object = match object {
+        Some(object) => format!("the user object of {}", at(object.created)),
+        None => "a user object".to_owned(),
+    };
+    let message = format!(
+        "{} dropped the last reference to {object} and ran its destructor, which called {names}. \
+         The driver refused that with CUDA_ERROR_NOT_PERMITTED. Destructors must not call the \
+         driver, nor may what they call.",
+        check.function(),
+    );
+    let title = "driver called by a destructor";
+    Some(
+        Draft::new(rules::THREADING_HOST_FUNCTION_CALLS_CUDA, title, message)
+            .subject(caller)
+            .chain(vec![
+                object,
+                format!("destructor run by {}", at(check.site)),
+                format!("{names} called by the destructor"),
+            ]),
+    )
 }
 
 /// A load that does not return while kernels may run.

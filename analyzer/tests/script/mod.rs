@@ -14,7 +14,8 @@
 //! their values, `extra_words=1,0x5000,0` those of `extra`, `extra_bytes=8` the length of the
 //! buffer in it. `file=40` says which file the descriptor of the call names, `mapped=40:0x8000:4096`
 //! of which file the registered memory is a mapping there, and of how many bytes; several with
-//! commas. `-> !` is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
+//! commas. `nested=cuMemFree_v2:800` is a call that was made inside this one, with its result. `-> !`
+//! is a call in flight. `t1> call` enters only, `t1<` leaves what thread 1 has
 //! entered. `loop 20 call; call` repeats calls, with the round, from 1, for each `$`. A line `meta
 //! KEY VALUE` is metadata.
 
@@ -27,7 +28,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cutape_analyzer::{Analyzer, Finding};
-use cutape_format::layout::{DescriptorNote, SharedMappingNote, field, note_kind, snapshot_flag};
+use cutape_format::layout::{
+    DescriptorNote, NestedCallNote, SharedMappingNote, field, note_kind, snapshot_flag,
+};
 use cutape_format::{NewCall, NewSnapshot, Signatures, Trace, TraceBuilder, ValueType};
 use images::image;
 
@@ -110,6 +113,7 @@ struct Line {
     layout: Option<(u64, Vec<(u32, u32)>)>,
     file: Option<u64>,
     mapped: Vec<SharedMappingNote>,
+    nested: Vec<NestedCallNote>,
 }
 
 fn pairs(list: &str) -> (Vec<u8>, Vec<u8>, u64) {
@@ -157,6 +161,7 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         layout: None,
         file: None,
         mapped: Vec::new(),
+        nested: Vec::new(),
     };
     let at = |names: &[&str]| {
         let found = names.iter().find_map(|name| signature.parameter(name));
@@ -173,6 +178,16 @@ fn line(signatures: &Signatures, function: &str, tokens: &[&str]) -> Line {
         };
         if name == "file" {
             line.file = rest.strip_prefix('=').map(number);
+            continue;
+        }
+        if name == "nested" {
+            let (function, result) = rest[1..].split_once(':').expect("a function and a result");
+            let function = signatures.by_name(function).expect("a function").id;
+            line.nested.push(NestedCallNote {
+                caller: 0x40_9000,
+                result: number(result) as i32,
+                function,
+            });
             continue;
         }
         if name == "mapped" {
@@ -540,6 +555,9 @@ pub(crate) fn trace(script: &str) -> Trace {
         }
         for mapping in line.mapped {
             builder.note(thread, note_kind::SHARED_MAPPING, mapping, b"/dev/shm/x");
+        }
+        for nested in line.nested {
+            builder.note(thread, note_kind::NESTED_CALL, nested, &[]);
         }
         if only_enter {
             open.insert(thread, (result.expect("a result"), line.after));

@@ -211,6 +211,26 @@ pub(crate) const ERRORS: &[Row] = &[
              cuUserObjectRelease object=0xb00 count=1\n cuMemFree_v2 dptr=0x1000000",
         ],
     ),
+    // It runs in the thread that ends the graph.
+    (
+        "threading-host-function-calls-cuda",
+        KERNELS,
+        "cuUserObjectCreate object_out:=0xb00 destroy=0x99 initialRefcount=1 flags=1\n\
+         cuGraphCreate phGraph:=0x801\n\
+         cuGraphRetainUserObject graph=0x801 object=0xb00 count=1 flags=1\n\
+         cuGraphDestroy hGraph=0x801 nested=cuCtxGetCurrent:800 nested=cuMemFree_v2:800",
+        &[
+            // What the driver lets destructors ask.
+            "cuUserObjectCreate object_out:=0xb00 destroy=0x99 initialRefcount=1 flags=1\n\
+             cuUserObjectRelease object=0xb00 count=1 nested=cuGetErrorString:0",
+            // A signal handler.
+            "cuUserObjectCreate object_out:=0xb00 destroy=0x99 initialRefcount=1 flags=1\n\
+             cuUserObjectRelease object=0xb00 count=1\n\
+             cuCtxSynchronize nested=cuMemFree_v2:800",
+            // No program without user objects has destructors.
+            "cuGraphCreate phGraph:=0x801\n cuGraphDestroy hGraph=0x801 nested=cuMemFree_v2:800",
+        ],
+    ),
     (
         "threading-host-function-calls-cuda",
         KERNELS,

@@ -422,7 +422,7 @@ impl<'t> SummaryBuilder<'t> {
                     crate::quantity::bytes(note.length),
                     notes::skip_reason(note.reason),
                 )),
-                Note::UnknownSymbol(_) => {
+                Note::UnknownSymbol(_) | Note::NestedCall(_) => {
                     let text = notes::text(&note, &self.renderer).unwrap_or_default();
                     let remark = format!("call {}: {text}", call.index);
                     self.summary.remarks.push(remark);

@@ -74,6 +74,12 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
             "what these notes found before the call was read until {}",
             moment(note.ticks, renderer)
         ),
+        Note::NestedCall(note) => format!(
+            "the program called {} inside this call: {} (from {:#x}); not recorded",
+            renderer.function(note.function),
+            result_name(note.result),
+            note.caller,
+        ),
         Note::HostSkipped(note) => format!(
             "host memory at {:#x} ({} bytes), which the device can read, is not recorded: {}",
             note.address,
@@ -238,6 +244,12 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
         Note::LookedBefore(note) => json!({
             "kind": "looked_before",
             "time_ns": renderer.nanoseconds(note.ticks),
+        }),
+        Note::NestedCall(note) => json!({
+            "kind": "nested_call",
+            "function": renderer.function(note.function),
+            "caller": format!("{:#x}", note.caller),
+            "result": result_name(note.result),
         }),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",

@@ -146,6 +146,11 @@ impl<'t> Renderer<'t> {
         self.trace.nanoseconds(ticks)
     }
 
+    /// The name of a function that a note names by its number.
+    pub(super) fn function(&self, number: u16) -> &'t str {
+        &self.trace.signature(number).name
+    }
+
     /// For the calls of that trace.
     pub(crate) fn new(trace: &'t Trace, limits: Limits, scope: Scope) -> Self {
         Self::resume(trace, limits, Known::new(scope))

@@ -68,6 +68,8 @@ pub mod note_kind {
     pub const LOOKED: u16 = 29;
     /// [`super::LookedNote`].
     pub const LOOKED_BEFORE: u16 = 30;
+    /// [`super::NestedCallNote`].
+    pub const NESTED_CALL: u16 = 31;
 }
 
 /// Bytes of what glibc's malloc maps for a thread's arena, at a multiple of that (malloc/arena.c,
@@ -150,6 +152,18 @@ pub struct HostChangedNote {
 pub struct LookedNote {
     /// As those of calls.
     pub ticks: u64,
+}
+
+/// A call that the program has made, and that has returned, while the driver was at work on the call
+/// in progress: in a callback that the driver had called, or in a signal handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NestedCallNote {
+    /// Its return address.
+    pub caller: u64,
+    /// Its `CUresult`.
+    pub result: i32,
+    /// The function, by its number in the signature table.
+    pub function: u16,
 }
 
 /// Host memory that the device can read and that is not compared; once a range.

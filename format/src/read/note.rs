@@ -4,8 +4,8 @@ use crate::codec::{self, Decode};
 use crate::layout::{
     DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote, DigestVoidNote,
     DriverMessageNote, ExchangeNote, ExchangeOutputNote, HostChangedNote, HostSkippedNote,
-    LayoutNote, LookedNote, MemoryNote, OriginNote, ReadbackNote, SharedMappingNote,
-    SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
+    LayoutNote, LookedNote, MemoryNote, NestedCallNote, OriginNote, ReadbackNote,
+    SharedMappingNote, SourceChangedNote, ThreadNote, ZeroedNote, note_kind,
 };
 use crate::read::snapshot::{Snapshot, Snapshots};
 
@@ -36,6 +36,8 @@ pub enum Note<'a> {
     Looked(LookedNote),
     /// When the content had been read that is from before the call.
     LookedBefore(LookedNote),
+    /// The program has made another call while the driver was at work on this one.
+    NestedCall(NestedCallNote),
     /// Host memory that the device can read and whose changes are not recorded.
     HostSkipped(HostSkippedNote),
     /// Why recording stopped here.
@@ -102,6 +104,7 @@ impl<'a> Note<'a> {
             }
             note_kind::LOOKED => Note::Looked(head(bytes)?.0),
             note_kind::LOOKED_BEFORE => Note::LookedBefore(head(bytes)?.0),
+            note_kind::NESTED_CALL => Note::NestedCall(head(bytes)?.0),
             note_kind::HOST_SKIPPED => Note::HostSkipped(head(bytes)?.0),
             note_kind::ADDRESS_SPACE => Note::AddressSpace(pairs(bytes)?),
             note_kind::ZEROED => Note::Zeroed(head(bytes)?.0),

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
     DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, LookedNote,
-    MarkerNote, MemoryNote, PythonCodeNote, ReadbackNote, SharedMappingNote, SourceChangedNote,
-    ZeroedNote, digest_reach, digest_skip, exchange_skip, field, marker_action, marker_payload,
-    marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
+    MarkerNote, MemoryNote, NestedCallNote, PythonCodeNote, ReadbackNote, SharedMappingNote,
+    SourceChangedNote, ZeroedNote, digest_reach, digest_skip, exchange_skip, field, marker_action,
+    marker_payload, marker_source, note_kind, python_frame, record_kind, snapshot_flag, stack_flag,
 };
 use cutape_format::{Bytes, Mapping, NewCall, NewSnapshot, Note, Trace, TraceBuilder};
 
@@ -353,6 +353,25 @@ pub(crate) fn looked_before_sample() -> TraceBuilder {
             ..NewCall::default()
         })
         .note(0, note_kind::LOOKED_BEFORE, looked, &[])
+        .leave(0, 0, &[]);
+    builder
+}
+
+/// The sample with the note of version 1.11.
+pub(crate) fn nested_call_sample() -> TraceBuilder {
+    let mut builder = looked_before_sample();
+    let nested = NestedCallNote {
+        caller: 0x40_1234,
+        result: 800,
+        function: 1,
+    };
+    builder
+        .call(NewCall {
+            name: "cuInit",
+            arguments: &[9],
+            ..NewCall::default()
+        })
+        .note(0, note_kind::NESTED_CALL, nested, &[])
         .leave(0, 0, &[]);
     builder
 }

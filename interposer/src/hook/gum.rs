@@ -86,9 +86,7 @@ fn patch_driver() {
             for (function, original) in originals {
                 driver::set_target(function, original as *mut c_void);
             }
-            if let Some(&(address, _)) = functions.first() {
-                driver::set_patched(loaded::code_around(address));
-            }
+            driver::set_patched();
         }
         Err(failed) => {
             let name = FUNCTIONS

@@ -3,7 +3,9 @@
 use core::hint::cold_path;
 use core::sync::atomic::Ordering;
 
-use cutape_format::layout::{LeaveHead, SHORT_TICKS_END, VALUE_TICKS_END, note_kind, record_kind};
+use cutape_format::layout::{
+    LeaveHead, NestedCallNote, SHORT_TICKS_END, VALUE_TICKS_END, note_kind, record_kind,
+};
 use cutape_format::slot::{OutNumber, Slot, ValueForm};
 
 use super::frame::Frame;
@@ -23,7 +25,7 @@ pub(crate) extern "C" fn post_call(frame: &mut Frame) {
     let ticks = clock::counter();
     let Some((thread, plan)) = returned(frame) else {
         cold_path();
-        return;
+        return nested_returned(frame);
     };
     match leave_fast::<false>(thread, frame, plan, ticks) {
         LeaveOutcome::Written => thread.end_call(),
@@ -37,9 +39,23 @@ pub(crate) extern "C" fn post_call(frame: &mut Frame) {
 #[cold]
 extern "C" fn post_call_slowly(frame: &mut Frame) {
     let ticks = clock::ticks();
-    if let Some((thread, plan)) = returned(frame) {
-        stack::returned(thread, frame);
-        leave_slowly(thread, frame, plan, ticks);
+    let Some((thread, plan)) = returned(frame) else {
+        return nested_returned(frame);
+    };
+    stack::returned(thread, frame);
+    leave_slowly(thread, frame, plan, ticks);
+}
+
+/// A call has returned that is not the one in progress; it may be one that the program has made
+/// inside that.
+#[cold]
+extern "C" fn nested_returned(frame: &Frame) {
+    if frame.activation.is_nested() {
+        frame.thread().note_nested(NestedCallNote {
+            caller: frame.caller,
+            result: frame.result as i32,
+            function: frame.function,
+        });
     }
 }
 

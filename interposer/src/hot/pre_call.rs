@@ -12,7 +12,7 @@ use super::launch::{self, PackedParameters};
 use super::plan::{self, EnterForm, Plan, PreCall};
 use super::recording::{MEASURING, RECORDING, STATE};
 use super::shape::NOT_RECORDED;
-use super::thread::{self, Thread};
+use super::thread::{self, Activation, Thread};
 use super::{clock, cost};
 use crate::loaded::address_space;
 use crate::process::errno::Errno;
@@ -146,7 +146,10 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     if driver::is_own_code(frame.caller) {
         return pass(frame);
     }
-    if thread.is_inside_call(core::ptr::from_ref(frame).addr()) || !ensure_started(thread) {
+    if thread.is_inside_call(core::ptr::from_ref(frame).addr()) {
+        return pass_nested(thread, frame);
+    }
+    if !ensure_started(thread) {
         return pass(frame);
     }
     let began = clock::ticks();
@@ -325,6 +328,19 @@ extern "C" fn run_override(thread: &Thread, frame: &mut Frame, plan: &Plan) -> D
 #[inline(always)]
 fn call_driver(thread: &Thread, frame: &Frame) -> Dispatch {
     thread.enter_driver();
+    Dispatch {
+        target: driver::target(frame.index()),
+        how: frame.shape.into(),
+    }
+}
+
+/// A call inside another one goes to the driver unrecorded. It is noted when it returns if the
+/// program makes it, and has not interrupted our own code.
+fn pass_nested(thread: &Thread, frame: &mut Frame) -> Dispatch {
+    if !thread.is_in_driver() || driver::has_code_at(frame.caller) {
+        return pass(frame);
+    }
+    frame.activation = Activation::nested(thread);
     Dispatch {
         target: driver::target(frame.index()),
         how: frame.shape.into(),

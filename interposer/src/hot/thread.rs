@@ -7,7 +7,9 @@ use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use cutape_format::layout::{BlobRef, LookedNote, ThreadNote, note_kind, record_kind};
+use cutape_format::layout::{
+    BlobRef, LookedNote, NestedCallNote, ThreadNote, note_kind, record_kind,
+};
 use cutape_format::slot::Slot;
 use cutape_format::write::Record;
 use cutape_order::Moment;
@@ -39,6 +41,8 @@ const DESTRUCTOR_ROUNDS: u8 = 4;
 const NO_ORDINAL: u32 = u32::MAX;
 /// `Thread::active` in `outside_calls`.
 const OUTSIDE: usize = 2;
+/// `Activation::mark` of a call inside another one; `begin_call` gives none that number.
+const NESTED: u64 = 0;
 /// Bit of `Thread::active` that is set while the driver runs; frames have even addresses.
 const IN_DRIVER: usize = 1;
 
@@ -140,6 +144,18 @@ impl Activation {
         mark: 0,
     };
 
+    /// Of a call that is made inside another one and noted when it returns.
+    pub(crate) fn nested(thread: &Thread) -> Self {
+        Self {
+            thread: core::ptr::from_ref(thread),
+            mark: NESTED,
+        }
+    }
+
+    pub(crate) fn is_nested(&self) -> bool {
+        self.mark == NESTED
+    }
+
     fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
@@ -230,7 +246,7 @@ impl Thread {
     }
 
     /// Whether a call whose frame is at that address is made inside another call of this thread: by
-    /// the driver, or by a signal handler that has interrupted our own code.
+    /// the driver, by what the driver calls, or by a signal handler.
     #[inline]
     pub(crate) fn is_inside_call(&self, frame: usize) -> bool {
         let active = self.active.get();
@@ -427,6 +443,16 @@ impl Thread {
     /// Writes a note.
     pub(crate) fn note(&self, kind: u16, build: impl FnMut(&mut Draft<'_>) -> Option<()>) -> bool {
         self.write(record_kind::NOTE, kind, build)
+    }
+
+    /// Notes a call that the program has made while the driver is at work on the one in progress.
+    pub(crate) fn note_nested(&self, nested: NestedCallNote) {
+        if self.is_in_driver() {
+            let _errno = Errno::keep();
+            self.aside(|| {
+                self.note(note_kind::NESTED_CALL, |draft| draft.put_encoded(nested));
+            });
+        }
     }
 
     /// Notes when the notes before this one had been read, if calls of other threads can have been

@@ -6,4 +6,4 @@ pub(crate) mod objects;
 pub(crate) mod segments;
 
 #[cfg(feature = "gum")]
-pub(crate) use objects::{code_around, is_in_base_namespace};
+pub(crate) use objects::is_in_base_namespace;

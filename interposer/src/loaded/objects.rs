@@ -158,7 +158,6 @@ pub(crate) fn for_each(mut visit: Visit<'_>) {
 
 /// The code segment that an address lies in: where it begins, and its length; zeros if there is
 /// none.
-#[cfg(feature = "gum")]
 pub(crate) fn code_around(address: usize) -> (usize, usize) {
     let mut found = (0, 0);
     for_each(&mut |object| {

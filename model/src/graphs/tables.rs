@@ -203,6 +203,11 @@ impl Graphs {
         self.users.get(handle)
     }
 
+    /// The first user object to which a graph has the last references.
+    pub fn user_object_of(&self, graph: u64) -> Option<&UserObjectState> {
+        self.users.ends_with(graph)
+    }
+
     /// How many handles for conditional nodes a graph has that no node was given.
     pub fn unused_conditions(&self, graph: u64) -> usize {
         let (created, used) = self.conditions.get(&graph).copied().unwrap_or_default();

@@ -26,6 +26,15 @@ impl UserObjects {
         self.0.get(&handle)
     }
 
+    /// The first that has references of this graph alone.
+    pub(super) fn ends_with(&self, graph: u64) -> Option<&UserObjectState> {
+        let ends = |object: &&UserObjectState| {
+            object.own == 0 && object.graphs.len() == 1 && object.graphs.contains_key(&graph)
+        };
+        let objects = self.0.values().filter(ends);
+        objects.min_by_key(|object| object.created.index)
+    }
+
     pub(super) fn get_mut(&mut self, handle: u64) -> Option<&mut UserObjectState> {
         self.0.get_mut(&handle)
     }

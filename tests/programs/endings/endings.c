@@ -17,6 +17,13 @@ static void jump_out(int number)
     siglongjmp(place, number);
 }
 
+/* Called by the driver, inside a call that fails. */
+static void ask(void *unused UNUSED, CUlogLevel level UNUSED, char *text UNUSED, size_t length UNUSED)
+{
+    int version = 0;
+    CHECK(cuDriverGetVersion(&version));
+}
+
 /* Calls that are easy to count. */
 static void synchronise(unsigned count)
 {
@@ -92,6 +99,11 @@ int main(int argc, char **argv)
                 raise(SIGSEGV);
             CHECK(cuCtxSynchronize());
         }
+    } else if (strcmp(how, "callback") == 0) {
+        CUlogsCallbackHandle handle = NULL;
+        CHECK(cuLogsRegisterCallback(ask, NULL, &handle));
+        CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemAlloc(NULL, 1));
+        CHECK(cuLogsUnregisterCallback(handle));
     } else if (strcmp(how, "misuse") == 0) {
         /* frees memory twice, again and again, and never ends */
         for (CUdeviceptr memory = 0;; memory = 0) {

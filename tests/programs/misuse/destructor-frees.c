@@ -2,7 +2,6 @@
 // control's destructor leaves that to the program.
 // https://github.com/NVIDIA/cuda-python/pull/2371
 // expect: threading-host-function-calls-cuda
-// replay-diverges: cuCtxGetCurrent
 #include "program.h"
 
 #include <stdatomic.h>

@@ -14,7 +14,7 @@ use crate::call::entry::entries;
 use crate::object::graph::{Exec, Step};
 use crate::object::work::{ALLOCATE, CHILD, CONDITION, FREE, Work};
 use crate::state::{Locked, State, lock};
-use crate::work::host_function::run_destructors;
+use crate::work::host_function::{run_destructors, run_destructors_later};
 use crate::work::{graph_launch, node};
 
 entries! {
@@ -165,7 +165,10 @@ fn destroy(mut state: Locked, exec: u64) -> Answer {
         graph.instances = graph.instances.saturating_sub(1);
     }
     state.drop_references(&removed.objects);
-    run_destructors(state)
+    match removed.last {
+        0 => run_destructors(state),
+        _ => run_destructors_later(state),
+    }
 }
 
 fn get_flags(exec: u64, flags: OutRef<u64>) -> Answer {
