@@ -20,7 +20,7 @@ from run import Ended, busy_loops, machine
 run.TIMEOUT = 600
 
 # Programs of one process: starting one takes longer than many programs. Its context lasts.
-BATCH = 100
+BATCH = 50
 os.environ["KEEP_CONTEXT"] = "1"
 # Processes of programs: with more of them, the device does little but change between contexts.
 AT_ONCE = int(os.environ.get("AT_ONCE", max(1, (os.cpu_count() or 1) // 2)))

@@ -89,6 +89,7 @@ pub(crate) fn play<'t>(
             wanting: VecDeque::new(),
             threads: (0..threads).map(|_| State::default()).collect(),
             queued: 0,
+            undone: 0,
             spent: Vec::new(),
             all_read: false,
             over: false,
@@ -169,6 +170,8 @@ struct Table<'t> {
     threads: Vec<State<'t>>,
     /// Calls in all queues.
     queued: usize,
+    /// Calls that were read and are not done.
+    undone: usize,
     /// Played, for the reader to empty and to fill again.
     spent: Vec<Vec<Next<'t>>>,
     all_read: bool,
@@ -374,7 +377,9 @@ impl<'t> Shared<'t> {
         }
     }
 
-    /// The next calls of a thread, and the table; `None` when there are no more.
+    /// The next calls of a thread, and the table; `None` when there are no more of any thread. None
+    /// ends before that: a driver hangs at times after a thread that ended while the work of its
+    /// default stream was pending (H200, driver 580.159.04: tests/gpu/thread_exit.c).
     fn next_calls<'a>(
         &'a self,
         mut table: MutexGuard<'a, Table<'t>>,
@@ -387,7 +392,7 @@ impl<'t> Shared<'t> {
                 self.room.notify_one();
                 return Some((calls, table));
             }
-            if table.all_read {
+            if table.all_read && table.undone == 0 {
                 break;
             }
             table.threads[thread].asleep = Asleep::Unread;
@@ -518,6 +523,10 @@ impl<'t> Shared<'t> {
         if table.over {
             return self.wake_all();
         }
+        table.undone -= played as usize;
+        if table.all_read && table.undone == 0 {
+            self.wake_all();
+        }
         let state = &mut table.threads[thread];
         state.done += played;
         if state.alarm.is_some_and(|alarm| state.done >= alarm) {
@@ -592,6 +601,7 @@ fn read<'scope, 't: 'scope>(
             return shared.wake_all();
         }
         table.queued += count;
+        table.undone += count;
         let mut wakes = Wakes::default();
         spent.append(&mut table.spent);
         for (thread, part) in parts {
