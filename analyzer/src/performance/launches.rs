@@ -223,7 +223,7 @@ impl Launches {
         if let Some((site, count)) = self.measured.filter(|_| !is_eager) {
             let message = format!(
                 "{} launched for the first time between two events whose time was asked for, first in \
-                 {}. With lazy loading the measured time includes their \
+                 {}. With lazy loading, the measured time includes the \
                  loading.",
                 match count {
                     1 => "A function was".to_owned(),
@@ -238,10 +238,10 @@ impl Launches {
         let switches = self.switches.at_least(SWITCHES + 1);
         if let Some((_, worst)) = switches.iter().max_by_key(|(_, tally)| tally.count) {
             let message = format!(
-                "The launch before {} and {} others had another cache configuration or \
-                 shared-memory carveout than the launch itself.",
+                "{} launches, the first of them {}, had another cache configuration or \
+                 shared-memory carveout than the launch before.",
+                worst.count,
                 at(worst.first),
-                worst.count - 1,
             );
             let title = "launches with alternating cache preferences";
             let draft = Draft::new(rules::PERFORMANCE_CACHE_CONFIG_SWITCH, title, message);
@@ -252,8 +252,8 @@ impl Launches {
             if let Some((_, worst)) = serialized.iter().max_by_key(|(_, tally)| tally.count) {
                 let message = format!(
                     "{} and {} operations after it were submitted to the legacy default stream \
-                     between those of two blocking streams and share no memory with them, but the \
-                     three run one after the other.",
+                     between operations of two blocking streams. They share no memory with those, \
+                     but the default stream makes all of them run one after the other.",
                     at(worst.first),
                     worst.count - 1,
                 );

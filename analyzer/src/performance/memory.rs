@@ -10,7 +10,7 @@ use cutape_registry::{
 use super::tally::{Rate, Tallies};
 use crate::context::TraceContext;
 use crate::plan::Plan;
-use crate::rules::{Draft, at};
+use crate::rules::{Draft, at, with_article};
 use crate::state::State;
 
 /// Pairs of creation and end with work in between from which on they are churn.
@@ -182,10 +182,10 @@ impl MemoryUse {
                 size => format!(" of {size} bytes"),
             };
             let message = format!(
-                "{} created {}{bytes} that was ended again after other work, {} times. Places that \
-                 do so {PAIRS} times or more: {}.",
+                "At the place of {}, the program created and ended {}{bytes} {} times, each time \
+                 with other work in between. Places that do so {PAIRS} times or more: {}.",
                 at(worst.first),
-                kind.name(),
+                with_article(kind.name()),
                 worst.count,
                 churn.len(),
             );

@@ -127,14 +127,14 @@ fn forbidden(check: &Check<'_, '_>) -> Option<Draft> {
     let elsewhere = match capture.thread == check.call.thread {
         true => String::new(),
         false => format!(
-            " It is called in thread {}; a capture in global mode forbids such calls in all \
-             threads",
+            "It is called in thread {}; a capture in global mode forbids such calls in all \
+             threads. ",
             check.call.thread,
         ),
     };
     let what = format!(
-        "cannot be captured, and is called while {} is open. That capture is now invalid.\
-         {elsewhere}",
+        "cannot be captured, and is called while {} is open. {elsewhere}That capture is now \
+         invalid",
         described(capture),
     );
     let title = "call that an open stream capture forbids";
@@ -200,7 +200,7 @@ fn crossing(check: &Check<'_, '_>) -> Option<Draft> {
     let event = check.live(Kind::Event);
     let record = event.and_then(|id| check.state.event(id)?.record);
     let record = record.map_or_else(String::new, |site| {
-        format!(", recorded last by {}", at(site))
+        format!(", recorded last by {},", at(site))
     });
     let event_label = event.map_or_else(|| "an event".to_owned(), |id| check.label(id));
     let what = match check.call.result() {

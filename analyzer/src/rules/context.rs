@@ -27,12 +27,17 @@ pub(super) fn reset_shared(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     // A reset of an empty context harms nobody.
     let Some(&last) = objects.first() else { return };
     let message = format!(
-        "{} destroys everything in {}, which is retained {retained} times, and in which {} \
-         objects live, the newest of them {}. A reset does not count as a release.",
+        "{} destroys everything in {}, which is retained {retained} times: {}. A reset does not \
+         count as a release.",
         check.function(),
         check.label(context),
-        objects.len(),
-        check.label(last),
+        match objects.len() {
+            1 => format!("{} is alive in it", check.label(last)),
+            count => format!(
+                "{count} objects are alive in it, the newest of them {}",
+                check.label(last),
+            ),
+        },
     );
     let title = "primary context reset while others hold it";
     drafts.push(

@@ -313,10 +313,11 @@ fn parameter(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let what = format!(
-        "asks for parameter {index} of {}, which has {count} parameters (indices begin at 0)",
+        "asks for parameter {index} of {}, whose number of parameters is {count} (indices begin \
+         at 0)",
         label(check)
     );
-    let title = "question about a parameter that the kernel does not have";
+    let title = "query of a parameter that the kernel does not have";
     let draft = check.draft(rules::EXEC_INTROSPECTION_ARGUMENTS, title, what);
     Some(about(check, draft))
 }

@@ -8,7 +8,7 @@ use cutape_model::{
 };
 use cutape_registry::{Family, GraphOp, Kind, NodeKind, UserReferenceOp, layout, rules};
 
-use super::{Check, Draft, at};
+use super::{Check, Draft, at, with_article};
 
 /// CU_USER_OBJECT_NO_DESTRUCTOR_SYNC.
 const NO_DESTRUCTOR_SYNC: u64 = 1;
@@ -174,12 +174,13 @@ fn second(check: &Check<'_, '_>, graph: &Graph, exec: u64) -> Option<Draft> {
         false => node.work.word(),
     };
     let what = format!(
-        "instantiates the graph again while {} exists. The graph has a {sort} node, from {}, and \
-         so may have only one executable graph at a time",
+        "instantiates the graph again while {} exists. The graph has {} node, from {}, so it \
+         may have only one executable graph at a time",
         check.label(exec),
+        with_article(sort),
         at(node.site),
     );
-    let title = "second executable graph of a graph that permits one";
+    let title = "second executable graph of a graph that permits only one";
     Some(draft(check, rule, title, what)?.object(exec))
 }
 
@@ -206,8 +207,8 @@ fn device_launch(check: &Check<'_, '_>, graph: &Graph, flags: u64) -> Option<Dra
     };
     if let Some(node) = graph.find(forbidden) {
         let what = format!(
-            "asks for launches from the device, but the graph has a {} node, from {}",
-            node.work.word(),
+            "asks for launches from the device, but the graph has {} node, from {}",
+            with_article(node.work.word()),
             at(node.site),
         );
         return draft(check, rule, title, what);
@@ -231,8 +232,8 @@ pub(super) fn forbidden(check: &Check<'_, '_>) -> Option<Draft> {
     let restricted = |handle: u64, verb: &str| {
         let cause = graphs.graph(handle)?.find(one_of)?;
         let what = format!(
-            "{verb} a graph that has a {} node, from {}",
-            cause.work.word(),
+            "{verb} a graph that has {} node, from {}",
+            with_article(cause.work.word()),
             at(cause.site),
         );
         draft(
@@ -343,15 +344,25 @@ pub(super) fn user_objects(check: &Check<'_, '_>) -> Option<Draft> {
     }
     let moved = object.moved.map_or_else(String::new, |site| {
         format!(
-            "; {} moved references to a graph, which owns them since",
+            ". {} moved references to a graph, which owns them now",
             at(site)
         )
     });
+    let (verb, title) = match operation {
+        UserReferenceOp::Release => (
+            "releases",
+            "program releases references to a user object that it does not hold",
+        ),
+        _ => (
+            "moves to a graph",
+            "program moves references to a user object that it does not hold",
+        ),
+    };
     let what = format!(
-        "takes {count} references to the user object from {}, of which the program holds {}{moved}",
+        "{verb} {count} of the program's references to the user object from {}, but the program \
+         holds {}{moved}",
         at(object.created),
         object.own,
     );
-    let title = "user object released by code that holds no reference";
     Some(check.draft(rule, title, what).subject(handle))
 }

@@ -111,14 +111,27 @@ fn only_one(state: &State, context: ObjectId, how: &str) -> Option<Draft> {
     ]))
 }
 
+/// Several objects of a kind, in words.
+fn counted(kind: Kind, count: u32) -> String {
+    match kind {
+        Kind::Memory => format!("{count} allocations"),
+        Kind::HostMemory => format!("{count} allocations of host memory"),
+        Kind::Registration => format!("{count} registrations of host memory"),
+        Kind::ExternalMemory => format!("{count} imports of external memory"),
+        Kind::Library => format!("{count} libraries"),
+        _ => format!("{count} {}s", kind.name()),
+    }
+}
+
 fn draft(((kind, _, function), created): (Place, &Created), how: &str) -> Draft {
-    let (count, name) = (created.live, kind.name());
+    let count = created.live;
+    let objects = counted(kind, count);
     let size = match created.bytes {
         0 => String::new(),
-        bytes => format!(" of {bytes} bytes together"),
+        bytes => format!(", {bytes} bytes in all,"),
     };
     let message = format!(
-        "{count} objects of the kind {name}{size} were still alive when {how}. {function} created \
+        "{objects}{size} were still alive when {how}. {function} created \
          all of them at one place of the program, the first in call {}. None was ever ended, and \
          none was used once the next one existed.",
         created.first.index,
@@ -168,9 +181,13 @@ pub(super) fn modules(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     if others + 1 != MANY_MODULES {
         return;
     }
+    let loaded = match check.family() {
+        Family::ModuleLoad(_) => "modules loaded from the same image live in this context",
+        _ => "libraries loaded from the same image live in this process",
+    };
     let message = format!(
-        "{} loads an image of which {others} modules or libraries live already in this context. \
-         The code of each takes device memory until it is unloaded.",
+        "{} loads an image again: {others} {loaded}. The code of each takes device memory until \
+         it is unloaded.",
         check.function(),
     );
     let title = "one image loaded again and again, and never unloaded";

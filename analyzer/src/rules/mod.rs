@@ -242,6 +242,15 @@ pub(crate) fn at(site: Site) -> String {
     format!("{} (call {})", site.function, site.index)
 }
 
+/// A noun with its article.
+pub(crate) fn with_article(noun: &str) -> String {
+    match noun.as_bytes() {
+        _ if noun.ends_with("memory") => noun.to_owned(),
+        [b'a' | b'e' | b'i' | b'o' | b'E', ..] => format!("an {noun}"),
+        _ => format!("a {noun}"),
+    }
+}
+
 /// The call that created an object.
 fn created_at(state: &State, id: ObjectId) -> String {
     let object = state.objects.get(id);
