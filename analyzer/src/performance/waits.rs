@@ -239,8 +239,8 @@ impl Waiting {
             let message = format!(
                 "{} follows {} launches, with at most {FEW} launches before each wait and no other \
                  call between the wait and the next launch. Runs of less than {WAITED} are not \
-                 counted. Assumed: the CPU reads no result in between that the launches write \
-                 without being given its address.",
+                 counted. Assumed: the CPU reads no result in between; cutape knows only \
+                 the addresses among the parameters of the launches.",
                 at(worst.first),
                 worst.count,
             );
@@ -255,12 +255,13 @@ impl Waiting {
             .filter(|(caller, _)| !self.timed.contains(caller));
         if let Some((_, worst)) = unneeded.max_by_key(|(_, tally)| tally.count) {
             let message = format!(
-                "{} creates events with times. They were waited for {} times ({EVENT_WAITS} or more \
-                 count), and no call asked for the time of any of them.",
+                "{} creates events without CU_EVENT_DISABLE_TIMING. They were waited for {} times, \
+                 and no call asked for the time of any of them. Less than {EVENT_WAITS} waits are \
+                 not counted.",
                 at(worst.first),
                 worst.count,
             );
-            let title = "events with times that are never asked for";
+            let title = "events record times that no call asks for";
             let draft = Draft::new(rules::PERFORMANCE_EVENT_TIMING_UNNEEDED, title, message);
             drafts.push(draft.site(worst.first));
         }
@@ -277,9 +278,9 @@ impl Waiting {
         });
         let (length, tally, each) = short.max_by_key(|(length, tally, _)| length * tally.count)?;
         let message = format!(
-            "The same sequence of {length} operations, up to {}, came {} times. From its first \
+            "The same sequence of {length} operations, up to {}, was submitted {} times. From its first \
              operation to the end of the wait it took {each} us for each operation, less than \
-             {SHORT}, so submitting them dominates.",
+             {SHORT}, so submitting them probably takes most of it.",
             at(tally.first),
             tally.count,
         );

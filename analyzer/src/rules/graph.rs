@@ -491,15 +491,15 @@ pub(super) fn allocation(check: &Check<'_, '_>) -> Option<Draft> {
         let state = match (memory.launched, memory.freed) {
             (None, _) => "no launch has allocated it yet".to_owned(),
             (Some(launched), Some(freed)) if launched == freed => {
-                format!("{} launched the graph, which frees it itself", at(launched))
+                format!("{} launched a graph with a free node for it", at(launched))
             }
             (_, Some(freed)) => format!("{} freed it", at(freed)),
             (Some(_), None) => return None,
         };
         let verb = if frees { "frees" } else { "uses" };
         let what = format!(
-            "{verb} {address:#x}, in memory at {start:#x} of the graph node that {} added, but \
-             {state}",
+            "{verb} {address:#x}. That is in the memory at {start:#x} that the graph node from {} \
+             allocates, but {state}",
             at(memory.site),
         );
         let title = "memory of a graph used outside of its lifetime";

@@ -173,7 +173,7 @@ impl Check<'_, '_> {
     /// What the driver's result means for a use of an object that has ended.
     pub(crate) fn answer(&self) -> String {
         match self.call.result() {
-            None => "The call did not return: the program died inside it.".to_owned(),
+            None => "The call did not return before the recording ended.".to_owned(),
             Some(0) => "The driver returned CUDA_SUCCESS, but does not promise to detect this \
                         misuse."
                 .to_owned(),

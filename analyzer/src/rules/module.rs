@@ -36,7 +36,7 @@ pub(super) fn unload(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             let message = format!(
                 "cuModuleUnload gets {label}, which no load in this trace returned: the program \
                  has it from {created}, in a device's primary context, where the CUDA runtime \
-                 keeps its modules. Its owner still uses it. {}",
+                 keeps its modules. Its owner may still use it. {}",
                 check.answer(),
             );
             let title = "module unloaded by code that does not own it";
@@ -89,7 +89,7 @@ fn wrong_context(check: &Check<'_, '_>, id: ObjectId) -> Option<Draft> {
     let context = current.object.map(|context| check.label(context));
     let message = format!(
         "cuModuleUnload gets {}, which was loaded into {}, while {} is current in thread {}. A \
-         module can be unloaded only from its own context. {}",
+         module must be unloaded from its own context. {}",
         check.label(id),
         check.label(home),
         context.as_deref().unwrap_or("no context"),

@@ -178,9 +178,10 @@ pub(super) fn in_host_function(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let what = format!(
-        "was called in thread {}, in which no call but questions has ever succeeded: a thread of \
-         the driver that runs host functions, callbacks of streams and destructors of user \
-         objects. They must not call the driver, nor may what they call",
+        "was called in thread {}. No call except queries has succeeded in that thread, so cutape \
+         takes it for a thread of the driver that runs host functions, callbacks of streams and \
+         destructors of user objects. They must not call the driver, directly or through other \
+         code",
         check.call.thread,
     );
     let title = "driver called by a host function";
@@ -298,7 +299,7 @@ pub(super) fn stuck_load(check: &Check<'_, '_>) -> Option<Draft> {
         check.call.thread,
         at(kernel.site),
     );
-    let title = "load that waits behind a running kernel";
+    let title = "load that waits for a running kernel";
     Some(
         Draft::new(rules::LIBRARY_LOAD_BEHIND_RUNNING_KERNEL, title, message)
             .subject(kernel.site.caller)
@@ -419,7 +420,7 @@ pub(super) fn stuck_value(check: &Check<'_, '_>) -> Option<Draft> {
         || "No other stream has work that could write it".to_owned(),
         |write| {
             format!(
-                "{} writes it behind the wait in the same stream",
+                "{} writes it after the wait in the same stream",
                 at(write.site)
             )
         },
@@ -431,7 +432,7 @@ pub(super) fn stuck_value(check: &Check<'_, '_>) -> Option<Draft> {
         at(stuck.site),
         stuck.address,
     );
-    let title = "stream waits for a value that only work behind the wait writes";
+    let title = "stream waits for a value that only work after the wait writes";
     Some(
         Draft::new(rules::STREAM_MEMOP_SELF_DEADLOCK, title, message).chain(vec![
             format!("wait for a value by {}", at(stuck.site)),

@@ -4,7 +4,7 @@
 use cutape_model::ObjectId;
 use cutape_registry::{Family, Kind, rules};
 
-use super::{Check, Deferral, Draft, at, code, result_name};
+use super::{Check, Deferral, Draft, at, code, result_name, with_article};
 use crate::demangle::{bare, demangle, last_name};
 use crate::finding::Severity;
 use crate::state::State;
@@ -53,13 +53,13 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
         names => format!(" The image has: {}.", names.join(", ")),
     };
     let message = format!(
-        "{}{asked} failed with {result} and returned nothing, but the program went on with its output \
-         (at {:#x}): {} gets {:#x} as a {}, a value that no call has returned. {}{hint}",
+        "{}{asked} failed with {result} and did not write its output (at {:#x}). {} gets {:#x} as {}, which \
+         no call has returned: it most likely is that output. {}{hint}",
         at(failure.site),
         failure.location,
         check.function(),
         used.value,
-        used.taken.name(),
+        with_article(used.taken.name()),
         check.answer(),
     );
     let draft = Draft::new(rule, title, message)
@@ -110,8 +110,8 @@ pub(super) fn not_found(check: &Check<'_, '_>) -> Option<Draft> {
         .map(|name| described(name))
         .collect();
     let message = format!(
-        "{} looks for \"{wanted}\" in {}, which has no such name, but {}. No later lookup found it. \
-         The driver returned CUDA_ERROR_NOT_FOUND.",
+        "{} looks for \"{wanted}\" in {}, which has nothing of that name. It has {}. No later \
+         lookup with another form of the name succeeded. The driver returned CUDA_ERROR_NOT_FOUND.",
         check.function(),
         check.label(owner),
         listed.join(", "),

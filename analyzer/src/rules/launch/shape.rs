@@ -69,7 +69,7 @@ pub(super) fn required_block(refused: &Refused<'_, '_>) -> Option<Draft> {
     }
     let what = format!(
         "launches {} with blocks of {}, but its image requires blocks of {} (.reqntid, from \
-         __block_size__ or a tuned build). The launch was computed for another build of the kernel",
+         __block_size__ or a tuned build). The launch probably belongs to another build of the kernel",
         refused.label(),
         shape(block),
         shape(required),
