@@ -200,7 +200,7 @@ impl Images {
         repeated.sort_by_key(|lookup| (std::cmp::Reverse(lookup.count), lookup.first.index));
         if let Some(worst) = repeated.first() {
             let message = format!(
-                "The name of {} was looked up {} times in the same module, with other work in \
+                "The name that {} asks for was looked up {} times in the same module, with other work in \
                  between. Names that were looked up {LOOKUPS} times or more: {}.",
                 at(worst.first),
                 worst.count,

@@ -169,8 +169,8 @@ pub(super) fn skipped_function(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         return;
     }
     let message = format!(
-        "{} returned {}: work in the context has failed. The function that {} enqueued behind {} \
-         is not called then. What it releases or signals stays as it is.",
+        "{} returned {}: work in the context has failed. The driver does not call the function \
+         that {} enqueued after {}, so that function releases and signals nothing.",
         check.function(),
         result_name(Some(result)),
         at(function.site),

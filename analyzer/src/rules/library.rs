@@ -29,7 +29,7 @@ pub(super) fn preserved(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     {
         let what = "gets CU_LIBRARY_BINARY_IS_PRESERVED, which promises that the program keeps the image \
              in its memory, but it loads from a file";
-        let title = "promise to preserve an image that is a file";
+        let title = "CU_LIBRARY_BINARY_IS_PRESERVED for an image in a file";
         drafts.push(check.draft(rules::LIBRARY_PRESERVED_IMAGE_FREED, title, what));
     }
     let places = image_places(check.plan, check.call);

@@ -166,7 +166,7 @@ fn link_time_code(check: &Check<'_, '_>, declared: u64, image: Option<&Image>) -
     }
     let what = "gets code for link-time optimization. The driver's linker accepts it only from toolkits \
          before CUDA 12.0, and that is deprecated";
-    let title = "code for link-time optimization in the driver's linker";
+    let title = "code for link-time optimization given to the driver's linker";
     let draft = check.draft(rules::LINK_LTO_IR_TOO_NEW, title, what);
     Some(match failed {
         true => draft,

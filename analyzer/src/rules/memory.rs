@@ -218,9 +218,9 @@ pub(super) fn registered(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let what = format!(
-        "registers {size} bytes at {start:#x}, of which {} registered {} bytes at {:#x}, and no \
-         call has ended that registration. If the memory was unmapped since, its pages are not \
-         those that are registered",
+        "registers {size} bytes at {start:#x}, but {} registered {} bytes at {:#x} before, and no \
+         call has ended that registration. If the program has unmapped the memory since, the \
+         registration still has the old pages",
         at(object.created),
         range.end - range.start,
         range.start,
@@ -283,14 +283,14 @@ fn freed_address(
     };
     let place = match address.wrapping_sub(object.handle) {
         0 => "the start".to_owned(),
-        offset => format!("byte {offset} of {}", object.size),
+        offset => format!("byte {offset}"),
     };
     let ended = match root == id {
         true => String::new(),
         false => format!(" together with {}", check.label(root)),
     };
     let message = format!(
-        "{what}. That is {place} of {}, {} bytes, which {} returned and {} ended{ended}. No call \
+        "{what}. That is {place} of {} ({} bytes), which {} returned and {} ended{ended}. No call \
          has allocated memory there since. {}",
         check.label(id),
         object.size,
@@ -376,8 +376,8 @@ pub(super) fn host_pointer_fault(check: &Check<'_, '_>) -> Option<Draft> {
     let address = passed.address;
     let message = format!(
         "{} reports that a kernel used an illegal address. {} passed {address:#x} as parameter {} \
-         of its kernel: host memory, which {} used as such, and which is neither page-locked nor \
-         managed. {}",
+         of its kernel. {} used that address as host memory, and it is in neither page-locked nor \
+         managed memory. {}",
         check.function(),
         at(passed.launch),
         passed.number,

@@ -215,9 +215,10 @@ pub(super) fn reused(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     });
     let Some(freed) = found else { return };
     let message = format!(
-        "{} gets {start:#x}, {size} bytes. {} freed that memory in the order of its stream, which \
-         did not wait for {}: a kernel in another stream that gets an address in it. Nothing has \
-         waited for that kernel since, so it may still use the memory. {ASSUMPTION}",
+        "{} returned {size} bytes at {start:#x}. {} freed memory there in the order of its stream. \
+         That stream had not waited for {}, which passed an address in the memory to a kernel in \
+         another stream. Nothing has waited for that kernel since, so it may still use the memory. \
+         {ASSUMPTION}",
         check.function(),
         at(freed.freed),
         at(freed.access.site),
@@ -394,7 +395,7 @@ pub(super) fn changed_at_wait(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             continue;
         };
         let message = format!(
-            "When {} has waited for the copy, {} has other bytes than behind {}, which copies from \
+            "After {} has waited for the copy, {} has other bytes than after {}, which copies from \
              it. The CPU has overwritten them, perhaps before they were read. Assumed: no call of \
              another thread proved the copy complete while this one waited.",
             at(check.site),

@@ -271,8 +271,8 @@ fn bound_too_early(check: &Check<'_, '_>) -> Option<Draft> {
     }
     let object = check.live(Kind::Allocation)?;
     let what = format!(
-        "binds memory to {}, to which {} of its {} devices were added. The call waits until all \
-         are, and no other process can add them",
+        "binds memory to {}, which has {} of its {} devices. The call waits until all are added, \
+         and no other process can add them",
         check.label(object),
         group.devices.len(),
         group.wanted,

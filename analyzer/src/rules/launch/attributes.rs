@@ -198,11 +198,12 @@ pub(super) fn on_node(check: &Check<'_, '_>) -> Option<Draft> {
             let node = check.live(Kind::GraphNode).filter(|_| given == 0)?;
             let site = check.state.launches.updatable.get(&node)?;
             let what = format!(
-                "takes back that the device may update {}, which {} permitted. That is final",
+                "sets deviceUpdatable of {} to 0, after {} set it to 1. Once set, it cannot be \
+                 cleared",
                 check.label(node),
                 at(*site),
             );
-            let title = "permission for updates from the device taken back";
+            let title = "deviceUpdatable of a graph node cleared";
             let rule = rules::LAUNCH_CONFIG_DEVICE_UPDATABLE_VALUE;
             Some(check.draft(rule, title, what).object(node))
         }
@@ -268,7 +269,7 @@ fn unsynchronised(launch: &Refused<'_, '_>) -> Option<Draft> {
         .into_iter()
         .find(|memory| before.memory.contains(memory))?;
     let what = format!(
-        "launches {} with programmatic stream serialization behind {} ({}), which lets it start \
+        "launches {} with programmatic stream serialization after {} ({}), which lets it start \
          early (griddepcontrol.launch_dependents). Both get {}, and no code in the image of the second \
          kernel waits for the first (griddepcontrol.wait). Assumed: one of the two writes that memory",
         launch.label(),
@@ -313,22 +314,26 @@ pub(super) fn waits_for_begun(check: &Check<'_, '_>) -> Option<Draft> {
     let device = check.state.device_for(check.call, Some(stream));
     let priority = check.state.priority_of(stream);
     let why = if device.is_some() && launched.device.is_some() && device != launched.device {
-        "belongs to another device".to_owned()
+        "is on another device than that kernel".to_owned()
     } else if priority < launched.priority {
-        format!("has the priority {priority}, before {}", launched.priority)
+        format!(
+            "has a greater priority than that kernel ({priority} against {}; lower is greater)",
+            launched.priority,
+        )
     } else {
         return None;
     };
     let message = format!(
-        "{} lets a stream that {why} wait for {}, which {} records when all its blocks have begun. \
-         That order is a best effort: a kernel of this stream may start before them. Assumed: \
-         something relies on it. The driver returned {}.",
+        "{} makes a stream wait for {}, which {} records when all blocks of its kernel have begun. \
+         The stream {why}. The driver does not guarantee the order: a kernel in this stream may \
+         start before those blocks. Assumed: the program relies on the order. The driver returned \
+         {}.",
         check.function(),
         check.label(event),
         at(launched.site),
         check.result_name(),
     );
-    let title = "order after the beginning of a kernel that may not hold";
+    let title = "wait for a launch completion event that may not order the kernels";
     let rule = rules::LAUNCH_CONFIG_COMPLETION_EVENT_INVERSION;
     let draft = Draft::new(rule, title, message).severity(Severity::Advice);
     Some(draft.object(event))

@@ -273,8 +273,10 @@ fn malformed(refused: &Refused<'_, '_>) -> Option<Draft> {
         return None;
     }
     let found = match unknown {
-        Some(key) => format!("after the last value comes {key:#x}, which is no name"),
-        None => "the memory behind the last value cannot be read".to_owned(),
+        Some(key) => {
+            format!("after the last value comes {key:#x}, which is not a CU_LAUNCH_PARAM_ constant")
+        }
+        None => "the memory after the last value cannot be read".to_owned(),
     };
     let what = format!(
         "launches {label} with extra that has no end: {found}. The list must end with \
