@@ -53,8 +53,8 @@ pub(super) fn used(check: &Check<'_, '_>) -> Option<Draft> {
         names => format!(" The image has: {}.", names.join(", ")),
     };
     let message = format!(
-        "{}{asked} failed with {result} and did not write its output (at {:#x}). {} gets {:#x} as {}, which \
-         no call has returned: it most likely is that output. {}{hint}",
+        "{}{asked} failed with {result} and returned nothing (its output is at {:#x}). {} gets {:#x} as \
+         {}, which no call has returned: it most likely is that output. {}{hint}",
         at(failure.site),
         failure.location,
         check.function(),
