@@ -750,24 +750,24 @@ fn a_thread_has_no_context_behind_the_drivers_key() {
 fn absurd_sizes_get_an_error_code() {
     let s = setup();
     let huge = u64::MAX - 4095;
+    // Calls that fail may write there.
+    let mut outputs = [0_u64; 2];
+    let place = out(&mut outputs);
     let rows: &[(&str, &[u64])] = &[
         ("cuMemcpyHtoD_v2", &[s.memory, s.memory, huge]),
         ("cuMemsetD32_v2", &[s.memory, 0, huge]),
         ("cuMemsetD2D8_v2", &[s.memory, huge, 0, 16, huge]),
         ("cuMemHostRegister_v2", &[4096, huge, 0]),
-        (
-            "cuMemAllocPitch_v2",
-            &[at(&[0_u64]), at(&[0_u64]), huge, huge, 4],
-        ),
+        ("cuMemAllocPitch_v2", &[place, place, huge, huge, 4]),
         (
             "cuMemAddressReserve",
-            &[at(&[0_u64]), huge / (2 << 20) * (2 << 20), 0, 0, 0],
+            &[place, huge / (2 << 20) * (2 << 20), 0, 0, 0],
         ),
         ("cuMemAddressFree", &[huge, huge]),
         ("cuMemMap", &[huge, huge, huge, 0, 0]),
         ("cuMemUnmap", &[huge, huge]),
-        ("cuMemAllocAsync", &[at(&[0_u64]), huge, s.stream]),
-        ("cuMemAllocManaged", &[at(&[0_u64]), huge, 1]),
+        ("cuMemAllocAsync", &[place, huge, s.stream]),
+        ("cuMemAllocManaged", &[place, huge, 1]),
     ];
     for (name, arguments) in rows {
         let answer = call(name, arguments);

@@ -72,7 +72,10 @@ fn textures_need_living_resources() {
             );
             assert_eq!(found, view.unwrap_or_default(), "row {index}");
             ok("cuTexObjectDestroy", &[texture]);
-            assert_eq!(call("cuTexObjectDestroy", &[texture]), code::INVALID_VALUE);
+            // Measured: tests/gpu/failed_outputs.c.
+            ok("cuTexObjectDestroy", &[texture]);
+            let gone = call("cuTexObjectGetResourceDesc", &[out(&mut found), texture]);
+            assert_eq!(gone, code::INVALID_VALUE);
         }
     }
     for (handle, expected) in [(array, code::SUCCESS), (plain, code::INVALID_VALUE)] {
