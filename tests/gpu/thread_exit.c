@@ -1,6 +1,7 @@
 /* What happens when a thread ends while work in its per-thread default stream is not complete: another
  * thread then waits for the context. Each case is a process of its own; one that has not ended after
- * four seconds is killed. Prints a table.
+ * four seconds is killed. Prints a table. None of these cases hangs; a longer program does
+ * (results/2026-11-26-h200-580.159.04-thread-exit.txt).
  *
  *   cc -std=gnu11 -O1 -Itests/programs/include -Itests/programs tests/gpu/thread_exit.c \
  *       -o thread_exit DRIVER/libcuda.so.1 -lpthread

@@ -66,8 +66,8 @@ pub(crate) struct Recording {
     #[arg(long, verbatim_doc_comment)]
     pub(crate) check_sources: bool,
     /// Which calls have a call stack: functions, files and lines, also of
-    /// Python. --stacks alone means some, as in `check -- PROGRAM` without it;
-    /// `record` keeps none.
+    /// Python. --stacks alone means some. Without it, `check -- PROGRAM` keeps
+    /// some and `record` none.
     #[arg(
         long,
         value_enum,

@@ -377,9 +377,9 @@ impl<'t> Shared<'t> {
         }
     }
 
-    /// The next calls of a thread, and the table; `None` when there are no more of any thread. None
-    /// ends before that: a driver hangs at times after a thread that ended while the work of its
-    /// default stream was pending (H200, driver 580.159.04: tests/gpu/thread_exit.c).
+    /// The next calls of a thread, and the table; `None` when there are no more of any thread. No
+    /// thread ends earlier: after one that ended while work of its per-thread default stream was
+    /// pending, the driver has hung (tests/gpu/results/2026-11-26-h200-580.159.04-thread-exit.txt).
     fn next_calls<'a>(
         &'a self,
         mut table: MutexGuard<'a, Table<'t>>,

@@ -626,8 +626,9 @@ impl Maker {
         for context in self.contexts.clone() {
             self.try_add(0, Action::SyncContext { context });
         }
-        // On a GPU, waiting for a context may never end after a thread that ended before the work in
-        // its default stream (measured: tests/gpu/thread_exit.c).
+        // Threads live until then: on a GPU, a wait for a context did not return after a thread that
+        // had ended before the work of its per-thread default stream
+        // (tests/gpu/results/2026-11-26-h200-580.159.04-thread-exit.txt).
         for thread in 1..self.threads {
             let flag = 20 + thread;
             self.try_add(0, Action::Post { flag });
