@@ -1,7 +1,9 @@
 // A mapping is made accessible to the device that owns it and not to the peer whose collective
-// writes there; the control grants access to all devices.
+// writes there: a driver answers ILLEGAL_ADDRESS at the wait. The control grants access to all
+// devices.
 // https://github.com/openxla/xla/pull/40852
 // expect: memory-vmm-access-not-set
+// may: errors-async-misattributed
 // null-driver: CUTAPE_NULL_DEVICES=2
 // needs: two GPUs that can access each other
 #include "program.h"

@@ -1,6 +1,8 @@
-// An array of the first device goes to a kernel of the second; the control enables access first.
+// An array of the first device goes to a kernel of the second, and a driver answers ILLEGAL_ADDRESS at
+// the wait; the control enables access first.
 // https://github.com/cupy/cupy/issues/5379
 // expect: peer-access-missing
+// may: errors-async-misattributed
 // null-driver: CUTAPE_NULL_DEVICES=2
 // needs: two GPUs that can access each other
 #include "program.h"
