@@ -3,8 +3,10 @@
 
 mod recorder;
 
+use std::time::Duration;
+
 use cutape_format::NewSnapshot;
-use cutape_format::layout::{HostChangedNote, HostSkippedNote, host_skip};
+use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip};
 
 use recorder::{Recorder, assert_agrees};
 
@@ -100,6 +102,28 @@ fn memory_that_is_given_out_again_begins_with_zeros() {
     let report = recorder.replayed("again", "");
     assert_agrees(&report);
     assert_eq!(report.bytes_compared, 6 * 4096);
+}
+
+#[test]
+fn the_first_note_leaves_what_a_copy_in_flight_reads() {
+    let mut recorder = Recorder::new();
+    let context = recorder.begin();
+    let memory = recorder.make("cuMemAllocHost_v2", &[0, 4096]);
+    let device = recorder.allocate(128);
+    let bytes = recorder::pattern(128);
+    let read = [NewSnapshot {
+        field: field::HOST_BYTES,
+        ..NewSnapshot::pointee(1, &bytes)
+    }];
+    let arguments = [device, memory + 80, 128, 0];
+    recorder.write("cuMemcpyAsync", &arguments, &read, |_| {}, 0, &[]);
+    // A look at a part, as before a memset; one of another thread at all of it comes later.
+    seen(&mut recorder, device, &[(memory + 256, &[1])], 0, &bytes);
+    recorder.end(context);
+    let lazy = [("CUTAPE_NULL_SCHEDULE", "lazy")];
+    let report = recorder.replayed_with("first-note", "", &lazy, Duration::from_secs(60));
+    assert_agrees(&report);
+    assert_eq!(report.bytes_compared, 128);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::compare::readbacks::Target;
 use crate::issue::fill;
 use crate::issue::frame::{Expect, Frame, Place, handle_size};
 use crate::issue::handles::{Belongs, Key, Resolved};
-use crate::issue::length::{length_of, made_length};
+use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::overrides;
 use crate::place::address::{Range, Way};
@@ -85,17 +85,8 @@ impl<'t> Job<'_, 't> {
         if !traits.is_asynchronous {
             return;
         }
-        if traits.reads_host {
-            for (position, param) in self.function.params.iter().enumerate() {
-                if let Role::HostRead(length) = param.role
-                    && let Some(&address) = frame.args.get(position)
-                {
-                    let length = length_of(self.call, self.function, length);
-                    self.lent
-                        .in_flight
-                        .reads(address, address.saturating_add(length));
-                }
-            }
+        for (start, end) in frame.reads.drain(..) {
+            self.lent.in_flight.reads(start, end);
         }
         if !frame.buffers.is_empty() {
             let buffers = self

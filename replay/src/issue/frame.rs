@@ -45,13 +45,15 @@ pub(crate) struct Place {
 pub(crate) struct Presets {
     pub args: Vec<(usize, u64)>,
     pub buffers: Vec<Buffer>,
+    /// As [`Frame::reads`].
+    pub reads: Vec<(u64, u64)>,
 }
 
 impl<const COUNT: usize> From<[(usize, u64); COUNT]> for Presets {
     fn from(args: [(usize, u64); COUNT]) -> Self {
         Self {
             args: args.into(),
-            buffers: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -80,6 +82,8 @@ pub(crate) struct Frame {
     pub places: Vec<Place>,
     /// Memory that `args` and `places` point into.
     pub buffers: Vec<Buffer>,
+    /// Host memory of the program that the call's work reads: first byte, behind the last.
+    pub reads: Vec<(u64, u64)>,
     /// Short memory of calls that are over, to be lent again.
     pub spare: Vec<Buffer>,
     /// How new memory came about.
@@ -100,9 +104,16 @@ impl Frame {
                 self.spare.push(buffer);
             }
         }
+        self.reads.clear();
         self.way = None;
         self.refusal = None;
         self.length = None;
+    }
+
+    /// Takes over the memory of presets.
+    pub(crate) fn adopt(&mut self, presets: Presets) {
+        self.buffers.extend(presets.buffers);
+        self.reads.extend(presets.reads);
     }
 
     /// Lends memory for the call; returns its address.

@@ -271,6 +271,9 @@ impl<'t> Job<'_, 't> {
         };
         if let Some(address) = kept {
             self.store_source(value, address, &bytes);
+            if !self.current.is_captured {
+                frame.reads.push((address, address.saturating_add(length)));
+            }
             return Ok(address);
         }
         Ok(frame.lend(Buffer::of(&bytes)))

@@ -150,7 +150,7 @@ impl<'t> Job<'_, 't> {
     pub(crate) fn reissue_with(&mut self, presets: impl Into<Presets>) -> Played {
         let presets = presets.into();
         let mut frame = self.marshal(&presets.args)?;
-        frame.buffers.extend(presets.buffers);
+        frame.adopt(presets);
         self.reissue(frame)
     }
 

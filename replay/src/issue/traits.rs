@@ -40,8 +40,6 @@ pub(crate) struct Traits {
     pub names_memory: bool,
     /// Looks for a global of a module or library.
     pub finds_global: bool,
-    /// Reads host memory.
-    pub reads_host: bool,
     /// All work of the context is done when it has returned.
     pub waits_for_context: bool,
     /// The end of contexts may follow from it.
@@ -75,7 +73,6 @@ fn traits_of(function: &'static Function) -> Traits {
         destroys: any(|role| matches!(role, Role::Destroy(_))),
         names_memory: any(|role| matches!(role, Role::DeviceRead(_) | Role::DeviceWrite(_))),
         finds_global: any(|role| matches!(role, Role::Find(Kind::Global, _))),
-        reads_host: any(|role| matches!(role, Role::HostRead(_))),
         waits_for_context: function.waits == Waits::Context,
         is_of_contexts: matches!(
             function.family,
@@ -150,10 +147,10 @@ mod tests {
         let query = traits("cuStreamQuery_ptsz");
         assert!(query.is_query && query.reissued && !query.gives);
         let launch = traits("cuLaunchKernel");
-        assert!(launch.is_asynchronous && !launch.reads_host && launch.is_launch);
+        assert!(launch.is_asynchronous && !launch.names_memory && launch.is_launch);
         assert!(traits("cuGraphLaunch").is_launch && !query.is_launch);
         let copy = traits("cuMemcpyHtoDAsync_v2");
-        assert!(copy.is_asynchronous && copy.reads_host && copy.names_memory);
+        assert!(copy.is_asynchronous && copy.names_memory);
         assert!(traits("cuStreamCreate").gives && traits("cuStreamDestroy_v2").destroys);
         // It may free memory of another context, or of a pool.
         assert!(!traits("cuMemFree_v2").waits_for_context && traits("cuMemFree_v2").destroys);

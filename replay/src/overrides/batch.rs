@@ -74,7 +74,7 @@ impl<'t> Batch<'t> {
 
     fn issue(self, job: &mut Job<'_, '_>) -> Played {
         let mut frame = job.marshal(&self.presets.args)?;
-        frame.buffers.extend(self.presets.buffers);
+        frame.adopt(self.presets);
         let result = job.issue(&frame)?;
         if job.call.succeeded() && result == 0 && !self.targets.is_empty() {
             let readbacks = &mut job.player.readbacks;

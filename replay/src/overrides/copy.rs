@@ -319,7 +319,7 @@ fn finish(
     target: Option<Target>,
 ) -> Played {
     let mut frame = job.marshal(&presets.args)?;
-    frame.buffers.extend(presets.buffers);
+    frame.adopt(presets);
     if named_freed && job.call.result() == Some(INVALID_VALUE) {
         return job.answer(frame, INVALID_VALUE);
     }
@@ -405,6 +405,11 @@ pub(super) fn host_rows(
         let (part, behind) = rest.split_at(length.min(rest.len()));
         job.store_source(recorded, live, part);
         rest = behind;
+        if bytes.is_some() && !job.current.is_captured {
+            presets
+                .reads
+                .push((live, live.saturating_add(length as u64)));
+        }
     }
     let first = rows.first().zip(placed.first());
     let moved = first.map_or(0, |(row, live)| live.0.wrapping_sub(row.0));

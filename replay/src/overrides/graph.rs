@@ -23,6 +23,7 @@ pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
     let ranges = job.piece(0, field::HOST_RANGES).unwrap_or_default();
     let ranges = host_ranges(&ranges);
     let sources = ranges.iter().filter(|range| range.is_source);
+    let mut reads = Vec::new();
     let snapshots = job.call.snapshots();
     let snapshots = snapshots.filter(|snapshot| snapshot.field == field::HOST_BYTES);
     for (range, snapshot) in sources.zip(snapshots) {
@@ -47,11 +48,10 @@ pub(crate) fn launch(job: &mut Job<'_, '_>) -> Played {
             Payload::Left(_, hash) => job.bytes_are_missing(hash),
             Payload::Unreadable => {}
         }
-        for &(row, length) in &rows {
-            job.lent.in_flight.reads(row, row + length as u64);
-        }
+        reads.extend(rows.iter().map(|&(row, length)| (row, row + length as u64)));
     }
-    let (frame, result) = job.issued(&[])?;
+    let (mut frame, result) = job.issued(&[])?;
+    frame.reads = reads;
     if job.call.succeeded() && result == 0 && !job.current.is_captured {
         for range in ranges.iter().filter(|range| !range.is_source) {
             if let Some(pieces) = job.find_graph_rows(&range.rows) {

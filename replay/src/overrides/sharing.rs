@@ -97,7 +97,7 @@ fn import(job: &mut Job<'_, '_>, shared: Shared) -> Played {
         return skip("imports from another rank: the handle has another length");
     }
     let mut frame = job.marshal(&presets.args)?;
-    frame.buffers.extend(presets.buffers);
+    frame.adopt(presets);
     frame.length = given.size;
     job.reissue(frame)
 }
