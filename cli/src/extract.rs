@@ -107,7 +107,7 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: Option<u64> = digits.parse().ok();
     let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "give a number of bytes, with K, M or G behind it if you like".to_owned())
+    bytes.ok_or_else(|| "give a number of bytes, e.g. 4096, 64K, 100M or 2G".to_owned())
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
