@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
     let trace = crate::input::open(source.path())?;
-    let output = arguments.guarded.report()?;
+    let output = arguments.report.prepare()?;
     let settings = Settings::of(arguments)?;
     // Reports errors before a driver is loaded.
     let selection = selection::select(&trace, &settings)?;

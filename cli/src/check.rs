@@ -36,8 +36,8 @@ pub(crate) const MOST_REPEATS: u64 = 1;
 pub(crate) struct Arguments {
     /// The trace; or, after --, a program to check while it runs.
     ///
-    /// The traces of a folder are checked one by one, and then the processes
-    /// against each other.
+    /// The traces of a folder are checked one by one, and then against each
+    /// other.
     #[arg(value_name = "TRACE|FOLDER", conflicts_with = "program")]
     #[arg(verbatim_doc_comment)]
     trace: Option<PathBuf>,
@@ -46,30 +46,32 @@ pub(crate) struct Arguments {
     format: Format,
     /// Leave out findings that this file lists.
     ///
-    /// Each line names a rule, optionally a function, optionally more of what
-    /// must match: kernel:NAME, module:FILE, library:FILE, frame:NAME,
-    /// result:NAME, class:NAME; * stands for any characters, ? for one, and
-    /// # begins a comment.
+    /// Each line names a rule; then, optionally, a function; then, optionally,
+    /// more that must match: kernel:NAME, module:NAME, library:NAME, frame:NAME,
+    /// result:NAME, class:NAME. * stands for any characters, ? for one, and #
+    /// begins a comment.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     suppress: Option<PathBuf>,
-    /// Leave out findings that an earlier `--format json` contains.
+    /// Leave out findings that --write-baseline or --format json wrote to FILE.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Write the findings to this file, for --baseline of later runs.
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
     /// Print findings of every class: also probes, expected errors, teardown.
-    #[arg(long)]
+    /// They all affect the exit status.
+    #[arg(long, verbatim_doc_comment)]
     all: bool,
-    /// The program tests errors: hide findings about calls that failed.
+    /// The program tests errors: leave out findings about calls that failed.
     #[arg(long)]
     expect_errors: bool,
-    /// How many findings of one mistake to print: one rule, one place in the
-    /// program, objects created at one place. The rest is counted.
+    /// Print at most N findings of one mistake, and count the rest. One mistake
+    /// is one rule at one place in the program, with objects that one place
+    /// created.
     #[arg(long, default_value_t = MOST_REPEATS, value_name = "N", verbatim_doc_comment)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     most_repeats: u64,
-    /// What findings may rest on, at the least.
+    /// Leave out findings that are less certain than this.
     #[arg(long, value_enum, default_value = "assumed", value_name = "WHAT")]
     confidence: Rests,
     /// Say why a rule has no finding at a call of the trace.
@@ -78,8 +80,8 @@ pub(crate) struct Arguments {
     /// The least severity that makes the exit status 1.
     #[arg(long, value_enum, default_value = "warning", value_name = "LEVEL")]
     fail_on: Level,
-    /// Exit with 0 if a recording that ended early has no findings; otherwise the
-    /// status is 2.
+    /// If a recording that ended early has no findings, exit with status 0 and not
+    /// with 2.
     #[arg(long, verbatim_doc_comment)]
     allow_incomplete: bool,
     /// Write the findings to this file instead of stdout.
@@ -96,8 +98,8 @@ pub(crate) struct Arguments {
     output: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// Print the whole call stack of each finding, if the trace has them:
-    /// see --stacks.
+    /// Print the whole call stack of each finding, if the trace has it: see
+    /// --stacks.
     #[arg(long, verbatim_doc_comment)]
     show_stacks: bool,
     #[command(flatten)]
@@ -109,11 +111,11 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Rests {
-    /// The calls alone.
+    /// They rest on the calls alone.
     Certain,
-    /// Also bytes that were recorded: images, the contents of memory.
+    /// Also on recorded bytes: images, the contents of memory.
     Contents,
-    /// Also that a kernel follows its parameters as pointers.
+    /// Also on the assumption that a kernel follows its parameters as pointers.
     Assumed,
 }
 

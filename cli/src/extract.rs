@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use crate::call_set::CallSet;
 use crate::failure::Failure;
-use crate::guarded::GuardedOptions;
+use crate::guarded::{GuardedOptions, ReportOption};
 use crate::one_rank::RankOption;
 use crate::output_folder::{self, Folder};
 use crate::overwrite::Overwrite;
@@ -93,6 +93,8 @@ pub(crate) struct Arguments {
     driver: Option<PathBuf>,
     #[command(flatten)]
     guarded: GuardedOptions,
+    #[command(flatten)]
+    report: ReportOption,
 }
 
 /// Parses 512, 64K, 100M, 2G.
@@ -105,7 +107,7 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: Option<u64> = digits.parse().ok();
     let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "give a number of bytes, with K, M or G behind it if you like".to_owned())
+    bytes.ok_or_else(|| "give a number of bytes, e.g. 4096, 64K, 100M or 2G".to_owned())
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -114,7 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
     let trace = crate::input::open(source.path())?;
-    let output = arguments.guarded.report()?;
+    let output = arguments.report.prepare()?;
     if arguments.images {
         let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
         let index = images::write(&trace, &folder)?;

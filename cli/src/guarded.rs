@@ -1,4 +1,4 @@
-//! What `replay` and `bench` share: options, the guarded child process, the JSON report.
+//! What verbs that replay share: options, the guarded child process, the JSON report.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{self, ReportFile};
 
-/// The options that both verbs have.
+/// The options that they all have.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GuardedOptions {
     /// Continue even if the machine does not fit the trace.
@@ -22,34 +22,57 @@ pub(crate) struct GuardedOptions {
     force: bool,
     /// Map recorded devices to devices of this machine, by ordinal.
     ///
-    /// MAP is recorded=here, e.g. 0=1,1=0. In a folder of ranks it is for all of
-    /// them, and 2:0=1 is for rank 2, whatever the others have; can be given
-    /// several times. Other devices are matched by UUID, by name and compute
-    /// capability, by compute capability, then in order.
+    /// MAP is recorded=here, e.g. 0=1,1=0. For a folder of ranks it is for all of
+    /// them; 2:0=1 is for rank 2 and takes precedence there. Can be given several
+    /// times. Other devices are matched by UUID, by name and compute capability,
+    /// by compute capability, then in order.
     #[arg(long, value_name = "MAP", value_parser = device_map, verbatim_doc_comment)]
     devices: Vec<DeviceMap>,
     /// How memory comes to lie at its recorded address.
     ///
     /// natural: the driver places it, in a process with the address space of the
-    /// recorded one. granules: cutape reserves the addresses. none: it lies
-    /// where the driver puts it, and addresses are translated. Without this
-    /// option natural is tried, then granules.
+    /// recorded one.
+    /// granules: cutape reserves the addresses.
+    /// none: the driver places it anywhere, and addresses are translated.
+    /// Default: natural is tried, then granules.
     #[arg(long, value_name = "STRATEGY", verbatim_doc_comment)]
     placement: Option<Strategy>,
     /// Keep in FILE how memory was placed, and begin with that the next time.
     ///
-    /// For traces that need several attempts, also for the ranks of a folder.
+    /// For traces, and folders of ranks, that need several attempts.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     keep_placement: Option<PathBuf>,
     /// The same as --placement none.
     #[arg(long, hide = true, conflicts_with = "placement")]
     no_placement: bool,
-    /// The longest time that one call or iteration may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    /// End a replay in which no call, or iteration of bench, begins or ends for
+    /// this long.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        verbatim_doc_comment
+    )]
     watchdog: u64,
+}
+
+/// Where the results go as JSON.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReportOption {
     /// Write the results to this file as JSON; - is stdout, without the text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+impl ReportOption {
+    /// The report, checked to be writable.
+    pub(crate) fn prepare(&self) -> Result<JsonReport, Failure> {
+        Ok(match self.report.as_deref() {
+            None => JsonReport::None,
+            Some(path) if path.as_os_str() == "-" => JsonReport::Stdout,
+            Some(path) => JsonReport::File(ReportFile::prepare(path)?),
+        })
+    }
 }
 
 /// The values of `--placement`.
@@ -146,15 +169,6 @@ impl GuardedOptions {
             options.extend(["--devices".into(), map.to_string().into()]);
         }
         options
-    }
-
-    /// The report, checked to be writable.
-    pub(crate) fn report(&self) -> Result<JsonReport, Failure> {
-        Ok(match self.report.as_deref() {
-            None => JsonReport::None,
-            Some(path) if path.as_os_str() == "-" => JsonReport::Stdout,
-            Some(path) => JsonReport::File(ReportFile::prepare(path)?),
-        })
     }
 }
 

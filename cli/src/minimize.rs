@@ -40,14 +40,14 @@ pub(crate) struct Arguments {
     /// The driver of replays: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
-    /// Load the image in FILE at this call of the trace, which loads one, in all
-    /// replays: a cubin, a fatbin or PTX. Can be given several times.
+    /// In all replays, load FILE instead of the image that call CALL of the trace
+    /// loads: a cubin, a fatbin or PTX. Can be given several times.
     ///
     /// With --keep-divergence the divergence is kept that the image causes: a replay
     /// with the recorded images agrees.
     #[arg(long, value_name = "CALL=FILE", verbatim_doc_comment)]
     replace_image: Vec<CallImage>,
-    /// The longest time that one call of a replay may take.
+    /// End a replay in which no call begins or ends for this long.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     watchdog: u64,
     /// Stop after this time, with the smallest trace so far.
@@ -59,9 +59,10 @@ const EPILOGUE: &str = "\
 Calls are left out, with those that cannot be made without them, as long as the
 rest still shows it. Then payloads are left out, launches and copies become
 smaller, and fat binaries lose the entries that the recorded devices do not load.
-Each attempt is a trace that check, a guarded replay or the command judges; so is
-the result. When the time is over, or after Ctrl-C, the smallest trace so far is
-written, and the same command goes on from the folder OUTPUT.minimize.";
+Each attempt is a trace that check, a guarded replay or the command judges, and
+one more run judges the result. When the time is over, or after Ctrl-C (then
+without that run), the smallest trace so far is written, and the same command
+goes on from the folder OUTPUT.minimize.";
 
 /// Attempts on a trace of this many calls take so little time that a smaller one is no better.
 const SMALL: u64 = 64;

@@ -19,7 +19,7 @@ use self::host_files::HostFiles;
 use crate::call_image::{self, CallImage};
 use crate::call_set::CallSet;
 use crate::failure::{FOUND, Failure, UNUSABLE};
-use crate::guarded::{self, GuardedOptions};
+use crate::guarded::{self, GuardedOptions, ReportOption};
 use crate::input::{Completeness, WithState};
 use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
@@ -34,9 +34,9 @@ pub(crate) const CHILD: &str = "replay-child";
 pub(crate) struct Arguments {
     /// The trace, or a folder with the traces of several ranks.
     ///
-    /// Ranks are replayed together, each in a process of its own: what they share
-    /// is exported and imported again, and a call comes after all calls of other
-    /// ranks that had returned when it was entered.
+    /// Ranks are replayed together, each in a process of its own. What they share
+    /// is exported and imported again. A call begins when all calls of other ranks
+    /// are done that had returned before it was entered in the recording.
     #[arg(verbatim_doc_comment)]
     trace: PathBuf,
     #[command(flatten)]
@@ -70,8 +70,8 @@ pub(crate) struct Arguments {
     timing: Option<Timing>,
     /// Run the recorded threads concurrently instead of in lockstep.
     ///
-    /// A call starts when all calls are complete that had returned before it
-    /// was entered in the recording.
+    /// A call begins when all calls are done that had returned before it was
+    /// entered in the recording.
     #[arg(long, verbatim_doc_comment)]
     threads: bool,
     /// Count divergences instead of stopping at the first.
@@ -80,9 +80,9 @@ pub(crate) struct Arguments {
     /// Replay N times, each in a new process, to tell the causes of divergences
     /// apart. Implies --keep-going.
     ///
-    /// What differs between the replays is nondeterministic; what is equal in
-    /// all of them and differs from the recording is not reproduced. Names the
-    /// first launch behind which device memory differs between replays; if the
+    /// What differs between the replays is nondeterministic. What is equal in all
+    /// of them and differs from the recording is not reproduced. The report names
+    /// the first launch that leaves other device memory in some replays; if the
     /// trace has no digests of launches, N further replays look for it.
     #[arg(
         long,
@@ -102,8 +102,8 @@ pub(crate) struct Arguments {
     /// complement: what changes with the byte was read before it was written.
     #[arg(long, value_name = "BYTE", value_parser = byte, verbatim_doc_comment)]
     fill: Option<u8>,
-    /// Load the image in FILE at this call, which loads one, instead of the
-    /// recorded image: a cubin, a fatbin or PTX. Can be given several times.
+    /// Load FILE instead of the image that call CALL loads from memory: a cubin, a
+    /// fatbin or PTX. Can be given several times.
     #[arg(long, value_name = "CALL=FILE", verbatim_doc_comment)]
     replace_image: Vec<CallImage>,
     /// Re-issue also what may crash the driver: calls that never returned in the
@@ -117,8 +117,8 @@ pub(crate) struct Arguments {
     ///
     /// FILE has as many bytes as the copy reads, or is a .npy file of numpy with as
     /// many bytes of elements. `x.npy:float32[128,64]` also checks type and shape.
-    /// What then differs in bytes from the device is reported as changed-input and
-    /// does not count.
+    /// Bytes from the device that then differ are reported as changed-input and do
+    /// not affect the exit status.
     #[arg(
         long,
         value_name = "INPUT=FILE",
@@ -126,7 +126,7 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     set: Vec<String>,
-    /// Save the bytes that a copy brings to host memory: 'call 912 dstHost=FILE',
+    /// Save the bytes that a copy writes to host memory: 'call 912 dstHost=FILE',
     /// or a name of --io. FILE must not exist. Can be given several times.
     ///
     /// A FILE that ends in .npy gets numpy's header, with the type and shape of
@@ -157,8 +157,8 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     allow: Vec<Verdict>,
-    /// Exit with 0 if the replay of a recording that ended early agrees; otherwise the
-    /// status is 2.
+    /// If the replay of a recording that ended early agrees, exit with status 0 and
+    /// not with 2.
     #[arg(long, verbatim_doc_comment)]
     allow_incomplete: bool,
     /// How to print the report.
@@ -169,6 +169,8 @@ pub(crate) struct Arguments {
     junit: Option<PathBuf>,
     #[command(flatten)]
     guarded: GuardedOptions,
+    #[command(flatten)]
+    report: ReportOption,
 }
 
 /// The arguments of the guarded child.
@@ -258,7 +260,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
              uninitialised memory; use --repeat 3 or more",
         ));
     }
-    let output = arguments.guarded.report()?;
+    let output = arguments.report.prepare()?;
     let junit = ReportFile::given("--junit", &arguments.junit)?;
     if output.is_stdout() && arguments.format != Format::Text {
         return Err(Failure::unusable(

@@ -23,7 +23,7 @@ use crate::{input, output_folder, quantity};
 #[derive(clap::Args)]
 #[command(after_help = EPILOGUE)]
 pub(crate) struct Arguments {
-    /// The trace. Of one that is being recorded, the part until now is cut.
+    /// The trace. If a program still records to it, its calls so far.
     ///
     /// With --rank, a folder with the traces of several ranks.
     trace: PathBuf,
@@ -36,12 +36,12 @@ pub(crate) struct Arguments {
     output: PathBuf,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// Where contents of memory at the start of the part come from.
+    /// How the part gets the memory that it reads.
     ///
     /// recorded: the calls that wrote the memory are kept, launches too.
     /// replay: the trace is replayed up to the part, and the memory that the part can
-    /// reach is read and stored. Only calls that create objects remain of those
-    /// before the part. That needs a driver and a GPU like the recorded one.
+    /// reach is read and stored. Earlier calls are kept only if they create objects.
+    /// This needs a driver and a GPU like the recorded ones.
     #[arg(long, value_enum, default_value = "recorded", value_name = "FROM")]
     #[arg(verbatim_doc_comment, hide_possible_values = true)]
     state: State,
@@ -52,9 +52,9 @@ pub(crate) struct Arguments {
     ///
     /// whole: all of it.
     /// used: only what the part runs. Fat binaries keep the code for the recorded
-    /// GPUs, and the code of kernels that no call of the part names becomes zeros,
-    /// which compress well. The part then replays on GPUs of the recorded
-    /// architecture only.
+    /// GPUs only, and the code of kernels that no call of the part names becomes
+    /// zeros, which compress well. The part then replays only on GPUs of the
+    /// recorded architecture.
     #[arg(long, value_enum, default_value = "whole", value_name = "WHICH")]
     #[arg(verbatim_doc_comment, hide_possible_values = true)]
     images: ImageCode,
@@ -84,10 +84,10 @@ struct Cut {
 }
 
 const EPILOGUE: &str = "\
-The result has the chosen calls and those that they need: what created and
-changed their objects, what wrote the memory that they read, what orders their
-work, and what destroys what is created. It replays without divergences, and
-check finds what it found in that part. `cutape info` shows its source.";
+The result has the chosen calls and those that they need: calls that created or
+changed their objects, wrote the memory that they read, order their work, or
+destroy what was created. It replays and checks like that part of the trace.
+`cutape info` shows its source.";
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let source = arguments

@@ -7,7 +7,7 @@ use cutape_replay::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::guarded::GuardedOptions;
+use crate::guarded::{GuardedOptions, ReportOption};
 use crate::one_rank::RankOption;
 
 /// What `bench` takes.
@@ -79,6 +79,8 @@ pub(crate) struct Arguments {
     pub(super) no_restore: bool,
     #[command(flatten)]
     pub(super) guarded: GuardedOptions,
+    #[command(flatten)]
+    pub(super) report: ReportOption,
     /// Show criterion's output on stderr.
     #[arg(long)]
     pub(super) verbose: bool,

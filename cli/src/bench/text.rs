@@ -260,7 +260,7 @@ fn exchanges(out: &mut String, report: &Report) {
     if let Some(first) = &exchanges.first_missing {
         let _ = writeln!(
             out,
-            "  what call {} changed is missing: {}; memory behind it is not what the program had",
+            "  what call {} changed is missing: {}; from there on memory is not what the program had",
             first.call, first.why
         );
     }

@@ -110,7 +110,7 @@ impl Marked {
                     to => moment(to, u64::MAX, true)?,
                 };
                 if from >= to {
-                    return Err("the second mark is not behind the first".into());
+                    return Err("the second mark does not come after the first".into());
                 }
                 Ok(std::iter::once(from..to).collect())
             }

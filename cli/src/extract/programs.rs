@@ -317,7 +317,7 @@ fn of_exchanges(exchanges: &ExchangeCounts) -> String {
     if let Some(first) = &exchanges.first_missing {
         let _ = writeln!(
             notes,
-            "note: what call {} changed is missing: {}; memory behind it is not what the program had",
+            "note: what call {} changed is missing: {}; from there on memory is not what the program had",
             first.call, first.why
         );
     }

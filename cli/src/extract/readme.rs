@@ -34,8 +34,8 @@ impl Replay {
         let Self { trace, device, .. } = self;
         let exchanges = match (&self.exchanges.left_out[..], &self.exchanges.first_missing) {
             (_, Some(first)) => format!(
-                " What call {} changed is missing ({}): memory behind it is not what the program \
-                 had.",
+                " What call {} changed is missing ({}): from there on memory is not what the \
+                 program had.",
                 first.call, first.why
             ),
             ([], None) => String::new(),

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Keep {
-    /// Keep a finding of this rule of check, and get none of another rule that
-    /// the trace has not had.
+    /// Keep a finding of this rule of check. A trace with findings of rules that
+    /// the given trace does not break is not accepted.
     #[arg(long, value_name = "RULE", verbatim_doc_comment)]
     keep_finding: Option<String>,
     /// Keep the first divergence of a replay: the same call, the same difference.

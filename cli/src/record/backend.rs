@@ -17,11 +17,12 @@ use crate::record::program_file::Loader;
 pub(crate) enum BackendName {
     /// `audit` where it is known to work, else `preload`.
     Auto,
-    /// Auditing library (LD_AUDIT): finds libcuda under any name, path or namespace.
+    /// Auditing library (LD_AUDIT): libcuda by name or path, from every library.
     Audit,
     /// LD_PRELOAD: libcuda by name, or by path through `dlopen`.
     Preload,
-    /// Preload, and patch the driver: catches every caller. Needs a build with frida-gum.
+    /// Preload, and patch the driver: also callers that the loader does not see. Needs a build with
+    /// frida-gum.
     Gum,
 }
 

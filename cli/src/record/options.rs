@@ -14,7 +14,7 @@ use crate::record::backend::BackendName;
 pub(crate) enum HostMemory {
     /// None.
     Off,
-    /// Allocations that a call's arguments or a kernel's parameters point into.
+    /// Ranges that a call's arguments or a kernel's parameters point into.
     Reachable,
     /// All of it, at every launch.
     All,
@@ -38,7 +38,7 @@ pub(crate) enum Digests {
     End,
     /// Also when the program has waited for work.
     Sync,
-    /// What a launch can reach, behind each launch; all memory at the end.
+    /// What a launch can reach, after each launch; all memory at the end.
     Launch,
 }
 
@@ -51,8 +51,8 @@ pub(crate) struct Recording {
     /// What to keep of the bytes that the program copies from devices.
     #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
     pub(crate) outputs: PayloadPolicy,
-    /// Which pinned and managed host memory to record when it changes before
-    /// a launch.
+    /// Which pinned, registered and managed memory to compare before launches,
+    /// to record what the CPU has changed in it.
     #[arg(
         long,
         value_enum,
@@ -62,12 +62,12 @@ pub(crate) struct Recording {
     )]
     pub(crate) host_memory: HostMemory,
     /// Read the page-locked source of each asynchronous copy again when the
-    /// copy is complete, for `check` to find what the CPU overwrote before.
+    /// copy is complete: `check` reports what the CPU overwrote too early.
     #[arg(long, verbatim_doc_comment)]
     pub(crate) check_sources: bool,
-    /// Which calls have a call stack: functions, files and lines, also of
-    /// Python. --stacks alone means some. Without it, `check -- PROGRAM` keeps
-    /// some and `record` none.
+    /// Which calls get a call stack: functions, files and lines, also of
+    /// Python. --stacks alone means some. Default: some for `check -- PROGRAM`,
+    /// off for `record`.
     #[arg(
         long,
         value_enum,
@@ -78,9 +78,9 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) stacks: Option<Stacks>,
-    /// Keep digests of device memory for a replay to compare: of all when the
-    /// program ends (the default) or waits, or of what each launch can reach.
-    /// Orders all work, and sets new memory to zeros.
+    /// When to digest device memory, so that a replay can compare it. --digests
+    /// alone means end. The recorder then puts all work of a context in order,
+    /// and sets new memory to zeros.
     #[arg(
         long,
         value_enum,
@@ -91,10 +91,10 @@ pub(crate) struct Recording {
         verbatim_doc_comment
     )]
     pub(crate) digests: Option<Digests>,
-    /// Keep what launches and copies that exchange data with other processes
-    /// change in this one's memory, for `replay --rank` to put back. They are
-    /// found by the memory that they reach: exported or imported. SIZE is the
-    /// page-locked memory for copies of it, 256M if not given.
+    /// Keep what exchanges with other processes change in the memory of this
+    /// one, so that `replay --rank` can put it back. An exchange is a launch or
+    /// a copy that reaches memory which a process exported or imported. SIZE is
+    /// the page-locked memory for copies, 256M if not given.
     #[arg(
         long,
         num_args = 0..=1,

@@ -39,7 +39,7 @@ struct RankReport {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     refuse_what_is_for_one(arguments)?;
-    let output = arguments.guarded.report()?;
+    let output = arguments.report.prepare()?;
     if output.is_stdout() && arguments.format != Format::Text {
         return Err(Failure::unusable(
             "--report - and --format both print to stdout; use --report FILE or one of them",

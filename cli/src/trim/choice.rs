@@ -16,8 +16,8 @@ use crate::failure::Failure;
 pub(crate) struct Choice {
     /// Keep these calls.
     ///
-    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, thread:3; a comma joins
-    /// several.
+    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, range:step*, thread:3; a
+    /// comma joins several.
     #[arg(long, value_name = "SET", verbatim_doc_comment)]
     calls: Option<String>,
     /// Keep the last N calls.

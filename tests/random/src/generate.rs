@@ -408,7 +408,7 @@ impl Maker {
             }
             48..51 => {
                 // What a host function writes to memory that the device reaches before the program
-                // waits is not recorded (docs/limitations.md).
+                // waits is not recorded (docs/replay.md).
                 let to = self.buffer_of(context, |memory| memory == Memory::Pageable)?;
                 let stream = self.stream_of(context)?;
                 Action::HostFill {

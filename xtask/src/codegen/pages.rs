@@ -93,8 +93,10 @@ pub(super) fn not_replayed(input: &Input<'_>) -> (String, String) {
         &format!(
             "`cutape record` records every call of the {all} functions that cutape knows. `cutape \
              replay` omits the calls of the {left_out} functions below, counts them by function \
-             and reason, and makes all others again. The variants of a function for the per-thread \
-             default stream (`_ptsz`, `_ptds`) are not listed."
+             and reason, and makes all others again. `cutape replay FOLDER`, which replays the \
+             ranks of a folder together, also makes those that share memory and events between \
+             the ranks. The variants of a function for the per-thread default stream (`_ptsz`, \
+             `_ptds`) are not listed."
         ),
         "",
     ));

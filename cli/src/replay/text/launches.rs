@@ -83,6 +83,7 @@ fn describe(out: &mut String, first: &LaunchDifference, how: &str) {
         let _ = writeln!(out, "  and {} more", counted(more, "range"));
     }
     if first.ranges.is_empty() {
-        *out += "  where is not known: further replays were equal behind this launch\n";
+        *out +=
+            "  where is not known: after this launch, memory was equal in the further replays\n";
     }
 }
