@@ -2,7 +2,7 @@
 
 use cutape_format::Call;
 use cutape_model::Kinds;
-use cutape_registry::Kind;
+use cutape_registry::{Kind, is_sticky};
 
 use super::code;
 use crate::launch::LaunchAttributes;
@@ -173,9 +173,7 @@ impl When {
                 matches!(result, 900..=908 | code::ILLEGAL_STATE)
                     || (result == code::INVALID_VALUE && !state.captures.is_empty())
             }),
-            Self::Sticky => call
-                .result()
-                .is_some_and(crate::state::execution::is_sticky),
+            Self::Sticky => call.result().is_some_and(is_sticky),
             Self::Threads => state.execution.spans.len() > 1,
             Self::Capturing => !state.captures.is_empty(),
             Self::Accessing => {

@@ -2,11 +2,11 @@
 
 use cutape_format::Call;
 use cutape_model::Site;
-use cutape_registry::{Family, GraphOp, Kind, StreamMemoryOp, Waits};
+use cutape_registry::{Family, GraphOp, Kind, StreamMemoryOp, Waits, is_sticky};
 
 use super::State;
 use super::execution::{
-    Blame, HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation, is_sticky,
+    Blame, HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation,
 };
 use super::ordering::FIRST_ADDRESS;
 use crate::plan::{Plan, Step};

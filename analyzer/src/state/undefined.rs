@@ -2,10 +2,9 @@
 
 use cutape_format::Call;
 use cutape_model::{Capture, Effect, Lookup, STREAM_PER_THREAD, Site};
-use cutape_registry::{ContextOp, Family, Kind, Length, LinkOp};
+use cutape_registry::{ContextOp, Family, Kind, Length, LinkOp, is_sticky};
 
 use super::State;
-use super::execution::is_sticky;
 use super::failures::{Failure, Output, UndefinedUse};
 use crate::plan::{Plan, Step};
 use crate::rules::code;

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use cutape_format::{Bytes, Call, Note};
-use cutape_registry::{ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role};
+use cutape_registry::{
+    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, is_sticky,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::contents::Contents;
@@ -436,8 +438,7 @@ impl NeedsBuilder {
                 self.use_object(index, id, false);
             }
         }
-        // Errors that stay: of asynchronous work, and all that follow (CUDA Driver API, CUresult).
-        if matches!(result, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719) {
+        if is_sticky(result) {
             match self.poisoned {
                 Some(first) => self.need(index, first, Need::Setting),
                 None => {
