@@ -38,7 +38,7 @@ mod work;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
-pub use contexts::{Contexts, Current, LeftPushes};
+pub use contexts::{ContextStacks, Contexts, Current, LeftPushes};
 pub use copied::{
     Copied, DescribedAccess, Side, described_accesses, described_accesses_in, described_side,
     described_sources, each_copy, filled_bytes,

@@ -514,7 +514,7 @@ impl<X> State<X> {
         if kind == Kind::Context {
             let objects = &self.objects;
             let has_ended = |id| objects.end_of(id).is_some();
-            self.contexts.attach(handle, id, has_ended);
+            self.contexts.stacks.attach(handle, id, has_ended);
         }
         let name = match kind {
             Kind::Function | Kind::Kernel | Kind::Global => {

@@ -10,7 +10,6 @@ use cutape_registry::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::contents::Contents;
-use super::current::CurrentContexts;
 use super::operands::{Operands, Touch};
 use super::reads::{MemoryReads, PartCalls};
 use super::table::{Need, Needs};
@@ -74,7 +73,6 @@ pub struct NeedsBuilder {
     /// By call, the stream of its work; `u32::MAX` for none.
     pub(super) streams: Vec<u32>,
     pub(super) initialised: Option<u32>,
-    pub(super) current: CurrentContexts,
     /// The last call that changed an object.
     pub(super) changed: FxHashMap<ObjectId, u32>,
     /// The last call that changed how a device is used.
@@ -128,7 +126,6 @@ impl Default for NeedsBuilder {
             host: FxHashMap::default(),
             streams: Vec::new(),
             initialised: None,
-            current: CurrentContexts::default(),
             changed: FxHashMap::default(),
             devices: FxHashMap::default(),
             retained: FxHashMap::default(),
@@ -339,7 +336,8 @@ impl NeedsBuilder {
         ) {
             return;
         }
-        self.need_any(index, self.current.set_by(call.thread), Need::Existence);
+        let set_by = self.state.contexts.stacks.set_by(call.thread);
+        self.need_any(index, set_by.map(|call| call as u32), Need::Existence);
         if let Some(context) = self.state.contexts.current(call.thread).object {
             self.use_object(index, context, true);
         }
@@ -512,13 +510,17 @@ impl NeedsBuilder {
     fn before(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
         match effects.function.family {
             Family::Init => _ = self.initialised.get_or_insert(index),
-            Family::Context(operation) => {
-                let created = effects.at("pctx").and_then(|at| call.out(at));
-                let change = self.current.apply(operation, call, created);
-                self.need_any(index, change.replaces, Need::Existence);
-                if let Some(pushed) = change.pops {
-                    self.need(index, pushed, Need::Existence);
-                    self.need(pushed, index, Need::Completion);
+            Family::Context(operation @ (ContextOp::Pop | ContextOp::Set)) => {
+                let stacks = &self.state.contexts.stacks;
+                let is_replaced = stacks.current(call.thread).handle != call.argument(0);
+                let pushed = stacks.pushed_by(call.thread).map(|call| call as u32);
+                match pushed {
+                    Some(pushed) if operation == ContextOp::Pop => {
+                        self.need(index, pushed, Need::Existence);
+                        self.need(pushed, index, Need::Completion);
+                    }
+                    Some(pushed) if is_replaced => self.need(index, pushed, Need::Existence),
+                    _ => {}
                 }
             }
             Family::PrimaryContext(PrimaryOp::Retain) => {
