@@ -40,17 +40,6 @@ pub(crate) fn stream_of(frame: &Frame) -> Option<u64> {
     Some(canonical_stream(function, stream))
 }
 
-/// Whether a stream is, or may be, captured.
-pub(crate) fn is_capturing(frame: &Frame, stream: u64) -> bool {
-    let query = match frame.description().per_thread {
-        true => id::cuStreamIsCapturing_ptsz,
-        false => id::cuStreamIsCapturing,
-    };
-    // SAFETY: it writes an enum.
-    let status: Option<u32> = unsafe { driver::ask(query, |place| [stream, place, 0, 0]) };
-    status != Some(0)
-}
-
 /// Address and length of what a call has allocated.
 pub(crate) fn allocated(frame: &Frame) -> Option<(u64, u64)> {
     let function = frame.description();
