@@ -29,7 +29,7 @@ pub use generated::rules::{self, RULES};
 pub use generated::structs::STRUCTS;
 pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
-pub use names::{PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
+pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 pub use result::{is_sticky, result_name};
 
 /// The signature table as text, which is part of every trace (grammar: `format/SPEC.md`).
