@@ -15,6 +15,7 @@ pub mod layout;
 mod length;
 mod model;
 mod names;
+mod null_setting;
 mod result;
 
 pub use extent::{Arguments, Extent};
@@ -30,6 +31,7 @@ pub use generated::structs::STRUCTS;
 pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
 pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
+pub use null_setting::NullSetting;
 pub use result::{is_sticky, result_name};
 
 /// The signature table as text, which is part of every trace (grammar: `format/SPEC.md`).
