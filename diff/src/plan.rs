@@ -105,9 +105,7 @@ fn leaves(known: &'static Struct) -> Vec<&'static Field> {
 
 impl Plan {
     pub(crate) fn of(signature: &Signature) -> Self {
-        let function = cutape_registry::function(&signature.name)
-            .filter(|function| function.params.len() == signature.parameters.len());
-        let Some(function) = function else {
+        let Some(function) = cutape_model::function_of(signature) else {
             return Self {
                 name: signature.base.as_str().into(),
                 known: None,

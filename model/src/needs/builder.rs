@@ -18,6 +18,7 @@ use crate::memory::IntervalMap;
 use crate::objects::{Lookup, ObjectId, Retention};
 use crate::order::STREAM_PER_THREAD;
 use crate::state::State;
+use crate::trace_state::function_of;
 
 /// cuda.h: CUDA_ERROR_OUT_OF_MEMORY.
 const OUT_OF_MEMORY: i32 = 2;
@@ -246,11 +247,7 @@ impl NeedsBuilder {
             self.effects.resize(place + 1, None);
         }
         let known = self.effects.get_mut(place)?;
-        let resolve = || {
-            let function = cutape_registry::function(&call.signature.name)?;
-            let is_same = function.params.len() == call.signature.parameters.len();
-            is_same.then(|| Rc::new(Effects::of(function)))
-        };
+        let resolve = || Some(Rc::new(Effects::of(function_of(call.signature)?)));
         known.get_or_insert_with(resolve).clone()
     }
 

@@ -119,14 +119,7 @@ pub(crate) const PAGE: u64 = 4096;
 /// Looks up a trace's function in this build's registry: by name, and only if its parameters are
 /// the same.
 pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
-    let function = cutape_registry::function(&call.signature.name)?;
-    let same = function.params.len() == call.signature.parameters.len()
-        && function
-            .params
-            .iter()
-            .zip(&call.signature.parameters)
-            .all(|(ours, its)| ours.width.bytes() == its.value_type.bytes());
-    same.then_some(function)
+    cutape_model::function_of(call.signature)
 }
 
 /// True for device memory that a replay maps itself.
