@@ -2,6 +2,7 @@
 
 use cutape_format::Signature;
 use cutape_model::Effects;
+use cutape_registry::layout::is_padding;
 use cutape_registry::{
     DeviceOp, EventOp, Family, Field, Function, LaunchOp, Role, StreamOp, Struct, Waits, Width,
 };
@@ -97,8 +98,7 @@ fn leaves(known: &'static Struct) -> Vec<&'static Field> {
             .fields
             .iter()
             .any(|other| is_inside(other.name, field.name));
-        let is_unused = field.name.contains("reserved") || field.name.contains("pad");
-        !has_members && !is_unused
+        !has_members && !is_padding(field.name)
     });
     fields.collect()
 }
