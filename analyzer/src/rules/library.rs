@@ -8,6 +8,7 @@ use cutape_registry::{Family, FunctionOp, Kind, rules};
 use super::usage::lacks_context;
 use super::{Check, Draft, at, created_at};
 use crate::context::bytes_of;
+use crate::layouts::parameters_of_eight;
 use crate::plan::Step;
 use crate::state::data::ImageBytes;
 use crate::state::data::{Data, Own};
@@ -248,10 +249,8 @@ fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
-    let mut words = layout.iter().filter(|(_, size)| *size == 8);
-    words.find_map(|&(offset, _)| {
-        let word = bytes.get(offset as usize..)?.first_chunk()?;
-        let id = check.state.memory_at(u64::from_le_bytes(*word))?;
+    parameters_of_eight(layout, bytes).find_map(|(_, address)| {
+        let id = check.state.memory_at(address)?;
         let object = check.object(id)?;
         if object.kind != Kind::Global || check.kind(object.parent?)? != Kind::Library {
             return None;

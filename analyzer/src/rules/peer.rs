@@ -5,6 +5,7 @@ use cutape_registry::{ContextOp, Family, Kind, rules};
 
 use super::{Check, Draft, at, code, created_at};
 use crate::finding::Severity;
+use crate::layouts::parameters_of_eight;
 use crate::state::data::{Data, MemoryOrigin};
 use crate::state::ordering::memory_origin;
 
@@ -77,11 +78,7 @@ fn inaccessible(check: &Check<'_, '_>) -> Option<Draft> {
     let target = target?;
     let device = device_of(check, target)?;
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
-    let numbered = layout.iter().enumerate();
-    let mut words = numbered.filter(|(_, (_, size))| *size == 8);
-    words.find_map(|(number, &(offset, _))| {
-        let word = bytes.get(offset as usize..)?.first_chunk()?;
-        let address = u64::from_le_bytes(*word);
+    parameters_of_eight(layout, bytes).find_map(|(number, address)| {
         let id = check.state.memory_at(address)?;
         let object = check.object(id)?;
         let home = object.context?;

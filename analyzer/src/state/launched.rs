@@ -12,6 +12,7 @@ use crate::context::TraceContext;
 use crate::launch::{LaunchAttributes, pointee, u32_at, u64_at};
 use crate::plan::Plan;
 
+use crate::layouts::parameters_of_eight;
 /// How many streams' last kernels are remembered.
 const STREAMS: usize = 4096;
 
@@ -149,10 +150,8 @@ impl State {
             return Vec::new();
         };
         let bytes = plan.parameters(call).unwrap_or_default();
-        let words = layout.iter().filter(|(_, size)| *size == 8);
-        let addresses = words.filter_map(|&(offset, _)| u64_at(bytes, offset as usize));
-        addresses
-            .filter_map(|address| self.memory_at(address))
+        parameters_of_eight(layout, bytes)
+            .filter_map(|(_, address)| self.memory_at(address))
             .collect()
     }
 
