@@ -5,19 +5,6 @@ use cutape_registry::{Function, id};
 
 use crate::driver::{self, ask};
 
-/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
-pub(crate) const STREAM_LEGACY: u64 = 1;
-pub(crate) const STREAM_PER_THREAD: u64 = 2;
-
-/// The handle of a stream, the same for all names of the default streams.
-pub(crate) fn canonical_stream(function: &Function, stream: u64) -> u64 {
-    match stream {
-        0 if function.per_thread => STREAM_PER_THREAD,
-        0 => STREAM_LEGACY,
-        other => other,
-    }
-}
-
 /// The calling thread's context.
 pub(crate) fn current_context() -> u64 {
     // SAFETY: it writes a handle.

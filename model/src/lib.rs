@@ -56,7 +56,7 @@ pub use memory::{IntervalMap, Memory, Place};
 pub use memory_kind::MemoryKind;
 pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
-pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
+pub use order::{Clock, Order, StreamKey, StreamKind};
 pub use sharing::{
     Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, HostChanges, Identity, Link,
     MappedFile, RefusedImport, Sharing,

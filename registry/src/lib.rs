@@ -17,6 +17,7 @@ mod model;
 mod names;
 mod null_setting;
 mod result;
+mod stream;
 
 pub use extent::{Arguments, Extent};
 pub use family::*;
@@ -33,6 +34,7 @@ pub use model::*;
 pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 pub use null_setting::NullSetting;
 pub use result::{is_sticky, result_name};
+pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};
 
 /// The signature table as text, which is part of every trace (grammar: `format/SPEC.md`).
 pub static SIGNATURE_TEXT: &str = include_str!("generated/signatures.txt");

@@ -2,8 +2,8 @@
 //! of other contexts.
 
 use cutape_format::{Bytes, FileRange};
-use cutape_model::{Lookup, ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{Family, FunctionOp, Kind, rules};
+use cutape_model::{Lookup, ObjectId};
+use cutape_registry::{Family, FunctionOp, Kind, is_default_stream, rules};
 
 use super::usage::lacks_context;
 use super::{Check, Draft, at, created_at};
@@ -231,7 +231,7 @@ pub(super) fn shadowed(check: &Check<'_, '_>) -> Option<Draft> {
 fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
     let objects = &check.state.objects;
     let stream = check.plan.stream(check.call).unwrap_or(0);
-    let target = if stream <= STREAM_PER_THREAD {
+    let target = if is_default_stream(stream) {
         check.state.contexts.current(check.call.thread).object
     } else {
         let live = objects.live(Kind::Stream, stream);

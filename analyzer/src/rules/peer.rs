@@ -1,7 +1,7 @@
 //! Memory of other devices: whether access is enabled, and the contexts of peer copies.
 
-use cutape_model::{ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{ContextOp, Family, Kind, rules};
+use cutape_model::ObjectId;
+use cutape_registry::{ContextOp, Family, Kind, is_default_stream, rules};
 
 use super::{Check, Draft, at, code, created_at};
 use crate::finding::Severity;
@@ -69,7 +69,7 @@ pub(super) fn access_missing(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn inaccessible(check: &Check<'_, '_>) -> Option<Draft> {
     let stream = check.plan.stream(check.call).unwrap_or(0);
-    let target = if stream <= STREAM_PER_THREAD {
+    let target = if is_default_stream(stream) {
         check.state.contexts.current(check.call.thread).object
     } else {
         let live = check.state.objects.live(Kind::Stream, stream);

@@ -2,17 +2,19 @@
 
 use cutape_format::Call;
 use cutape_image::Uses;
-use cutape_model::{Data, ObjectId, STREAM_PER_THREAD, Site};
-use cutape_registry::{EventOp, Family, FunctionOp, GraphOp, Kind, LaunchAttribute, LaunchOp};
+use cutape_model::{Data, ObjectId, Site};
+use cutape_registry::{
+    EventOp, Family, FunctionOp, GraphOp, Kind, LaunchAttribute, LaunchOp, is_default_stream,
+};
 
 use super::State;
 use super::data::{Attributes, Own};
 use super::launches::{EventTrigger, LastKernel, LaunchEvent, StreamName};
 use crate::context::TraceContext;
 use crate::launch::{LaunchAttributes, pointee, u32_at, u64_at};
+use crate::layouts::parameters_of_eight;
 use crate::plan::Plan;
 
-use crate::layouts::parameters_of_eight;
 /// How many streams' last kernels are remembered.
 const STREAMS: usize = 4096;
 
@@ -97,7 +99,7 @@ impl State {
         let current = self.contexts.current(call.thread).handle;
         Some((
             handle,
-            if handle <= STREAM_PER_THREAD {
+            if is_default_stream(handle) {
                 current
             } else {
                 0

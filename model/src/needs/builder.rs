@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use cutape_format::{Bytes, Call, Note};
 use cutape_registry::{
-    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, is_sticky,
+    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, is_default_stream,
+    is_sticky,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,7 +17,6 @@ use super::table::{Need, Needs};
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
 use crate::objects::{Lookup, ObjectId, Retention};
-use crate::order::STREAM_PER_THREAD;
 use crate::state::State;
 use crate::trace_state::function_of;
 
@@ -362,7 +362,7 @@ impl NeedsBuilder {
     }
 
     fn use_handle(&mut self, call: u32, kind: Kind, handle: u64, changes: bool) {
-        if kind == Kind::Stream && handle <= STREAM_PER_THREAD {
+        if kind == Kind::Stream && is_default_stream(handle) {
             return;
         }
         if let Some(id) = self.state.objects.resolve(kind, handle).known() {
