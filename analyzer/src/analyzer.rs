@@ -19,7 +19,7 @@ use crate::rules::silence::{Silence, not_about_calls, silence, succeeded};
 use crate::rules::undefined::is_same_source_name;
 use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
-use cutape_model::Site;
+use cutape_model::{Site, function_of};
 
 /// A function of the trace.
 #[derive(Debug)]
@@ -116,10 +116,7 @@ impl Analyzer {
             self.functions.resize_with(id + 1, || None);
         }
         let checked = self.functions[id].get_or_insert_with(|| {
-            let function = cutape_registry::function(&call.signature.name)?;
-            // A trace of another version may have other parameters.
-            let same = function.params.len() == call.signature.parameters.len();
-            let plan = same.then(|| Plan::new(function))?;
+            let plan = Plan::new(function_of(call.signature)?);
             let rules = rules::rules_of(&plan);
             let gates: Vec<_> = rules.iter().map(|(when, _)| *when).collect();
             let gates = Gates::of(&gates);

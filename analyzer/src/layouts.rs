@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::finding::Severity;
+use crate::launch::u64_at;
 
 /// How many kernels are remembered.
 const MOST: usize = 65536;
@@ -59,6 +60,16 @@ impl Pointer {
     }
 }
 
+/// The parameters of eight bytes of a launch, each with its position.
+pub(crate) fn parameters_of_eight<'a>(
+    layout: &'a [(u32, u32)],
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (usize, u64)> + 'a {
+    let parameters = layout.iter().enumerate();
+    let words = parameters.filter(|(_, (_, size))| *size == 8);
+    words.filter_map(|(number, &(offset, _))| Some((number, u64_at(bytes, offset as usize)?)))
+}
+
 /// The words of a launch's parameters that may be pointers: parameters of eight bytes, and aligned
 /// words of short structs. Which members of a struct are pointers is not known.
 pub(crate) fn pointers<'a>(
@@ -73,10 +84,7 @@ pub(crate) fn pointers<'a>(
         };
         let offsets = (0..words).map(|word| 8 * word);
         offsets.filter_map(move |offset| {
-            let word = bytes
-                .get(start as usize + offset as usize..)?
-                .first_chunk()?;
-            let address = u64::from_le_bytes(*word);
+            let address = u64_at(bytes, start as usize + offset as usize)?;
             (address != 0).then_some(Pointer {
                 number,
                 member: (size != 8).then_some(offset),

@@ -2,6 +2,7 @@
 
 use cutape_format::Signature;
 use cutape_model::Effects;
+use cutape_registry::layout::is_padding;
 use cutape_registry::{
     DeviceOp, EventOp, Family, Field, Function, LaunchOp, Role, StreamOp, Struct, Waits, Width,
 };
@@ -97,17 +98,14 @@ fn leaves(known: &'static Struct) -> Vec<&'static Field> {
             .fields
             .iter()
             .any(|other| is_inside(other.name, field.name));
-        let is_unused = field.name.contains("reserved") || field.name.contains("pad");
-        !has_members && !is_unused
+        !has_members && !is_padding(field.name)
     });
     fields.collect()
 }
 
 impl Plan {
     pub(crate) fn of(signature: &Signature) -> Self {
-        let function = cutape_registry::function(&signature.name)
-            .filter(|function| function.params.len() == signature.parameters.len());
-        let Some(function) = function else {
+        let Some(function) = cutape_model::function_of(signature) else {
             return Self {
                 name: signature.base.as_str().into(),
                 known: None,

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note, Snapshot, Trace};
-use cutape_model::{Lookup, Retention, STREAM_PER_THREAD, State};
+use cutape_model::{Lookup, Retention, State};
 use cutape_registry::{
     AttributeType, Family, Field, GraphOp, ImageSource, Kind, Length, LinkOp, Meaning, PointerOp,
-    Role, attributes,
+    Role, attributes, is_default_stream,
 };
 use rustc_hash::FxHashMap;
 
@@ -347,7 +347,7 @@ impl<'t> Reader<'t> {
         let found = match kind {
             Kind::Device => return (Facet::Argument, Part::Number(handle, "int")),
             _ if handle == 0 => return (Facet::Argument, Part::Null),
-            Kind::Stream if handle <= STREAM_PER_THREAD => {
+            Kind::Stream if is_default_stream(handle) => {
                 return (Facet::Argument, Part::Number(handle, "CUstream"));
             }
             _ if kind.is_address() => return (Facet::Argument, self.address(handle)),

@@ -5,25 +5,14 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use cutape_registry::DRIVER_FOLDERS;
+
 use crate::{elf, loader_cache};
 
 /// The symbol by which cutape's interposer is known.
 pub const MARKER: &str = "cutape_interposer_marker";
 
 const LIBRARY: &str = "libcuda.so.1";
-
-/// Where drivers, containers and WSL install it, for systems whose loader cache does not list it.
-const KNOWN_FOLDERS: [&str; 9] = [
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib64",
-    "/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/lib",
-    "/usr/local/nvidia/lib64",
-    "/usr/local/cuda/compat",
-    "/usr/lib/wsl/lib",
-    "/run/opengl-driver/lib",
-];
 
 /// Why there is no driver to use.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +54,7 @@ pub fn locate() -> Result<PathBuf, LocateError> {
         library_path: env::var_os("LD_LIBRARY_PATH").unwrap_or_default(),
         cached: loader_cache::paths(&cache, LIBRARY),
     };
-    search.run(&KNOWN_FOLDERS.map(Path::new))
+    search.run(&DRIVER_FOLDERS.map(Path::new))
 }
 
 /// Whether a file is cutape's interposer; false for anything but a readable ELF file.

@@ -1,12 +1,12 @@
 //! What calls enqueue and allocate: the facts that the recorder needs to enqueue work of its own.
 
 use cutape_driver::types::CUmemAccessDesc;
-use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, id};
+use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, canonical_stream, id};
 
 use crate::driver;
 use crate::hot::frame::Frame;
 use crate::process::memory;
-use crate::queries::{canonical_stream, current_context, current_device};
+use crate::queries::{current_context, current_device};
 
 /// Bytes of a struct whose words may be addresses.
 const MOST_STRUCT: u32 = 512;
@@ -37,18 +37,7 @@ pub(crate) fn stream_of(frame: &Frame) -> Option<u64> {
         }
         _ => function.stream.map_or(0, |at| frame.word(at)),
     };
-    Some(canonical_stream(function, stream))
-}
-
-/// Whether a stream is, or may be, captured.
-pub(crate) fn is_capturing(frame: &Frame, stream: u64) -> bool {
-    let query = match frame.description().per_thread {
-        true => id::cuStreamIsCapturing_ptsz,
-        false => id::cuStreamIsCapturing,
-    };
-    // SAFETY: it writes an enum.
-    let status: Option<u32> = unsafe { driver::ask(query, |place| [stream, place, 0, 0]) };
-    status != Some(0)
+    Some(canonical_stream(stream, function.per_thread))
 }
 
 /// Address and length of what a call has allocated.

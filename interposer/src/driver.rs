@@ -3,22 +3,11 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::ffi::{CStr, CString, c_void};
 
-use cutape_registry::{FUNCTIONS, id};
+use cutape_registry::{DRIVER_FOLDERS, FUNCTIONS, id};
 
 use crate::hook::open::open_driver;
 use crate::loaded::objects::code_around;
 use crate::process::log;
-
-/// Where libcuda is looked for, in this order, if no path is given.
-const PLACES: [&CStr; 7] = [
-    c"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-    c"/usr/lib64/libcuda.so.1",
-    c"/usr/lib/libcuda.so.1",
-    c"/usr/local/nvidia/lib64/libcuda.so.1",
-    c"/usr/lib/wsl/lib/libcuda.so.1",
-    c"/usr/lib64-nvidia/libcuda.so.1",
-    c"/usr/local/cuda/compat/libcuda.so.1",
-];
 
 /// Where calls go: the real function, or `missing`.
 static TARGETS: [AtomicPtr<c_void>; FUNCTIONS.len()] =
@@ -84,11 +73,12 @@ pub(crate) fn is_loaded() -> bool {
 /// threads may do so at once.
 pub(crate) fn load(given: Option<&CStr>) -> bool {
     let (handle, path) = match given {
-        Some(path) => (open(path), path),
+        Some(path) => (open(path), path.to_owned()),
         None => {
-            let found = PLACES
+            let found = DRIVER_FOLDERS
                 .into_iter()
-                .map(|path| (open(path), path))
+                .filter_map(|folder| CString::new(format!("{folder}/libcuda.so.1")).ok())
+                .map(|path| (open(&path), path))
                 .find(|found| !found.0.is_null());
             let Some(found) = found else { return false };
             found
@@ -131,7 +121,7 @@ pub(crate) fn load(given: Option<&CStr>) -> bool {
     }
     // Leaked on purpose: they are used until the process ends.
     BY_ADDRESS.store(Box::into_raw(Box::new(addresses)), Ordering::Release);
-    PATH.store(Box::into_raw(Box::new(path.to_owned())), Ordering::Release);
+    PATH.store(Box::into_raw(Box::new(path)), Ordering::Release);
     // SAFETY: the handle is open and never closed.
     let marker = unsafe { libc::dlsym(handle, c"cutape_null_driver_marker".as_ptr()) };
     IS_NULL_DRIVER.store(!marker.is_null(), Ordering::Relaxed);

@@ -8,7 +8,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::{HashMap, HashSet};
 
 use cutape_order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};
-use cutape_registry::{Function, Kind, Waits, id};
+use cutape_registry::{
+    Function, Kind, STREAM_LEGACY, STREAM_PER_THREAD, Waits, canonical_stream, id,
+};
 
 use crate::call_order::Tells;
 use crate::described_copy::is_within_device;
@@ -18,10 +20,7 @@ use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
-use crate::queries::{
-    STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, current_context, is_capturing,
-    is_of_device, is_shared_with_host,
-};
+use crate::queries::{current_context, is_capturing, is_of_device, is_shared_with_host};
 
 /// CU_STREAM_NON_BLOCKING of cuda.h.
 const NON_BLOCKING: u32 = 1;
@@ -162,7 +161,7 @@ pub(crate) fn asking_contexts<T>(ask: impl FnOnce(&dyn Fn(Work) -> u64) -> T) ->
 
 /// The number of the stream that a handle means in a call.
 fn stream(thread: &Thread, function: &Function, handle: u64) -> u32 {
-    let handle = canonical_stream(function, handle);
+    let handle = canonical_stream(handle, function.per_thread);
     let (key, context): (StreamKey, u64) = match handle {
         STREAM_LEGACY => {
             let context = current_context();

@@ -5,19 +5,6 @@ use cutape_registry::{Function, id};
 
 use crate::driver::{self, ask};
 
-/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
-pub(crate) const STREAM_LEGACY: u64 = 1;
-pub(crate) const STREAM_PER_THREAD: u64 = 2;
-
-/// The handle of a stream, the same for all names of the default streams.
-pub(crate) fn canonical_stream(function: &Function, stream: u64) -> u64 {
-    match stream {
-        0 if function.per_thread => STREAM_PER_THREAD,
-        0 => STREAM_LEGACY,
-        other => other,
-    }
-}
-
 /// The calling thread's context.
 pub(crate) fn current_context() -> u64 {
     // SAFETY: it writes a handle.
@@ -31,16 +18,23 @@ pub(crate) fn current_device() -> Option<u64> {
     device.map(u64::from)
 }
 
-/// Whether a stream is being captured: then work runs only when a graph is launched.
+/// Whether a stream is being captured, or may be: then work runs only when a graph is launched, and
+/// the recorder must enqueue nothing. The driver refuses to say of the legacy stream while another
+/// one captures, and after an error of earlier work.
 pub(crate) fn is_capturing(function: &Function, stream: u64) -> bool {
     let query = if function.per_thread {
         id::cuStreamIsCapturing_ptsz
     } else {
         id::cuStreamIsCapturing
     };
+    let mut status = 0_u32;
+    let arguments = [stream, (&raw mut status) as u64, 0, 0];
     // SAFETY: it writes an enum.
-    let status: Option<u32> = unsafe { ask(query, |place| [stream, place, 0, 0]) };
-    status.is_some_and(|status| status != 0)
+    match unsafe { driver::call(query, arguments) } {
+        // A driver without the function captures nothing.
+        None => false,
+        Some(result) => result != 0 || status != 0,
+    }
 }
 
 /// Whether an address that may be of any kind is the host's.

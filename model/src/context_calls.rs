@@ -3,9 +3,8 @@
 use cutape_format::Call;
 use cutape_registry::{ContextOp, Kind, PrimaryOp};
 
-use crate::contexts::{Current, Entry};
 use crate::effects::{Action, Effects};
-use crate::objects::{Lookup, NewObject, Origin};
+use crate::objects::{Lookup, NewObject, ObjectId, Origin};
 use crate::state::{ContextData, Data, State};
 
 impl<X> State<X> {
@@ -14,33 +13,6 @@ impl<X> State<X> {
         let thread = call.thread;
         let returned = || call.out(effects.at("pctx")?);
         match effects.action {
-            Action::Context(ContextOp::Create) => {
-                if let Some(handle) = returned() {
-                    let current = self.named_context(effects, call, handle);
-                    self.contexts.push(thread, current, Entry::Created);
-                }
-            }
-            Action::Context(ContextOp::Push) => {
-                let current = self.named_context(effects, call, call.argument(0));
-                let entry = Entry::Pushed(effects.site(call));
-                self.contexts.push(thread, current, entry);
-            }
-            Action::Context(ContextOp::Pop) => {
-                self.contexts.pop(thread, Some(effects.site(call)));
-            }
-            Action::Context(ContextOp::Set) => {
-                let current = self.named_context(effects, call, call.argument(0));
-                self.contexts.replace(thread, current);
-            }
-            // The driver's private tables change it, too.
-            Action::Context(ContextOp::Current) => {
-                if let Some(handle) = returned()
-                    && self.contexts.current(thread).handle != handle
-                {
-                    let current = self.named_context(effects, call, handle);
-                    self.contexts.replace(thread, current);
-                }
-            }
             Action::Context(ContextOp::Device) => {
                 let named = effects
                     .handle_of(call, Kind::Context)
@@ -59,10 +31,12 @@ impl<X> State<X> {
                     });
                 }
             }
-            Action::Context(ContextOp::Destroy)
-                if self.contexts.current(thread).handle == call.argument(0) =>
-            {
-                self.contexts.pop(thread, None);
+            Action::Context(operation) => {
+                let stacks = &mut self.contexts.stacks;
+                if let Some(handle) = stacks.apply(operation, effects.function.name, call) {
+                    let object = self.named_context(effects, call, handle);
+                    self.contexts.stacks.name(thread, object);
+                }
             }
             Action::Primary(PrimaryOp::Retain) => {
                 let context =
@@ -94,8 +68,13 @@ impl<X> State<X> {
     /// The context that a successful call names as current. The CUDA runtime has the handle of a
     /// primary context from a private table, and makes it current before a call of the program
     /// returns it; that call says later what the context is.
-    fn named_context(&mut self, effects: &Effects, call: &Call<'_>, handle: u64) -> Current {
-        let object = match self.objects.find(Kind::Context, handle) {
+    fn named_context(
+        &mut self,
+        effects: &Effects,
+        call: &Call<'_>,
+        handle: u64,
+    ) -> Option<ObjectId> {
+        match self.objects.find(Kind::Context, handle) {
             Lookup::Live(id) => Some(id),
             Lookup::Unknown if handle != 0 => {
                 let site = effects.site(call);
@@ -104,7 +83,6 @@ impl<X> State<X> {
             }
             // Of an ended primary context the handle stays, and may be returned again.
             _ => None,
-        };
-        Current { handle, object }
+        }
     }
 }

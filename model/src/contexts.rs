@@ -1,5 +1,7 @@
 //! The contexts that are current in each thread, and the primary contexts of the devices.
 
+use cutape_format::Call;
+use cutape_registry::ContextOp;
 use rustc_hash::FxHashMap;
 
 use crate::objects::ObjectId;
@@ -19,8 +21,8 @@ pub struct Current {
 pub(crate) enum Entry {
     /// The thread had none current.
     Set,
-    /// It was created.
-    Created,
+    /// The call with this index created it.
+    Created(u64),
     /// A call pushed it.
     Pushed(Site),
 }
@@ -30,6 +32,8 @@ pub(crate) enum Entry {
 struct Stacked {
     current: Current,
     entry: Entry,
+    /// The call that made it current, or showed that it is.
+    set_by: u64,
 }
 
 /// Pushes of one place that are left on the stack of one thread.
@@ -54,36 +58,101 @@ struct Primary {
     last: Option<u64>,
 }
 
-/// Stacks of current contexts by thread, primary contexts by device (Context Management, Primary
-/// Context Management).
+/// Stacks of current contexts by thread (Context Management).
 #[derive(Clone, Debug, Default)]
-pub struct Contexts {
+pub struct ContextStacks {
     stacks: Vec<Vec<Stacked>>,
     /// By thread: the pop that took its last context, which no call had pushed or created.
     surplus_pops: FxHashMap<u32, Site>,
+}
+
+/// Stacks of current contexts by thread, primary contexts by device (Primary Context Management).
+#[derive(Clone, Debug, Default)]
+pub struct Contexts {
+    pub(crate) stacks: ContextStacks,
     primaries: FxHashMap<i32, Primary>,
 }
 
 /// How many places that retain a context are told apart.
 const PLACES: usize = 64;
 
-impl Contexts {
+impl ContextStacks {
+    #[inline]
+    fn top(&self, thread: u32) -> Option<&Stacked> {
+        self.stacks.get(thread as usize)?.last()
+    }
+
     /// The context that is current in a thread.
     #[inline]
     pub fn current(&self, thread: u32) -> Current {
-        let stack = self.stacks.get(thread as usize);
-        let top = stack.and_then(|stack| stack.last());
-        top.map(|top| top.current).unwrap_or_default()
+        self.top(thread).map(|top| top.current).unwrap_or_default()
     }
 
-    /// The pop that took the last context of a thread, if no call had pushed or created it.
-    pub fn surplus_pop(&self, thread: u32) -> Option<Site> {
-        self.surplus_pops.get(&thread).copied()
+    /// The call that made the thread's context current, or showed that it is.
+    pub(crate) fn set_by(&self, thread: u32) -> Option<u64> {
+        self.top(thread).map(|top| top.set_by)
+    }
+
+    /// The call that pushed the uppermost entry of a thread's stack; `None` if a call set a context
+    /// while the thread had none.
+    pub(crate) fn pushed_by(&self, thread: u32) -> Option<u64> {
+        match self.top(thread)?.entry {
+            Entry::Set => None,
+            Entry::Created(index) => Some(index),
+            Entry::Pushed(site) => Some(site.index),
+        }
+    }
+
+    /// Applies a successful call of that function. Returns the handle of a context that it makes
+    /// current, or shows to be.
+    pub fn apply(
+        &mut self,
+        operation: ContextOp,
+        function: &'static str,
+        call: &Call<'_>,
+    ) -> Option<u64> {
+        let given = call.argument(0);
+        let site = || Site::of(function, call);
+        match operation {
+            ContextOp::Create => {
+                let created = call.out(0)?;
+                self.push(call, created, Entry::Created(call.index));
+                Some(created)
+            }
+            ContextOp::Push => {
+                self.push(call, given, Entry::Pushed(site()));
+                Some(given)
+            }
+            ContextOp::Pop => {
+                self.pop(call.thread, Some(site()));
+                None
+            }
+            ContextOp::Set => self.replace(call, given),
+            // The driver's private tables change it, too.
+            ContextOp::Current => {
+                let shown = call.out(0)?;
+                let is_news = self.current(call.thread).handle != shown;
+                is_news.then(|| self.replace(call, shown))?
+            }
+            ContextOp::Destroy if self.current(call.thread).handle == given => {
+                self.pop(call.thread, None);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// What the current context of a thread is.
+    pub(crate) fn name(&mut self, thread: u32, object: Option<ObjectId>) {
+        let stack = self.stacks.get_mut(thread as usize);
+        if let Some(top) = stack.and_then(|stack| stack.last_mut()) {
+            top.current.object = object;
+        }
     }
 
     /// The places of the program whose pushes were not popped, each with the stack that holds most
     /// of them.
-    pub fn left_pushes(&self) -> Vec<LeftPushes> {
+    fn left_pushes(&self) -> Vec<LeftPushes> {
         let mut left: FxHashMap<u64, LeftPushes> = FxHashMap::default();
         for stack in &self.stacks {
             let mut here: FxHashMap<u64, LeftPushes> = FxHashMap::default();
@@ -114,16 +183,23 @@ impl Contexts {
         self.stacks.get_mut(thread)
     }
 
-    pub(crate) fn push(&mut self, thread: u32, current: Current, entry: Entry) {
-        self.surplus_pops.remove(&thread);
-        let Some(stack) = self.stack(thread) else {
-            return;
+    fn push(&mut self, call: &Call<'_>, handle: u64, entry: Entry) {
+        self.surplus_pops.remove(&call.thread);
+        let current = Current {
+            handle,
+            object: None,
         };
-        stack.push(Stacked { current, entry });
+        if let Some(stack) = self.stack(call.thread) {
+            stack.push(Stacked {
+                current,
+                entry,
+                set_by: call.index,
+            });
+        }
     }
 
     /// The context on top goes; by a call that pops, or else by its end.
-    pub(crate) fn pop(&mut self, thread: u32, by: Option<Site>) {
+    fn pop(&mut self, thread: u32, by: Option<Site>) {
         let popped = self.stack(thread).and_then(Vec::pop);
         let is_surplus = popped.is_some_and(|popped| matches!(popped.entry, Entry::Set));
         if let Some(by) = by.filter(|_| is_surplus && self.current(thread).handle == 0) {
@@ -131,16 +207,21 @@ impl Contexts {
         }
     }
 
-    /// A call has shown which context is current in a thread.
-    pub(crate) fn replace(&mut self, thread: u32, current: Current) {
-        if current.handle == 0 {
-            self.pop(thread, None);
-            return;
+    /// A call has shown which context is current in a thread; returns its handle if there is one.
+    fn replace(&mut self, call: &Call<'_>, handle: u64) -> Option<u64> {
+        if handle == 0 {
+            self.pop(call.thread, None);
+            return None;
         }
-        match self.stack(thread).and_then(|stack| stack.last_mut()) {
-            Some(top) => top.current = current,
-            None => self.push(thread, current, Entry::Set),
+        match self.stack(call.thread).and_then(|stack| stack.last_mut()) {
+            Some(top) if top.current.handle == handle => {}
+            Some(top) => {
+                top.current.handle = handle;
+                top.set_by = call.index;
+            }
+            None => self.push(call, handle, Entry::Set),
         }
+        Some(handle)
     }
 
     /// A handle names this context from now on, also where it is current already and its object was
@@ -158,6 +239,25 @@ impl Contexts {
                 entry.object = Some(context);
             }
         }
+    }
+}
+
+impl Contexts {
+    /// The context that is current in a thread.
+    #[inline]
+    pub fn current(&self, thread: u32) -> Current {
+        self.stacks.current(thread)
+    }
+
+    /// The pop that took the last context of a thread, if no call had pushed or created it.
+    pub fn surplus_pop(&self, thread: u32) -> Option<Site> {
+        self.stacks.surplus_pops.get(&thread).copied()
+    }
+
+    /// The places of the program whose pushes were not popped, each with the stack that holds most
+    /// of them.
+    pub fn left_pushes(&self) -> Vec<LeftPushes> {
+        self.stacks.left_pushes()
     }
 
     /// True while the primary context of a device is retained, as far as was seen.

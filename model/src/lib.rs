@@ -38,7 +38,7 @@ mod work;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
-pub use contexts::{Contexts, Current, LeftPushes};
+pub use contexts::{ContextStacks, Contexts, Current, LeftPushes};
 pub use copied::{
     Copied, DescribedAccess, Side, described_accesses, described_accesses_in, described_side,
     described_sources, each_copy, filled_bytes,
@@ -56,7 +56,7 @@ pub use memory::{IntervalMap, Memory, Place};
 pub use memory_kind::MemoryKind;
 pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
-pub use order::{Clock, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
+pub use order::{Clock, Order, StreamKey, StreamKind};
 pub use sharing::{
     Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, HostChanges, Identity, Link,
     MappedFile, RefusedImport, Sharing,

@@ -2,7 +2,7 @@
 //! and what that leaves uncertain counts as ordered and complete.
 
 use cutape_order::Doubt;
-pub use cutape_order::{Clock, STREAM_PER_THREAD, StreamKey, StreamKind};
+pub use cutape_order::{Clock, StreamKey, StreamKind};
 use rustc_hash::FxBuildHasher;
 
 /// The work in all streams, numbered in the order in which it is enqueued.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use cutape_format::Call;
-use cutape_registry::{Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits};
+use cutape_registry::{Family, GlobalOwner, Kind, Parent, PrimaryOp, Waits, is_default_stream};
 use rustc_hash::FxBuildHasher;
 
 use crate::captures::{CapturePoint, Captures};
@@ -14,7 +14,7 @@ use crate::graphs::{GraphAction, Graphs};
 use crate::memory::Memory;
 use crate::memory_kind::MemoryKind;
 use crate::objects::{Lookup, NewObject, ObjectId, Objects, Origin, Retention};
-use crate::order::{Clock, Order, STREAM_PER_THREAD};
+use crate::order::{Clock, Order};
 use crate::site::Site;
 
 /// How many freed ranges of memory are remembered.
@@ -514,7 +514,7 @@ impl<X> State<X> {
         if kind == Kind::Context {
             let objects = &self.objects;
             let has_ended = |id| objects.end_of(id).is_some();
-            self.contexts.attach(handle, id, has_ended);
+            self.contexts.stacks.attach(handle, id, has_ended);
         }
         let name = match kind {
             Kind::Function | Kind::Kernel | Kind::Global => {
@@ -541,7 +541,7 @@ impl<X> State<X> {
         // nothing.
         if matches!(known, Lookup::Live(_))
             || (kind == Kind::Context && known != Lookup::Unknown)
-            || (kind == Kind::Stream && handle <= STREAM_PER_THREAD)
+            || (kind == Kind::Stream && is_default_stream(handle))
         {
             return;
         }

@@ -9,10 +9,15 @@ use crate::objects::{Lookup, NewObject, Origin, Retention};
 use crate::site::Site;
 use crate::state::{Changes, State};
 
-/// The function of that signature, unless this version of the registry has other parameters for it.
+/// The function of that signature, unless this version of the registry has other parameters for it:
+/// more, fewer, or of other sizes.
 pub fn function_of(signature: &Signature) -> Option<&'static Function> {
-    cutape_registry::function(&signature.name)
-        .filter(|function| function.params.len() == signature.parameters.len())
+    let function = cutape_registry::function(&signature.name)?;
+    let (ours, recorded) = (function.params, &signature.parameters);
+    let mut both = ours.iter().zip(recorded);
+    let is_same = ours.len() == recorded.len()
+        && both.all(|(ours, recorded)| ours.width.bytes() == recorded.value_type.bytes());
+    is_same.then_some(function)
 }
 
 /// Which objects to track.
@@ -222,6 +227,8 @@ impl TraceState {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
     use super::*;
@@ -250,7 +257,9 @@ mod tests {
     }
 
     fn open(builder: &TraceBuilder) -> Trace {
-        let name = format!("cutape-trace-state-{}.cutape", std::process::id());
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cutape-trace-state-{}-{number}.cutape", std::process::id());
         let path = std::env::temp_dir().join(name);
         builder.write(&path).unwrap();
         let trace = Trace::open(&path).unwrap();
@@ -310,5 +319,34 @@ mod tests {
             }
         }
         assert_eq!(names, ["?", "first", "second", "second", "third", "fourth"]);
+    }
+
+    #[test]
+    fn functions_have_the_parameters_of_the_registry() {
+        let text = cutape_registry::SIGNATURE_TEXT;
+        let line = text.lines().find(|line| line.contains("\tcuMemsetD8_v2\t"));
+        let line = line.unwrap();
+        let (shorter, _) = line.rsplit_once('\t').unwrap();
+        for (changed, is_known) in [
+            (line.to_owned(), true),
+            (shorter.to_owned(), false),
+            (line.replace("unsigned char|u1|", "unsigned int|u4|"), false),
+        ] {
+            let mut builder = TraceBuilder::new(&text.replace(line, &changed));
+            builder.call(NewCall {
+                name: "cuMemsetD8_v2",
+                arguments: if changed == shorter {
+                    &[1, 2]
+                } else {
+                    &[1, 2, 3]
+                },
+                ..NewCall::default()
+            });
+            let trace = open(&builder);
+            let known = trace
+                .calls()
+                .map(|call| function_of(call.signature).is_some());
+            assert_eq!(known.collect::<Vec<_>>(), [is_known], "{changed}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use cutape_format::Call;
 use cutape_registry::{
-    CopyOp, Family, GraphOp, ImplicitWait, Kind, MemoryType, StreamMemoryOp, Waits, function,
+    CopyOp, Family, GraphOp, ImplicitWait, Kind, MemoryType, STREAM_LEGACY, STREAM_PER_THREAD,
+    StreamMemoryOp, Waits, canonical_stream, function,
 };
 
 use crate::captures::Capture;
@@ -11,7 +12,7 @@ use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, GraphWait, Work, captured_work, node_arrays};
 use crate::needs::Operands;
 use crate::objects::{NewObject, Origin};
-use crate::order::{STREAM_PER_THREAD, StreamKey, StreamKind};
+use crate::order::{StreamKey, StreamKind};
 use crate::state::{Data, EVENT_EXTERNAL, LastStreams, State, StreamQuestion};
 use crate::stream_values::may_wait;
 
@@ -65,12 +66,13 @@ impl<X> State<X> {
         per_thread: bool,
     ) -> (StreamKey, u64, StreamKind) {
         let current = self.contexts.current(thread).handle;
-        if handle == STREAM_PER_THREAD || (handle == 0 && per_thread) {
-            let key = (2 | u64::from(thread) << 8, current);
-            return (key, current, StreamKind::Blocking);
-        }
-        if handle < STREAM_PER_THREAD {
-            return ((1, current), current, StreamKind::Legacy);
+        match canonical_stream(handle, per_thread) {
+            STREAM_LEGACY => return ((STREAM_LEGACY, current), current, StreamKind::Legacy),
+            STREAM_PER_THREAD => {
+                let key = (STREAM_PER_THREAD | u64::from(thread) << 8, current);
+                return (key, current, StreamKind::Blocking);
+            }
+            _ => {}
         }
         let live = self.objects.live(Kind::Stream, handle);
         let Some((id, stream)) = live.and_then(|id| Some((id, self.objects.get(id)?))) else {

@@ -154,6 +154,17 @@ fn the_last_call_needs() {
             ],
             &[0, 9],
         ),
+        // The driver's private tables made the first context current again.
+        (
+            "shown-context",
+            &[
+                ("cuCtxSetCurrent", &[0xd], 0, &[]),
+                ("cuCtxGetCurrent", &[1], 0xc, &[]),
+                ("cuCtxSetCurrent", &[0xd], 0, &[]),
+                ("cuMemAlloc_v2", &[1, 16], 0x30000, &[]),
+            ],
+            &[0, 6, 8, 9],
+        ),
         (
             "event",
             &[

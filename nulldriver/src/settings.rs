@@ -29,7 +29,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cutape_registry::Function;
+use cutape_registry::{Function, NullSetting};
 
 use crate::call::answer::CUresult;
 use crate::crash;
@@ -94,8 +94,8 @@ pub(crate) enum Schedule {
 static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     // SAFETY: getauxval only reads the process's auxiliary vector.
     let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let (settings, warnings) = Settings::read(|name| {
-        let value = std::env::var_os(name).filter(|_| !is_secure)?;
+    let (settings, warnings) = Settings::read(|setting| {
+        let value = std::env::var_os(setting.name()).filter(|_| !is_secure)?;
         Some(value.to_string_lossy().into_owned())
     });
     for warning in warnings {
@@ -116,17 +116,17 @@ pub(crate) fn get() -> &'static Settings {
 }
 
 impl Settings {
-    /// From variables by name, with a warning for each malformed part.
-    fn read(variable: impl Fn(&str) -> Option<String>) -> (Settings, Vec<String>) {
+    /// From variables, with a warning for each malformed part.
+    fn read(variable: impl Fn(NullSetting) -> Option<String>) -> (Settings, Vec<String>) {
         let mut warnings = Vec::new();
         let (mut faults, mut nondeterministic) = (Vec::new(), Vec::new());
-        for (name, parse) in [
-            ("CUTAPE_NULL_FAIL", parse_fail as fn(&str) -> Option<Fault>),
-            ("CUTAPE_NULL_DELAY", parse_delay),
-            ("CUTAPE_NULL_CRASH", parse_crash),
-            ("CUTAPE_NULL_NONDETERMINISTIC", parse_kernel),
+        for (setting, parse) in [
+            (NullSetting::Fail, parse_fail as fn(&str) -> Option<Fault>),
+            (NullSetting::Delay, parse_delay),
+            (NullSetting::Crash, parse_crash),
+            (NullSetting::Nondeterministic, parse_kernel),
         ] {
-            let value = variable(name).unwrap_or_default();
+            let value = variable(setting).unwrap_or_default();
             let parts = value.split(',').map(str::trim);
             for part in parts.filter(|part| !part.is_empty()) {
                 match parse(part) {
@@ -134,11 +134,13 @@ impl Settings {
                         nondeterministic.push(fault);
                     }
                     Some(fault) => faults.push(fault),
-                    None => warnings.push(format!("{name}: cannot understand {part:?}")),
+                    None => {
+                        warnings.push(format!("{}: cannot understand {part:?}", setting.name()))
+                    }
                 }
             }
         }
-        let capabilities = match variable("CUTAPE_NULL_CAPABILITY") {
+        let capabilities = match variable(NullSetting::Capability) {
             None => vec![CAPABILITY],
             Some(text) => parse_capabilities(&text).unwrap_or_else(|| {
                 warnings.push(format!(
@@ -147,7 +149,7 @@ impl Settings {
                 vec![CAPABILITY]
             }),
         };
-        let peers = variable("CUTAPE_NULL_PEERS").and_then(|text| {
+        let peers = variable(NullSetting::Peers).and_then(|text| {
             let pairs = parse_peers(&text);
             if pairs.is_none() {
                 warnings.push(format!(
@@ -157,7 +159,7 @@ impl Settings {
             }
             pairs
         });
-        let schedule = variable("CUTAPE_NULL_SCHEDULE").map(|text| (parse_schedule(&text), text));
+        let schedule = variable(NullSetting::Schedule).map(|text| (parse_schedule(&text), text));
         let schedule = match schedule {
             None => Schedule::Eager,
             Some((Some(schedule), _)) => schedule,
@@ -168,15 +170,16 @@ impl Settings {
                 Schedule::Eager
             }
         };
-        let mut number = |name: &str, default: u64, range: RangeInclusive<u64>| {
-            let Some(text) = variable(name) else {
+        let mut number = |setting: NullSetting, default: u64, range: RangeInclusive<u64>| {
+            let Some(text) = variable(setting) else {
                 return default;
             };
             let value = parse_unit(text.trim(), SIZES).filter(|value| range.contains(value));
             value.unwrap_or_else(|| {
                 let (first, last) = (range.start(), range.end());
                 warnings.push(format!(
-                    "{name}: {text:?} is not a number from {first} to {last}"
+                    "{}: {text:?} is not a number from {first} to {last}",
+                    setting.name()
                 ));
                 default
             })
@@ -187,10 +190,10 @@ impl Settings {
             capabilities,
             peers,
             schedule,
-            version: number("CUTAPE_NULL_VERSION", 13_000, 11_000..=99_990) as i32,
-            log: number("CUTAPE_NULL_LOG", 0, 0..=1) != 0,
-            devices: number("CUTAPE_NULL_DEVICES", 1, 0..=64) as i32,
-            memory: number("CUTAPE_NULL_MEMORY", 16 << 30, 32 << 20..=1 << 40),
+            version: number(NullSetting::Version, 13_000, 11_000..=99_990) as i32,
+            log: number(NullSetting::Log, 0, 0..=1) != 0,
+            devices: number(NullSetting::Devices, 1, 0..=64) as i32,
+            memory: number(NullSetting::Memory, 16 << 30, 32 << 20..=1 << 40),
         };
         (settings, warnings)
     }
@@ -363,7 +366,7 @@ mod tests {
     use super::*;
 
     fn read(name: &'static str, value: &'static str) -> (Settings, Vec<String>) {
-        Settings::read(|asked| (asked == name).then(|| value.to_owned()))
+        Settings::read(|asked| (asked.name() == name).then(|| value.to_owned()))
     }
 
     #[test]

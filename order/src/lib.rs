@@ -13,4 +13,4 @@
 
 mod order;
 
-pub use order::{Clock, Doubt, Moment, Order, STREAM_PER_THREAD, StreamKey, StreamKind};
+pub use order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};

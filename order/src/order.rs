@@ -14,9 +14,6 @@ pub type Clock = Vec<(u32, Moment)>;
 /// How many destroyed streams keep their state.
 const DEAD_STREAMS: usize = 1024;
 
-/// The largest stream handle that names a default stream (cuda.h: CU_STREAM_PER_THREAD).
-pub const STREAM_PER_THREAD: u64 = 2;
-
 /// The entry of a [`Clock`] that stands for all streams.
 const ALL_STREAMS: u32 = u32::MAX;
 

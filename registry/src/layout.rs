@@ -31,6 +31,15 @@ pub const fn field(structure: &str, member: &str) -> &'static Field {
     }
 }
 
+/// Whether a member of a struct, dotted for a member of a member, only takes up space: the driver
+/// neither reads nor writes it. cuda.h marks such members by their names.
+pub fn is_padding(member: &str) -> bool {
+    member.split('.').any(|part| {
+        let name = part.trim_end_matches(|c: char| c.is_ascii_digit());
+        matches!(name, "pad" | "padding" | "_internal_padding" | "reserved")
+    })
+}
+
 /// As [`field`], for a member that not every version of a struct has.
 ///
 /// # Panics
@@ -85,5 +94,17 @@ mod tests {
         assert_eq!(offset_of("CUlaunchAttribute", "value.clusterDim.y"), 12);
         assert_eq!(offset_of("CUDA_KERNEL_NODE_PARAMS", "kernelParams"), 40);
         assert_eq!(field("CUlaunchConfig", "numAttrs").size, 4);
+    }
+
+    #[test]
+    fn padding_is_known_by_name() {
+        assert!(is_padding("reserved1") && is_padding("params.reserved") && is_padding("pad"));
+        assert!(!is_padding("memory.pitch") && !is_padding("padded"));
+        for field in STRUCTS.iter().flat_map(|entry| entry.fields) {
+            let is_marked = ["pad", "reserved"]
+                .iter()
+                .any(|word| field.name.contains(word));
+            assert_eq!(is_padding(field.name), is_marked, "{}", field.name);
+        }
     }
 }

@@ -15,6 +15,9 @@ pub mod layout;
 mod length;
 mod model;
 mod names;
+mod null_setting;
+mod result;
+mod stream;
 
 pub use extent::{Arguments, Extent};
 pub use family::*;
@@ -28,7 +31,10 @@ pub use generated::rules::{self, RULES};
 pub use generated::structs::STRUCTS;
 pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
-pub use names::{PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
+pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
+pub use null_setting::NullSetting;
+pub use result::{is_sticky, result_name};
+pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};
 
 /// The signature table as text, which is part of every trace (grammar: `format/SPEC.md`).
 pub static SIGNATURE_TEXT: &str = include_str!("generated/signatures.txt");
@@ -82,11 +88,6 @@ impl Function {
             _ => self.stream.is_some() && has_target(),
         }
     }
-}
-
-/// The name that cuda.h gives a result code, e.g. `CUDA_ERROR_INVALID_VALUE` for 1.
-pub fn result_name(code: i32) -> Option<&'static str> {
-    enumeration("CUresult")?.name_of(i64::from(code))
 }
 
 #[cfg(test)]
@@ -241,9 +242,6 @@ mod tests {
 
     #[test]
     fn well_known_numbers() {
-        assert_eq!(result_name(0), Some("CUDA_SUCCESS"));
-        assert_eq!(result_name(700), Some("CUDA_ERROR_ILLEGAL_ADDRESS"));
-        assert_eq!(result_name(-5), None);
         assert_eq!(
             structure("CUDA_MEMCPY3D").map(|entry| entry.size),
             Some(200)

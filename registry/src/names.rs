@@ -16,6 +16,22 @@ pub fn names_a_folder(name: &[u8]) -> bool {
     name.contains(&b'/')
 }
 
+/// Where drivers, containers, Colab, WSL and NixOS install libcuda, for systems whose loader cache
+/// does not list it. The compatibility package comes last: the installed driver is what programs
+/// get without it.
+pub const DRIVER_FOLDERS: [&str; 10] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib64-nvidia",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+    "/usr/local/cuda/compat",
+];
+
 /// Prefix of the absolute path with which the interposer opens the real driver. The system ignores
 /// it; the auditing library recognises it and does not redirect the path to the interposer.
 pub const PAST_AUDIT: &str = "/./.";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cutape_format::{Call, Note};
-use cutape_registry::{Family, Function, Kind, Role, id};
+use cutape_registry::{Family, Kind, Role};
 
 use crate::alone::stand_in;
 use crate::api::{DEINITIALIZED, NOT_INITIALIZED, result_name};
@@ -396,7 +396,7 @@ fn follow_captures(job: &mut Job<'_, '_>, step: CaptureStep) -> Result<(), Skip>
         CaptureStep::Other => {
             if let Some(stream) = stream_argument(call, job.function) {
                 let live = job.live_handle(Kind::Stream, stream)?;
-                job.current.is_captured = is_capturing(job, job.function, live);
+                job.current.is_captured = !job.api.is_not_captured(live, job.function.per_thread);
             }
         }
     }
@@ -420,17 +420,4 @@ fn wait_for_launch(job: &mut Job<'_, '_>) {
             error: result_name(code),
         });
     }
-}
-
-/// Whether a live stream captures. Asking is allowed in every mode, and ends no capture
-/// (cuStreamIsCapturing).
-fn is_capturing(player: &Player<'_>, function: &Function, stream: u64) -> bool {
-    let mut status = 0u32;
-    let ask = match function.per_thread {
-        true => id::cuStreamIsCapturing_ptsz,
-        false => id::cuStreamIsCapturing,
-    };
-    // SAFETY: the stream is one of the driver's, and `status` is valid for writing an enum.
-    let result = unsafe { player.api.call(ask, &[stream, &raw mut status as u64]) };
-    matches!(result, Ok(0)) && status != 0
 }

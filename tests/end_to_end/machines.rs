@@ -111,6 +111,16 @@ const ROWS: &[Row] = &[
         expected: &["device 1 of this machine is named twice"],
         unexpected: &[],
     },
+    Row {
+        name: "recorded-without-peers",
+        program: "clean/two_devices",
+        recorded: &[("CUTAPE_NULL_DEVICES", "2"), ("CUTAPE_NULL_PEERS", "none")],
+        here: &[],
+        options: &[],
+        status: 0,
+        expected: &["no divergence"],
+        unexpected: &["answers otherwise"],
+    },
     // The program enables access between the first two.
     Row {
         name: "no-peers",

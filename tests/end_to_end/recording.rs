@@ -28,6 +28,7 @@ cutape_tests::suite![
     host_memory_that_kernels_read,
     copies_to_pageable_memory_have_their_bytes,
     readbacks_come_with_the_call_that_proves_them,
+    copies_that_may_be_captured_have_no_bytes,
     unchanged_memory_is_written_once,
     payload_policies,
     bytes_are_hashed_when_the_trace_is_packed,
@@ -508,6 +509,28 @@ fn readbacks_come_with_the_call_that_proves_them(folder: &Path) {
     ];
     let expected = expected.map(|(value, name)| (value, name.to_owned()));
     assert_eq!(proofs, expected);
+}
+
+/// A driver that does not say whether a stream captures: a captured copy writes nothing, and what is
+/// there later is not its work.
+fn copies_that_may_be_captured_have_no_bytes(folder: &Path) {
+    let path = folder.join("t.cutape");
+    let program = compiled("clean/host_function_changes");
+    let mut command = record(&path, &[], &[&program]);
+    command.env("CUTAPE_NULL_FAIL", "cuStreamIsCapturing@*=700");
+    run(&mut command).assert(0);
+    let trace = Trace::open(&path).unwrap();
+    let names = names(&trace);
+    let position = |wanted: &str| names.iter().position(|name| name == wanted).unwrap() as u64;
+    let captured = position("cuStreamBeginCapture_v2")..position("cuStreamEndCapture");
+    for call in trace.calls() {
+        for note in call.notes() {
+            if let Note::Readback(copy, _) = note {
+                assert!(!captured.contains(&copy.number), "call {}", call.index);
+            }
+        }
+    }
+    run(&mut replay(&path)).assert(0);
 }
 
 /// A loop that copies the same large buffers again and again: the trace has the bytes of each copy,

@@ -1,6 +1,7 @@
 //! C types of the driver API, and values from their bytes.
 
 use cutape_format::{Enumeration, Signatures, StructLayout};
+use cutape_registry::layout::is_padding;
 use cutape_registry::{Enum, Kind};
 
 use super::names::{Names, device_address, handle};
@@ -164,8 +165,7 @@ fn structure(
             continue;
         }
         end = behind;
-        let unused = field.name.contains("reserved") || field.name.contains("pad");
-        if unused && raw.iter().all(|&byte| byte == 0) {
+        if is_padding(&field.name) && raw.iter().all(|&byte| byte == 0) {
             continue;
         }
         // `T[4]` is the element's type with more bytes.

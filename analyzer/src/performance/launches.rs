@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use cutape_format::Call;
-use cutape_model::{ObjectId, STREAM_PER_THREAD, Site};
-use cutape_registry::{Kind, rules};
+use cutape_model::{ObjectId, Site};
+use cutape_registry::{Kind, STREAM_LEGACY, is_default_stream, rules};
 use rustc_hash::FxHashSet;
 
 use super::tally::Tallies;
@@ -28,8 +28,6 @@ const UNCOMPARED: u64 = 8;
 /// The attribute number under which the cache configuration is kept, and the carveout's.
 const CACHE: i32 = -1;
 const CARVEOUT: i32 = 9;
-/// CU_STREAM_LEGACY.
-const LEGACY: u64 = 1;
 
 /// Work on a blocking stream and, after it, in the legacy stream.
 #[derive(Debug, Default)]
@@ -145,15 +143,15 @@ impl Launches {
     pub(super) fn submitted(
         &mut self,
         site: Site,
-        (stream, per_thread): (u64, bool),
+        stream: u64,
         state: &State,
         operands: impl FnOnce() -> Option<Vec<ObjectId>>,
     ) {
-        let is_legacy = stream == LEGACY || (stream == 0 && !per_thread);
+        let is_legacy = stream == STREAM_LEGACY;
         self.uses_legacy |= is_legacy;
         let may_be_between = match is_legacy {
             true => self.between.before.is_some(),
-            false => self.uses_legacy && stream > STREAM_PER_THREAD,
+            false => self.uses_legacy && !is_default_stream(stream),
         };
         if may_be_between {
             self.ordered_by_legacy(site, (stream, is_legacy), state, operands);

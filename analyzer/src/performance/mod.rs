@@ -14,7 +14,7 @@ use cutape_format::Call;
 use cutape_model::{ObjectId, Site};
 use cutape_registry::{
     CopyOp, EventOp, Family, FunctionOp, GlobalOwner, HostMemoryOp, Kind, LaunchOp, MemoryOp,
-    MemoryType, Role, StreamOp, Waits,
+    MemoryType, Role, StreamOp, Waits, canonical_stream,
 };
 
 use crate::context::TraceContext;
@@ -219,12 +219,9 @@ impl Performance {
             self.memory
                 .observe((plan, call, site), state, self.last_work);
         }
-        let stream = plan.stream(call).unwrap_or(0);
-        let per_thread = plan.function.per_thread;
+        let stream = canonical_stream(plan.stream(call).unwrap_or(0), plan.function.per_thread);
         self.launches
-            .submitted(site, (stream, per_thread), state, || {
-                operands(plan, call, state)
-            });
+            .submitted(site, stream, state, || operands(plan, call, state));
         let reads_back = match plan.function.family {
             Family::Copy(CopyOp::Linear(transfer)) => transfer.to == MemoryType::Host,
             Family::Copy(_) => true,

@@ -5,7 +5,7 @@
 
 use cutape_format::Call;
 use cutape_model::ObjectId;
-use cutape_registry::{Family, MemoryOp, Waits};
+use cutape_registry::{Family, MemoryOp, STREAM_PER_THREAD, Waits, canonical_stream};
 
 use super::process::Process;
 
@@ -82,18 +82,11 @@ fn context_of(process: &Process, call: &Call<'_>) -> Option<ObjectId> {
 }
 
 fn stream_of(process: &Process, call: &Call<'_>) -> Option<Stream> {
-    /// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD of cuda.h.
-    const LEGACY: u64 = 1;
-    const PER_THREAD: u64 = 2;
     let function = process.uses(call)?.function;
     let position = match function.waits {
         Waits::Stream(position) => position,
         _ => function.stream?,
     };
-    let stream = match call.argument(usize::from(position)) {
-        0 if function.per_thread => PER_THREAD,
-        0 => LEGACY,
-        stream => stream,
-    };
-    Some((stream, (stream == PER_THREAD).then_some(call.thread)))
+    let stream = canonical_stream(call.argument(usize::from(position)), function.per_thread);
+    Some((stream, (stream == STREAM_PER_THREAD).then_some(call.thread)))
 }

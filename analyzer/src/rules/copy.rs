@@ -1,8 +1,8 @@
 //! Copies and memsets whose arguments contradict each other.
 
 use cutape_format::layout::field;
-use cutape_model::{STREAM_PER_THREAD, described_accesses_in};
-use cutape_registry::{CopyOp, Family, MemoryType, Width, rules};
+use cutape_model::described_accesses_in;
+use cutape_registry::{CopyOp, Family, MemoryType, STREAM_LEGACY, Width, canonical_stream, rules};
 
 use super::{Check, Draft, code};
 use crate::context::bytes_of;
@@ -182,8 +182,8 @@ fn malformed(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let stream = check.plan.stream(check.call)?;
-    let is_default = stream < STREAM_PER_THREAD && !check.plan.function.per_thread;
-    let what = match is_default {
+    let stream = canonical_stream(stream, check.plan.function.per_thread);
+    let what = match stream == STREAM_LEGACY {
         true => "puts a batch into the legacy default stream, which takes none".to_owned(),
         false => attribute_error(check).or_else(|| order_error(check))?,
     };

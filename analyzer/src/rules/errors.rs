@@ -2,11 +2,11 @@
 //! that are deprecated.
 
 use cutape_model::Site;
-use cutape_registry::{Kind, Waits, rules};
+use cutape_registry::{Kind, Waits, is_sticky, rules};
 
 use super::{Check, Deferral, Draft, at, code, result_name};
 use crate::state::State;
-use crate::state::execution::{Blame, RecentWork, StickyError, is_sticky};
+use crate::state::execution::{Blame, RecentWork, StickyError};
 
 /// How many suspects a finding lists.
 const SUSPECTS: usize = 8;

@@ -2,12 +2,13 @@
 //! of other contexts.
 
 use cutape_format::{Bytes, FileRange};
-use cutape_model::{Lookup, ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{Family, FunctionOp, Kind, rules};
+use cutape_model::{Lookup, ObjectId};
+use cutape_registry::{Family, FunctionOp, Kind, is_default_stream, rules};
 
 use super::usage::lacks_context;
 use super::{Check, Draft, at, created_at};
 use crate::context::bytes_of;
+use crate::layouts::parameters_of_eight;
 use crate::plan::Step;
 use crate::state::data::ImageBytes;
 use crate::state::data::{Data, Own};
@@ -230,7 +231,7 @@ pub(super) fn shadowed(check: &Check<'_, '_>) -> Option<Draft> {
 fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
     let objects = &check.state.objects;
     let stream = check.plan.stream(check.call).unwrap_or(0);
-    let target = if stream <= STREAM_PER_THREAD {
+    let target = if is_default_stream(stream) {
         check.state.contexts.current(check.call.thread).object
     } else {
         let live = objects.live(Kind::Stream, stream);
@@ -248,10 +249,8 @@ fn launch_elsewhere(check: &Check<'_, '_>) -> Option<Draft> {
         return None;
     }
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
-    let mut words = layout.iter().filter(|(_, size)| *size == 8);
-    words.find_map(|&(offset, _)| {
-        let word = bytes.get(offset as usize..)?.first_chunk()?;
-        let id = check.state.memory_at(u64::from_le_bytes(*word))?;
+    parameters_of_eight(layout, bytes).find_map(|(_, address)| {
+        let id = check.state.memory_at(address)?;
         let object = check.object(id)?;
         if object.kind != Kind::Global || check.kind(object.parent?)? != Kind::Library {
             return None;

@@ -2,8 +2,8 @@
 //! destruction.
 
 use cutape_format::layout::field;
-use cutape_model::{Lookup, ObjectId, Origin, STREAM_PER_THREAD};
-use cutape_registry::{ContextOp, Family, Kind, LaunchOp, rules};
+use cutape_model::{Lookup, ObjectId, Origin};
+use cutape_registry::{ContextOp, Family, Kind, LaunchOp, is_default_stream, rules};
 
 use super::context::blame_reset;
 use super::{Check, Draft, at, code};
@@ -54,7 +54,7 @@ fn used(
     destroys: bool,
 ) {
     // Zero is "none" or "the default"; the small stream handles are the default streams.
-    if handle == 0 || (kind == Kind::Stream && handle <= STREAM_PER_THREAD) {
+    if handle == 0 || (kind == Kind::Stream && is_default_stream(handle)) {
         return;
     }
     let Lookup::Ended(id) = check.state.objects.resolve(kind, handle) else {

@@ -1,10 +1,11 @@
 //! Memory of other devices: whether access is enabled, and the contexts of peer copies.
 
-use cutape_model::{ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{ContextOp, Family, Kind, rules};
+use cutape_model::ObjectId;
+use cutape_registry::{ContextOp, Family, Kind, is_default_stream, rules};
 
 use super::{Check, Draft, at, code, created_at};
 use crate::finding::Severity;
+use crate::layouts::parameters_of_eight;
 use crate::state::data::{Data, MemoryOrigin};
 use crate::state::ordering::memory_origin;
 
@@ -68,7 +69,7 @@ pub(super) fn access_missing(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn inaccessible(check: &Check<'_, '_>) -> Option<Draft> {
     let stream = check.plan.stream(check.call).unwrap_or(0);
-    let target = if stream <= STREAM_PER_THREAD {
+    let target = if is_default_stream(stream) {
         check.state.contexts.current(check.call.thread).object
     } else {
         let live = check.state.objects.live(Kind::Stream, stream);
@@ -77,11 +78,7 @@ fn inaccessible(check: &Check<'_, '_>) -> Option<Draft> {
     let target = target?;
     let device = device_of(check, target)?;
     let (layout, bytes) = (check.launch_layout()?, check.launch_parameters()?);
-    let numbered = layout.iter().enumerate();
-    let mut words = numbered.filter(|(_, (_, size))| *size == 8);
-    words.find_map(|(number, &(offset, _))| {
-        let word = bytes.get(offset as usize..)?.first_chunk()?;
-        let address = u64::from_le_bytes(*word);
+    parameters_of_eight(layout, bytes).find_map(|(number, address)| {
         let id = check.state.memory_at(address)?;
         let object = check.object(id)?;
         let home = object.context?;

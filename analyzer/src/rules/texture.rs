@@ -8,6 +8,7 @@ use cutape_registry::{Kind, layout, rules};
 use super::memory::ended_at;
 use super::{Check, Draft, at};
 use crate::finding::Severity;
+use crate::layouts::parameters_of_eight;
 use crate::state::data::{Data, Own, Resource};
 
 /// Where `CUDA_RESOURCE_DESC` has what is checked.
@@ -206,14 +207,9 @@ pub(super) fn launched(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let (Some(layout), Some(bytes)) = (check.launch_layout(), check.launch_parameters()) else {
         return;
     };
-    for (number_of, &(offset, size)) in layout.iter().enumerate() {
-        let Some(value) = number::<8>(bytes, offset as usize).filter(|_| size == 8) else {
-            continue;
-        };
+    let values = parameters_of_eight(layout, bytes).filter(|&(_, value)| value != 0);
+    for (number_of, value) in values {
         for kind in [Kind::TextureObject, Kind::SurfaceObject] {
-            if value == 0 {
-                continue;
-            }
             match check.state.objects.find(kind, value) {
                 Lookup::Unknown => {}
                 Lookup::Live(id) => drafts.extend(without_resource(check, id, number_of)),

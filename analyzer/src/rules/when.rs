@@ -2,7 +2,7 @@
 
 use cutape_format::Call;
 use cutape_model::Kinds;
-use cutape_registry::Kind;
+use cutape_registry::{Kind, is_sticky};
 
 use super::code;
 use crate::launch::LaunchAttributes;
@@ -17,75 +17,112 @@ const TEXTURES: Kinds = Kinds::of(&[
     Kind::MipmappedArray,
 ]);
 
-/// When a rule can find something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    Always,
-    /// The call failed or did not return.
-    Wrong,
-    /// An object of a kind that the call uses has ended. Most programs destroy little while they
-    /// run.
-    Ended,
-    /// Memory was freed.
-    Freed,
-    /// A call of the thread left its output undefined.
-    Undefined,
-    /// The program uses libraries.
-    Libraries,
-    /// The call failed in a way that a stream capture explains.
-    Captured,
-    /// It has had contexts of several devices.
-    Devices,
-    /// A mapping exists to which some device may have no access.
-    Unaccessed,
-    /// Addresses are reserved or mapped, and the call failed.
-    ReservedWrong,
-    /// Live objects rely on memory of the program.
-    Lent,
-    /// The call returned an error of earlier work.
-    Sticky,
-    /// Several threads call the driver.
-    Threads,
-    /// A stream captures.
-    Capturing,
-    /// Texture or surface objects exist, and they or their memory may have ended.
-    Textures,
-    /// There are tensor maps, and memory was freed.
-    TensorMaps,
-    /// A launch passes parameters through `extra`.
-    PassesExtra,
-    /// A launch passes an array of attributes.
-    PassesAttributes,
-    /// The code of some kernel uses something of its launches.
-    KernelUses,
-    /// The last record of some event is by an attribute of a launch.
-    LaunchEvents,
-    /// The call accesses memory, and so does work that may still run.
-    Accessing,
-    /// The call accesses memory, and nothing has written some.
-    Fresh,
-    /// The call accesses memory, and copies from page-locked memory may still run.
-    Sourced,
-    /// Such copies may still run.
-    Uploading,
-    /// Work on memory may still run.
-    Busy,
-    /// Work may still use memory that was freed in the order of a stream.
-    FreedBusy,
+/// Declares [`When`], [`Gates::passed`] and what they test from one list, in groups by the calls that
+/// can pass.
+macro_rules! gates {
+    (
+        any_call { $($(#[$any_doc:meta])* $any:ident,)* }
+        with_accesses { $($(#[$accesses_doc:meta])* $accesses:ident,)* }
+        failed { $($(#[$failed_doc:meta])* $failed:ident,)* }
+    ) => {
+        /// When a rule can find something.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum When {
+            $($(#[$any_doc])* $any,)*
+            $($(#[$accesses_doc])* $accesses,)*
+            $($(#[$failed_doc])* $failed,)*
+        }
+
+        /// Gates that only a call with a result other than success can pass.
+        const OF_FAILURES: Gates = Gates::of(&[$(When::$failed),*]);
+
+        impl Gates {
+            /// Those of these gates that a call passes.
+            #[inline]
+            pub(crate) fn passed(self, state: &State, plan: &Plan, call: &Call<'_>) -> Self {
+                let pass = |when: When| {
+                    let passes = self.has(when) && when.holds(state, plan, call);
+                    u32::from(passes) << when as u32
+                };
+                // One by one and not in a loop: each is two or three instructions so.
+                let mut passed = 0 $(| pass(When::$any))*;
+                if !state.ordering.current.is_empty() {
+                    passed |= 0 $(| pass(When::$accesses))*;
+                }
+                if self.intersects(OF_FAILURES) && call.result() != Some(0) {
+                    passed |= 0 $(| pass(When::$failed))*;
+                }
+                Self(passed)
+            }
+        }
+    };
+}
+
+gates! {
+    any_call {
+        Always,
+        /// An object of a kind that the call uses has ended. Most programs destroy little while
+        /// they run.
+        Ended,
+        /// Memory was freed.
+        Freed,
+        /// A call of the thread left its output undefined.
+        Undefined,
+        /// The program uses libraries.
+        Libraries,
+        /// It has had contexts of several devices.
+        Devices,
+        /// A mapping exists to which some device may have no access.
+        Unaccessed,
+        /// Live objects rely on memory of the program.
+        Lent,
+        /// Several threads call the driver.
+        Threads,
+        /// A stream captures.
+        Capturing,
+        /// Texture or surface objects exist, and they or their memory may have ended.
+        Textures,
+        /// There are tensor maps, and memory was freed.
+        TensorMaps,
+        /// A launch passes parameters through `extra`.
+        PassesExtra,
+        /// A launch passes an array of attributes.
+        PassesAttributes,
+        /// The code of some kernel uses something of its launches.
+        KernelUses,
+        /// The last record of some event is by an attribute of a launch.
+        LaunchEvents,
+        /// Copies from page-locked memory may still run.
+        Uploading,
+        /// Work on memory may still run.
+        Busy,
+        /// Work may still use memory that was freed in the order of a stream.
+        FreedBusy,
+    }
+    with_accesses {
+        /// The call accesses memory, and so does work that may still run.
+        Accessing,
+        /// The call accesses memory, and nothing has written some.
+        Fresh,
+        /// The call accesses memory, and copies from page-locked memory may still run.
+        Sourced,
+    }
+    failed {
+        /// The call failed or did not return.
+        Wrong,
+        /// The call failed in a way that a stream capture explains.
+        Captured,
+        /// The call returned an error of earlier work.
+        Sticky,
+        /// Addresses are reserved or mapped, and the call failed.
+        ReservedWrong,
+    }
 }
 
 /// The gates of a function's rules: most calls pass none, and their rules are not looked at one by
 /// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gates(u32);
-
-/// Gates that only a call with a result other than success can pass.
-const OF_FAILURES: Gates = Gates::of(&[
-    When::Wrong,
-    When::Captured,
-    When::Sticky,
-    When::ReservedWrong,
-]);
 
 impl Gates {
     pub(crate) const fn of(gates: &[When]) -> Self {
@@ -109,45 +146,6 @@ impl Gates {
 
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
-    }
-
-    /// Those of these gates that a call passes.
-    #[inline]
-    pub(crate) fn passed(self, state: &State, plan: &Plan, call: &Call<'_>) -> Self {
-        let pass = |when: When| {
-            let passes = self.has(when) && when.holds(state, plan, call);
-            u32::from(passes) << when as u32
-        };
-        // One by one and not in a loop: each is two or three instructions so.
-        let mut passed = pass(When::Always)
-            | pass(When::Ended)
-            | pass(When::Freed)
-            | pass(When::Undefined)
-            | pass(When::Libraries)
-            | pass(When::Devices)
-            | pass(When::Unaccessed)
-            | pass(When::Lent)
-            | pass(When::Threads)
-            | pass(When::Capturing)
-            | pass(When::Textures)
-            | pass(When::TensorMaps)
-            | pass(When::PassesExtra)
-            | pass(When::PassesAttributes)
-            | pass(When::KernelUses)
-            | pass(When::LaunchEvents)
-            | pass(When::Uploading)
-            | pass(When::Busy)
-            | pass(When::FreedBusy);
-        if !state.ordering.current.is_empty() {
-            passed |= pass(When::Accessing) | pass(When::Fresh) | pass(When::Sourced);
-        }
-        if self.intersects(OF_FAILURES) && call.result() != Some(0) {
-            passed |= pass(When::Wrong)
-                | pass(When::Captured)
-                | pass(When::Sticky)
-                | pass(When::ReservedWrong);
-        }
-        Self(passed)
     }
 }
 
@@ -173,9 +171,7 @@ impl When {
                 matches!(result, 900..=908 | code::ILLEGAL_STATE)
                     || (result == code::INVALID_VALUE && !state.captures.is_empty())
             }),
-            Self::Sticky => call
-                .result()
-                .is_some_and(crate::state::execution::is_sticky),
+            Self::Sticky => call.result().is_some_and(is_sticky),
             Self::Threads => state.execution.spans.len() > 1,
             Self::Capturing => !state.captures.is_empty(),
             Self::Accessing => {

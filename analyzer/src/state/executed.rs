@@ -2,13 +2,14 @@
 
 use cutape_format::Call;
 use cutape_model::Site;
-use cutape_registry::{Family, GraphOp, Kind, StreamMemoryOp, Waits};
+use cutape_registry::{Family, GraphOp, Kind, StreamMemoryOp, Waits, is_sticky};
 
 use super::State;
 use super::execution::{
-    Blame, HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation, is_sticky,
+    Blame, HANDLES, HostFunction, RecentWork, Span, StickyError, ValueOperation,
 };
 use super::ordering::FIRST_ADDRESS;
+use crate::layouts::parameters_of_eight;
 use crate::plan::{Plan, Step};
 
 /// How much of the work enqueued last is remembered.
@@ -87,14 +88,9 @@ impl State {
             self.layout(call.argument(plan.launched?))?,
             plan.parameters(call)?,
         );
-        let mut words = layout.iter().filter(|(_, size)| *size == 8);
-        let is_no_memory = words.any(|&(offset, _)| {
-            let word = bytes.get(offset as usize..).and_then(<[u8]>::first_chunk);
-            let word = word.map(|word| u64::from_le_bytes(*word));
-            word.is_some_and(|word| {
-                // Smaller ones are counts.
-                (word == 0 || word >= FIRST_ADDRESS) && self.place_at(word).is_none()
-            })
+        let is_no_memory = parameters_of_eight(layout, bytes).any(|(_, word)| {
+            // Smaller ones are counts.
+            (word == 0 || word >= FIRST_ADDRESS) && self.place_at(word).is_none()
         });
         is_no_memory.then_some(failure.site)
     }

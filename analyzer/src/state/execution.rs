@@ -93,10 +93,3 @@ pub(crate) struct Execution {
     /// Threads in which a call has succeeded that a host function may not make.
     pub(crate) succeeded: Vec<bool>,
 }
-
-/// True for a result that all later calls in the context return as well (cuda.h: CUDA_ERROR_
-/// CONTAINED, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, ASSERT, HARDWARE_STACK_ERROR to LAUNCH_FAILED,
-/// TENSOR_MEMORY_LEAK).
-pub(crate) fn is_sticky(result: i32) -> bool {
-    matches!(result, 226 | 700 | 702 | 710 | 714..=719 | 721)
-}

@@ -2,8 +2,8 @@
 
 use cutape_format::{Call, FileRange};
 use cutape_image::{CodeKind, Function, Uses, runs_on};
-use cutape_model::{ObjectId, STREAM_PER_THREAD};
-use cutape_registry::Kind;
+use cutape_model::ObjectId;
+use cutape_registry::{Kind, is_default_stream};
 
 use super::State;
 use super::data::{Attributes, Data, ImageBytes, Own};
@@ -189,7 +189,7 @@ impl State {
 
     /// The context of a stream that the program created.
     pub(crate) fn stream_context(&self, stream: u64) -> Option<ObjectId> {
-        if stream <= STREAM_PER_THREAD {
+        if is_default_stream(stream) {
             return None;
         }
         let id = self.objects.live(Kind::Stream, stream)?;

@@ -2,14 +2,17 @@
 
 use cutape_format::Call;
 use cutape_image::Uses;
-use cutape_model::{Data, ObjectId, STREAM_PER_THREAD, Site};
-use cutape_registry::{EventOp, Family, FunctionOp, GraphOp, Kind, LaunchAttribute, LaunchOp};
+use cutape_model::{Data, ObjectId, Site};
+use cutape_registry::{
+    EventOp, Family, FunctionOp, GraphOp, Kind, LaunchAttribute, LaunchOp, is_default_stream,
+};
 
 use super::State;
 use super::data::{Attributes, Own};
 use super::launches::{EventTrigger, LastKernel, LaunchEvent, StreamName};
 use crate::context::TraceContext;
 use crate::launch::{LaunchAttributes, pointee, u32_at, u64_at};
+use crate::layouts::parameters_of_eight;
 use crate::plan::Plan;
 
 /// How many streams' last kernels are remembered.
@@ -96,7 +99,7 @@ impl State {
         let current = self.contexts.current(call.thread).handle;
         Some((
             handle,
-            if handle <= STREAM_PER_THREAD {
+            if is_default_stream(handle) {
                 current
             } else {
                 0
@@ -149,10 +152,8 @@ impl State {
             return Vec::new();
         };
         let bytes = plan.parameters(call).unwrap_or_default();
-        let words = layout.iter().filter(|(_, size)| *size == 8);
-        let addresses = words.filter_map(|&(offset, _)| u64_at(bytes, offset as usize));
-        addresses
-            .filter_map(|address| self.memory_at(address))
+        parameters_of_eight(layout, bytes)
+            .filter_map(|(_, address)| self.memory_at(address))
             .collect()
     }
 

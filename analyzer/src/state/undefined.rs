@@ -1,11 +1,10 @@
 //! Follows calls that failed and left their output undefined, and what uses that output.
 
 use cutape_format::Call;
-use cutape_model::{Capture, Effect, Lookup, STREAM_PER_THREAD, Site};
-use cutape_registry::{ContextOp, Family, Kind, Length, LinkOp};
+use cutape_model::{Capture, Effect, Lookup, Site};
+use cutape_registry::{ContextOp, Family, Kind, Length, LinkOp, is_default_stream, is_sticky};
 
 use super::State;
-use super::execution::is_sticky;
 use super::failures::{Failure, Output, UndefinedUse};
 use crate::plan::{Plan, Step};
 use crate::rules::code;
@@ -68,7 +67,7 @@ impl State {
             Output::Handle(Kind::Memory) => {
                 self.place_at(value).is_some() || self.freed_at(value).is_some()
             }
-            Output::Handle(Kind::Stream) if value <= STREAM_PER_THREAD => true,
+            Output::Handle(Kind::Stream) if is_default_stream(value) => true,
             Output::Handle(kind) => self.objects.resolve(kind, value) != Lookup::Unknown,
         }
     }

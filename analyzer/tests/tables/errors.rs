@@ -74,6 +74,17 @@ pub(crate) const ERRORS: &[Row] = &[
              cuMemFree_v2 dptr=0x1000000 -> 700\n cuModuleUnload hmod=0x100 -> 700",
         ],
     ),
+    // Of an external device (CUDA_ERROR_EXTERNAL_DEVICE); one of the call's context does not stay.
+    (
+        "errors-sticky-continue",
+        KERNELS,
+        "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 911\n\
+         cuMemAlloc_v2 bytesize=64 -> 911\n cuLaunchKernel f=0x200 hStream=0x301 -> 911",
+        &[
+            "cuLaunchKernel f=0x200 hStream=0x301\n cuStreamSynchronize hStream=0x301 -> 709\n\
+             cuMemAlloc_v2 bytesize=64 -> 709\n cuLaunchKernel f=0x200 hStream=0x301 -> 709",
+        ],
+    ),
     (
         "errors-async-never-observed",
         KERNELS,

@@ -82,6 +82,17 @@ pub(crate) const MEMORY: &[Row] = &[
          attrsIdxs=[0] numAttrs=1 hStream=0 -> 1",
         &[],
     ),
+    // CU_STREAM_LEGACY is the legacy stream whatever NULL means to the function.
+    (
+        "memory-batch-copy-invalid",
+        WRITTEN,
+        "cuMemcpyBatchAsync_v2_ptsz dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
+         attrsIdxs=[0] numAttrs=1 hStream=1 -> 1",
+        &[
+            "cuMemcpyBatchAsync_v2_ptsz dsts=[0x10000] srcs=[0x10400] sizes=[64] count=1 \
+             attrsIdxs=[0] numAttrs=1 hStream=0 -> 1",
+        ],
+    ),
     (
         "memory-batch-copy-invalid",
         WRITTEN,

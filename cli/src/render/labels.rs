@@ -5,7 +5,7 @@ use cutape_format::Call;
 use cutape_model::{
     Effect, Effects, IntervalMap, Lookup, NewObject, Objects, Origin, Retention, Site,
 };
-use cutape_registry::Kind;
+use cutape_registry::{Kind, STREAM_LEGACY, STREAM_PER_THREAD};
 
 /// The objects seen so far, numbered by kind in the order of creation, from 1.
 ///
@@ -85,10 +85,9 @@ fn labelled(effect: Effect) -> Option<(Kind, bool)> {
 
 impl Names for Labels {
     fn handle(&self, kind: Kind, handle: u64) -> Option<String> {
-        // cuda.h: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
         match (kind, handle) {
-            (Kind::Stream, 1) => Some("legacy default".into()),
-            (Kind::Stream, 2) => Some("per-thread default".into()),
+            (Kind::Stream, STREAM_LEGACY) => Some("legacy default".into()),
+            (Kind::Stream, STREAM_PER_THREAD) => Some("per-thread default".into()),
             _ => self.label(kind, handle),
         }
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_model::{Clock, Data, Effects, Lookup, Order, Retention, State};
-use cutape_registry::{Family, Kind, StreamOp};
+use cutape_registry::{Family, Kind, STREAM_LEGACY, STREAM_PER_THREAD, StreamOp, canonical_stream};
 use cutape_replay::{PendingCall, PendingStream, Report, What};
 
 use cutape_model::{Scope, TraceState};
@@ -51,7 +51,7 @@ fn kernel_of(trace: &Trace, index: u64) -> Option<String> {
     None
 }
 
-/// The handle of a stream, and for a per-thread default stream the thread.
+/// The handle of a stream, 0 for a default stream; for a per-thread default stream the thread.
 type Stream = (u64, Option<u32>);
 
 /// How much pending work is kept before that which is complete is sorted out.
@@ -158,13 +158,11 @@ fn waits_for(
     Some((event.before.clone(), Some(event.record.as_ref()?.index)))
 }
 
-/// cuda.h: CU_STREAM_PER_THREAD.
-const PER_THREAD: u64 = 2;
-
 fn stream_of(effects: &Effects, call: &Call<'_>) -> Stream {
-    match effects.stream(call).unwrap_or(0) {
-        0 if effects.function.per_thread => (0, Some(call.thread)),
-        PER_THREAD => (0, Some(call.thread)),
+    let handle = effects.stream(call).unwrap_or(0);
+    match canonical_stream(handle, effects.function.per_thread) {
+        STREAM_LEGACY => (0, None),
+        STREAM_PER_THREAD => (0, Some(call.thread)),
         handle => (handle, None),
     }
 }

@@ -405,7 +405,7 @@ fn describe_pending(out: &mut String, report: &Report) {
     for stream in &report.pending {
         let name = match (stream.stream, stream.thread) {
             (_, Some(thread)) => format!("the default stream of thread {thread}"),
-            (0 | 1, None) => "the default stream".to_owned(),
+            (0, None) => "the default stream".to_owned(),
             (handle, None) => format!("stream {handle:#x}"),
         };
         let _ = writeln!(out, "  pending in {name}:");

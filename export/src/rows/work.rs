@@ -2,10 +2,12 @@
 
 use cutape_format::Call;
 use cutape_model::{
-    Copied, Effects, Exec, LaunchShape, ObjectId, STREAM_PER_THREAD, TraceState, Work, each_copy,
-    filled_bytes,
+    Copied, Effects, Exec, LaunchShape, ObjectId, TraceState, Work, each_copy, filled_bytes,
 };
-use cutape_registry::{Family, Function, GraphOp, Kind, StreamOp, Waits};
+use cutape_registry::{
+    Family, Function, GraphOp, Kind, STREAM_PER_THREAD, StreamOp, Waits, canonical_stream,
+    is_default_stream,
+};
 use rustc_hash::FxHashMap;
 
 use super::images::Images;
@@ -218,10 +220,10 @@ fn stream(of: &Submission<'_>, handle: u64, state: &mut TraceState) -> (StreamRe
     let state = &mut state.state;
     let number = state.stream(thread, handle, per_thread);
     let is_captured = !state.captures.is_empty() && state.captures.of(number).is_some();
-    let is_default = handle <= STREAM_PER_THREAD;
+    let is_default = is_default_stream(handle);
     let object = state.objects.live(Kind::Stream, handle);
     let object = object.and_then(|id| state.objects.get(id));
-    let of_thread = handle == STREAM_PER_THREAD || (handle == 0 && per_thread);
+    let of_thread = canonical_stream(handle, per_thread) == STREAM_PER_THREAD;
     let stream = StreamRef {
         number,
         handle,

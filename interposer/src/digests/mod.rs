@@ -25,7 +25,7 @@ use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_sk
 use cutape_registry::id;
 
 use crate::contexts;
-use crate::device_work::{allocated, gives_access_here, in_context, is_capturing, stream_of};
+use crate::device_work::{allocated, gives_access_here, in_context, stream_of};
 use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::recording;
@@ -33,7 +33,7 @@ use crate::hot::thread::Thread;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::process::settings::Digests;
-use crate::queries::{current_context, current_device};
+use crate::queries::{current_context, current_device, is_capturing};
 use crate::{driver, entry_addresses};
 use prepared::{Prepared, zero};
 use ranges::Range;
@@ -62,7 +62,8 @@ pub(crate) fn pre_call(thread: &Thread, frame: &Frame, step: DigestStep) {
             if work == Work::FreesInOrder {
                 table.begin_free(thread, frame.word(0));
             }
-            if let Some(stream) = stream.filter(|&stream| !is_capturing(frame, stream))
+            if let Some(stream) =
+                stream.filter(|&stream| !is_capturing(frame.description(), stream))
                 && let Some(prepared) = table.contexts.get(&current_context())
             {
                 prepared.hold_back(stream);
@@ -241,7 +242,7 @@ fn primary_released(frame: &Frame) {
 /// After a call that enqueues work.
 fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>) {
     let stream = stream_of(frame);
-    let is_captured = stream.is_none_or(|stream| is_capturing(frame, stream));
+    let is_captured = stream.is_none_or(|stream| is_capturing(frame.description(), stream));
     let context = current_context();
     if work == Work::AllocatesInOrder && frame.succeeded() && !is_captured {
         prepare(thread, context);

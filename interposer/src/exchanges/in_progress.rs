@@ -12,11 +12,11 @@ use cutape_registry::{Family, LaunchOp};
 use super::known_memory::{KnownMemory, Memory, Named};
 use super::ring::{ALIGNMENT, Ring};
 use super::{changes, host_copies};
-use crate::device_work::{is_capturing, stream_of};
+use crate::device_work::stream_of;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::process_lock::ProcessLock;
-use crate::queries::current_context;
+use crate::queries::{current_context, is_capturing};
 use crate::snapshot;
 
 /// How long the recorder waits for copies before memory, a context or the process ends.
@@ -120,7 +120,7 @@ pub(super) fn begin(thread: &Thread, frame: &Frame, named: Named) {
         None => Some(exchange_skip::REFUSED),
         // Copies cannot be in all of its streams.
         Some(_) if is_several => Some(exchange_skip::REFUSED),
-        Some(stream) if is_capturing(frame, stream) => Some(exchange_skip::GRAPH),
+        Some(stream) if is_capturing(frame.description(), stream) => Some(exchange_skip::GRAPH),
         Some(_) => None,
     };
     if let Some(why) = refusal {

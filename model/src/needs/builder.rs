@@ -4,19 +4,21 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use cutape_format::{Bytes, Call, Note};
-use cutape_registry::{ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role};
+use cutape_registry::{
+    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, is_default_stream,
+    is_sticky,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::contents::Contents;
-use super::current::CurrentContexts;
 use super::operands::{Operands, Touch};
 use super::reads::{MemoryReads, PartCalls};
 use super::table::{Need, Needs};
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
 use crate::objects::{Lookup, ObjectId, Retention};
-use crate::order::STREAM_PER_THREAD;
 use crate::state::State;
+use crate::trace_state::function_of;
 
 /// cuda.h: CUDA_ERROR_OUT_OF_MEMORY.
 const OUT_OF_MEMORY: i32 = 2;
@@ -72,7 +74,6 @@ pub struct NeedsBuilder {
     /// By call, the stream of its work; `u32::MAX` for none.
     pub(super) streams: Vec<u32>,
     pub(super) initialised: Option<u32>,
-    pub(super) current: CurrentContexts,
     /// The last call that changed an object.
     pub(super) changed: FxHashMap<ObjectId, u32>,
     /// The last call that changed how a device is used.
@@ -126,7 +127,6 @@ impl Default for NeedsBuilder {
             host: FxHashMap::default(),
             streams: Vec::new(),
             initialised: None,
-            current: CurrentContexts::default(),
             changed: FxHashMap::default(),
             devices: FxHashMap::default(),
             retained: FxHashMap::default(),
@@ -247,11 +247,7 @@ impl NeedsBuilder {
             self.effects.resize(place + 1, None);
         }
         let known = self.effects.get_mut(place)?;
-        let resolve = || {
-            let function = cutape_registry::function(&call.signature.name)?;
-            let is_same = function.params.len() == call.signature.parameters.len();
-            is_same.then(|| Rc::new(Effects::of(function)))
-        };
+        let resolve = || Some(Rc::new(Effects::of(function_of(call.signature)?)));
         known.get_or_insert_with(resolve).clone()
     }
 
@@ -337,7 +333,8 @@ impl NeedsBuilder {
         ) {
             return;
         }
-        self.need_any(index, self.current.set_by(call.thread), Need::Existence);
+        let set_by = self.state.contexts.stacks.set_by(call.thread);
+        self.need_any(index, set_by.map(|call| call as u32), Need::Existence);
         if let Some(context) = self.state.contexts.current(call.thread).object {
             self.use_object(index, context, true);
         }
@@ -365,7 +362,7 @@ impl NeedsBuilder {
     }
 
     fn use_handle(&mut self, call: u32, kind: Kind, handle: u64, changes: bool) {
-        if kind == Kind::Stream && handle <= STREAM_PER_THREAD {
+        if kind == Kind::Stream && is_default_stream(handle) {
             return;
         }
         if let Some(id) = self.state.objects.resolve(kind, handle).known() {
@@ -436,8 +433,7 @@ impl NeedsBuilder {
                 self.use_object(index, id, false);
             }
         }
-        // Errors that stay: of asynchronous work, and all that follow (CUDA Driver API, CUresult).
-        if matches!(result, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719) {
+        if is_sticky(result) {
             match self.poisoned {
                 Some(first) => self.need(index, first, Need::Setting),
                 None => {
@@ -511,13 +507,17 @@ impl NeedsBuilder {
     fn before(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
         match effects.function.family {
             Family::Init => _ = self.initialised.get_or_insert(index),
-            Family::Context(operation) => {
-                let created = effects.at("pctx").and_then(|at| call.out(at));
-                let change = self.current.apply(operation, call, created);
-                self.need_any(index, change.replaces, Need::Existence);
-                if let Some(pushed) = change.pops {
-                    self.need(index, pushed, Need::Existence);
-                    self.need(pushed, index, Need::Completion);
+            Family::Context(operation @ (ContextOp::Pop | ContextOp::Set)) => {
+                let stacks = &self.state.contexts.stacks;
+                let is_replaced = stacks.current(call.thread).handle != call.argument(0);
+                let pushed = stacks.pushed_by(call.thread).map(|call| call as u32);
+                match pushed {
+                    Some(pushed) if operation == ContextOp::Pop => {
+                        self.need(index, pushed, Need::Existence);
+                        self.need(pushed, index, Need::Completion);
+                    }
+                    Some(pushed) if is_replaced => self.need(index, pushed, Need::Existence),
+                    _ => {}
                 }
             }
             Family::PrimaryContext(PrimaryOp::Retain) => {

@@ -10,7 +10,6 @@
 mod builder;
 mod changes;
 mod contents;
-mod current;
 mod operands;
 mod reads;
 mod table;

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use cutape_format::Call;
-use cutape_registry::{EventOp, Family, Kind, StreamOp, Waits};
+use cutape_registry::{
+    EventOp, Family, Kind, STREAM_LEGACY, StreamOp, Waits, canonical_stream, is_default_stream,
+};
 
 use super::builder::NeedsBuilder;
 use super::table::Need;
 use crate::effects::{Action, Effects};
-use crate::order::STREAM_PER_THREAD;
 use crate::state::Data;
 
 impl NeedsBuilder {
@@ -21,7 +22,7 @@ impl NeedsBuilder {
                 Data::Stream(stream) => !stream.non_blocking,
                 _ => false,
             },
-            None => handle <= STREAM_PER_THREAD,
+            None => is_default_stream(handle),
         }
     }
 
@@ -98,7 +99,7 @@ impl NeedsBuilder {
         }
         let handle = effects.stream(call);
         let is_default = match handle {
-            Some(handle) => handle < STREAM_PER_THREAD && !function.per_thread,
+            Some(handle) => canonical_stream(handle, function.per_thread) == STREAM_LEGACY,
             None => effects.in_default_stream,
         };
         if is_default && matches!(function.family, Family::Copy(_) | Family::Memset) {

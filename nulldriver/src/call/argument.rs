@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Deref;
 
-use cutape_registry::Function;
+use cutape_registry::{Function, canonical_stream, is_default_stream};
 
 use crate::call::answer::{Answer, INVALID_VALUE, reject_if};
 
@@ -311,19 +311,10 @@ impl Text {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stream(pub(crate) u64);
 
-/// `CU_STREAM_LEGACY`.
-pub(crate) const LEGACY: u64 = 1;
-/// `CU_STREAM_PER_THREAD`.
-pub(crate) const PER_THREAD: u64 = 2;
-
 impl Stream {
     /// From a handle given to a symbol that is, or is not, a per-thread variant.
     pub(crate) fn from_raw(raw: u64, per_thread: bool) -> Self {
-        match raw {
-            0 if per_thread => Stream(PER_THREAD),
-            0 => Stream(LEGACY),
-            handle => Stream(handle),
-        }
+        Stream(canonical_stream(raw, per_thread))
     }
 }
 
@@ -339,7 +330,7 @@ impl Argument for Stream {
 impl Stream {
     /// Whether it is one of the two default streams.
     pub(crate) fn is_default(self) -> bool {
-        self.0 <= PER_THREAD
+        is_default_stream(self.0)
     }
 }
 

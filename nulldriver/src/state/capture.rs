@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use cutape_registry::{Function, Waits};
+use cutape_registry::{Function, STREAM_LEGACY, STREAM_PER_THREAD, Waits, canonical_stream};
 
 use crate::call::answer::{
     Answer, CAPTURED_EVENT, CUresult, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT,
     STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE,
     STREAM_CAPTURE_UNSUPPORTED, reject_if,
 };
-use crate::call::argument::{LEGACY, PER_THREAD, Stream, WORDS};
+use crate::call::argument::{Stream, WORDS};
 use crate::object::capture::{Capture, GLOBAL, RELAXED, THREAD_LOCAL};
 use crate::object::capture::{is_any_open, mode, this_thread};
 use crate::object::graph::{Dependency, Edge};
@@ -20,7 +20,7 @@ use crate::state::store::{State, lock};
 impl State {
     /// What a stream is in the table of captures.
     pub(crate) fn capture_key(&self, stream: Stream) -> Answer<Key> {
-        let is_per_thread = stream.0 == PER_THREAD;
+        let is_per_thread = stream.0 == STREAM_PER_THREAD;
         Ok(Key {
             handle: stream.0,
             context: if stream.is_default() {
@@ -48,7 +48,7 @@ impl State {
             };
         }
         drop(captures);
-        if stream.0 == LEGACY && self.invalidate_blocking(key.context) {
+        if stream.0 == STREAM_LEGACY && self.invalidate_blocking(key.context) {
             return Err(STREAM_CAPTURE_IMPLICIT);
         }
         Ok(None)
@@ -152,7 +152,7 @@ impl State {
                 if !captures.is_valid(id) {
                     return Err(STREAM_CAPTURE_INVALIDATED);
                 }
-                if stream.0 == LEGACY {
+                if stream.0 == STREAM_LEGACY {
                     captures.invalidate(id);
                     return Err(STREAM_CAPTURE_IMPLICIT);
                 }
@@ -237,7 +237,7 @@ pub(crate) fn forbids(function: &Function, words: &[u64; WORDS]) -> Option<CUres
         _ if is_work => 0,
         _ => u64::MAX,
     };
-    let is_legacy = stream == LEGACY || (stream == 0 && !function.per_thread);
+    let is_legacy = canonical_stream(stream, function.per_thread) == STREAM_LEGACY;
     if is_legacy && state.invalidate_blocking(context) {
         return Some(STREAM_CAPTURE_IMPLICIT);
     }

@@ -1,7 +1,9 @@
 //! Enqueued work: where it is in the order, and when memory that it uses may end.
 
+use cutape_registry::{STREAM_LEGACY, STREAM_PER_THREAD};
+
 use crate::call::answer::Answer;
-use crate::call::argument::{LEGACY, PER_THREAD, Stream};
+use crate::call::argument::Stream;
 use crate::object::queue::{Lane, Ticket};
 use crate::settings::{self, Schedule};
 use crate::state::store::{Action, State};
@@ -10,14 +12,14 @@ impl State {
     /// The stream as the order of work sees it.
     pub(crate) fn lane(&self, stream: Stream) -> Answer<Lane> {
         let is_blocking = match stream.0 {
-            LEGACY | PER_THREAD => true,
+            STREAM_LEGACY | STREAM_PER_THREAD => true,
             handle => self.streams.find(handle)?.is_blocking(),
         };
         Ok(Lane {
             key: self.capture_key(stream)?,
             context: self.stream_context(stream)?,
             is_blocking,
-            is_legacy: stream.0 == LEGACY,
+            is_legacy: stream.0 == STREAM_LEGACY,
         })
     }
 

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use cutape_model::IntervalMap;
+use cutape_registry::is_sticky;
 use rustc_hash::FxBuildHasher;
 
 use crate::api::Code;
-use crate::plan::poisons_context;
 use crate::report::{Consequence, Divergence};
 
 /// Calls whose objects are remembered as missing.
@@ -87,7 +87,7 @@ impl Consequences {
     /// The cause from which an error of a call may follow: a kernel was given other data. What
     /// the call makes is missing then.
     pub(crate) fn of_error(&mut self, call: u64, received: Code) -> Option<CauseNumber> {
-        let cause = self.anywhere.filter(|_| poisons_context(received))?;
+        let cause = self.anywhere.filter(|_| is_sticky(received))?;
         if self.missing.len() < OBJECTS_KEPT {
             self.missing.insert(call, cause);
         }

@@ -1,7 +1,7 @@
 //! Compares returned values with the recording, and describes differences.
 
 use cutape_format::{Note, Snapshot};
-use cutape_registry::{Length, Role};
+use cutape_registry::{Length, Role, is_sticky};
 
 use crate::api::{Code, result_name};
 use crate::buffer::{first, text};
@@ -9,7 +9,6 @@ use crate::compare::payload::Payload;
 use crate::compare::readbacks::{gather, length_of_pieces, pieces_hold};
 use crate::issue::player::{Job, Player};
 use crate::place::address::{Found, Way};
-use crate::plan::poisons_context;
 use crate::report::{Divergence, Verdict, What};
 
 /// The first bytes of a piece of memory, for a message.
@@ -193,7 +192,7 @@ impl<'t> Job<'_, 't> {
         }
         // An error of a kernel surfaces at whatever call comes next; only its code is compared.
         if let Some((first, code)) = self.comparer.context_error
-            && poisons_context(code)
+            && is_sticky(code)
             && ((received == code && self.call.index <= first)
                 || (recorded == code && self.surfaces(code)))
         {

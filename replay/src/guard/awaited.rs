@@ -13,6 +13,7 @@ use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemo
 use crate::buffer::number;
 use crate::guard::position::Page;
 use crate::issue::length::made_length;
+use crate::plan::function_of;
 
 /// So many later calls are searched for what the memory held then.
 const LATER_CALLS: u64 = 100_000;
@@ -103,8 +104,8 @@ struct Known {
 
 impl Known {
     fn observe(&mut self, call: &Call<'_>) {
-        let function = cutape_registry::function(&call.signature.name);
-        let Some(function) = function.filter(|_| call.succeeded()) else {
+        let function = function_of(call).filter(|_| call.succeeded());
+        let Some(function) = function else {
             return;
         };
         match function.family {

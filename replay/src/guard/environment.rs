@@ -1,6 +1,7 @@
 //! The environment of a replaying child.
 
 use cutape_format::Trace;
+use cutape_registry::NullSetting;
 
 /// Settings of the recorded process that change what the driver does, for the child. Which devices
 /// are visible is this machine's matter.
@@ -17,22 +18,19 @@ const ENVIRONMENT: &[&str] = &[
     "CUDA_MODULE_LOADING",
 ];
 
-/// How the recorded null driver was configured. What is set here wins.
-const NULL_MACHINE: &[&str] = &[
-    "CUTAPE_NULL_CAPABILITY",
-    "CUTAPE_NULL_DEVICES",
-    "CUTAPE_NULL_MEMORY",
-    "CUTAPE_NULL_VERSION",
-];
-
+/// The settings of the recorded process that the child needs. Of the machine that the null driver
+/// simulated, what is set here wins.
 pub(crate) fn environment(trace: &Trace) -> Vec<(&'static str, &str)> {
-    let unset = NULL_MACHINE
-        .iter()
+    let machine = NullSetting::ALL.iter();
+    let machine = machine.filter(|setting| setting.describes_machine());
+    let unset = machine
+        .map(|setting| setting.name())
         .filter(|name| std::env::var_os(name).is_none());
     ENVIRONMENT
         .iter()
+        .copied()
         .chain(unset)
-        .filter_map(|&name| {
+        .filter_map(|name| {
             let value = trace.meta_value(&format!("environment.{name}"))?;
             Some((name, value))
         })

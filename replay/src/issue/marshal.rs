@@ -2,7 +2,7 @@
 //! behind pointers.
 
 use cutape_format::layout::field;
-use cutape_registry::{Kind, Length, Param, Role, Width, structure};
+use cutape_registry::{Kind, Length, Param, Role, Width, is_default_stream, structure};
 
 use crate::buffer::{Buffer, first, number};
 use crate::compare::payload::Payload;
@@ -322,8 +322,7 @@ impl<'t> Job<'_, 't> {
         if kind.is_address() {
             return Ok(self.ranges.translate(value));
         }
-        // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
-        if resolved == Resolved::Unknown && kind == Kind::Stream && value <= 2 {
+        if resolved == Resolved::Unknown && kind == Kind::Stream && is_default_stream(value) {
             return Ok(value);
         }
         let name = kind.name();

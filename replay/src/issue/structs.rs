@@ -2,6 +2,7 @@
 //! live ones, both in what a call is given and in what is expected back.
 
 use cutape_format::Call;
+use cutape_registry::layout::is_padding;
 use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
 use crate::buffer::{copy_common, number};
@@ -72,8 +73,7 @@ fn put(place: &mut [u8], value: u64) {
 /// before (seen behind cuArray3DGetDescriptor).
 fn take_padding(layout: &Struct, element: &mut [u8], here: &[u8]) {
     let counts = |field: &&Field| {
-        let reserved = |part: &str| part.starts_with("reserved");
-        !field.name.split('.').any(reserved) && field.when.is_none_or(|when| when.holds(element))
+        !is_padding(field.name) && field.when.is_none_or(|when| when.holds(element))
     };
     let mut written = vec![layout.token; element.len()];
     for field in layout.fields.iter().filter(counts) {
@@ -283,6 +283,12 @@ mod tests {
         assert_eq!(element[..36], [9; 36], "members");
         assert_eq!(element[36..], [7; 4], "padding");
         take_padding(layout, &mut [1; 3], &here);
+
+        // `pad` is as long as the union.
+        let layout = structure("CUlaunchAttributeValue").expect("known");
+        let (mut element, here) = (vec![9; layout.size as usize], vec![7; layout.size as usize]);
+        take_padding(layout, &mut element, &here);
+        assert_eq!((element[0], element[63]), (9, 7));
 
         let layout = structure("CUDA_RESOURCE_DESC").expect("known");
         let (mut element, here) = (vec![0; layout.size as usize], vec![7; layout.size as usize]);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cutape_format::{Bytes, Call, Note, Trace};
 use cutape_registry::{
-    Class, ContextOp, Family, Function, HostMemoryOp, Kind, MemoryOp, PrimaryOp, Role,
+    Class, ContextOp, Family, Function, HostMemoryOp, Kind, MemoryOp, PrimaryOp, Role, is_sticky,
 };
 use serde::Serialize;
 
@@ -87,7 +87,7 @@ pub struct Plan {
     /// What work changed that exchanged data with other processes.
     #[serde(skip)]
     pub(crate) exchange_outputs: AllExchangeOutputs,
-    /// The first call that reported an error which poisons its context, and the code.
+    /// The first call that reported an error that all later work of its context returns, and the code.
     pub context_error: Option<(u64, i32)>,
 }
 
@@ -116,23 +116,10 @@ pub struct Unreplayable {
 /// Page size of x86-64.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Errors after which a context is unusable: asynchronous faults of kernels (CUDA Driver API,
-/// CUresult).
-pub(crate) fn poisons_context(code: i32) -> bool {
-    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719)
-}
-
 /// Looks up a trace's function in this build's registry: by name, and only if its parameters are
 /// the same.
 pub(crate) fn function_of(call: &Call) -> Option<&'static Function> {
-    let function = cutape_registry::function(&call.signature.name)?;
-    let same = function.params.len() == call.signature.parameters.len()
-        && function
-            .params
-            .iter()
-            .zip(&call.signature.parameters)
-            .all(|(ours, its)| ours.width.bytes() == its.value_type.bytes());
-    same.then_some(function)
+    cutape_model::function_of(call.signature)
 }
 
 /// True for device memory that a replay maps itself.
@@ -293,7 +280,7 @@ impl<'t> Planner<'t> {
             self.plan.in_flight.push((call.index, name));
             return;
         };
-        if poisons_context(result) && self.plan.context_error.is_none() {
+        if is_sticky(result) && self.plan.context_error.is_none() {
             self.plan.context_error = Some((call.index, result));
         }
         if result == 0 {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cutape_format::layout::{BlobRef, field};
 use cutape_format::{Bytes, Call, Trace};
+use cutape_model::ContextStacks;
 use cutape_registry::{
     ContextOp, FUNCTIONS, Family, Field, Function, Kind, LinkOp, Meaning, MemoryOp, PrimaryOp,
     Role, Shared, SharedKind, SharingOp, Struct, VirtualMemoryOp, structure,
@@ -168,8 +169,7 @@ pub(crate) struct Observer<'t> {
     /// By the registry's id.
     interests: Vec<Option<Interest>>,
     initialised: bool,
-    /// The context stack of each thread, as recorded handles; the current one last.
-    stacks: HashMap<u32, Vec<u64>>,
+    stacks: ContextStacks,
     /// The devices of contexts.
     contexts: HashMap<u64, i32>,
     /// Allocations and frees in order.
@@ -215,7 +215,7 @@ impl<'t> Observer<'t> {
             needs: Needs::default(),
             interests: vec![None; FUNCTIONS.len()],
             initialised: false,
-            stacks: HashMap::new(),
+            stacks: ContextStacks::default(),
             contexts: HashMap::new(),
             changes: Vec::new(),
             live: HashMap::new(),
@@ -278,32 +278,16 @@ impl<'t> Observer<'t> {
     }
 
     fn current(&self, thread: u32) -> Option<u64> {
-        self.stacks.get(&thread)?.last().copied()
+        Some(self.stacks.current(thread).handle).filter(|&context| context != 0)
     }
 
     fn follow_contexts(&mut self, call: &Call<'t>, function: &'static Function) {
-        let stack = self.stacks.entry(call.thread).or_default();
         let given = call.argument(0);
+        if let Family::Context(operation) = function.family {
+            self.stacks.apply(operation, function.name, call);
+        }
         match function.family {
-            Family::Context(ContextOp::Create) => stack.extend(call.out(0)),
-            Family::Context(ContextOp::Push) => stack.push(given),
-            Family::Context(ContextOp::Pop) => drop(stack.pop()),
-            Family::Context(ContextOp::Set) => {
-                stack.pop();
-                stack.extend((given != 0).then_some(given));
-            }
-            // Private functions of the driver change it too.
-            Family::Context(ContextOp::Current) => {
-                let seen = call.out(0).filter(|&context| context != 0);
-                if stack.last().copied() != seen {
-                    stack.pop();
-                    stack.extend(seen);
-                }
-            }
-            Family::Context(ContextOp::Destroy) => {
-                stack.pop_if(|top| *top == given);
-                self.ended(given);
-            }
+            Family::Context(ContextOp::Destroy) => self.ended(given),
             Family::PrimaryContext(PrimaryOp::Retain) => {
                 let device = call.argument(1) as i32;
                 let known = self.primaries.entry(device).or_default();
@@ -320,9 +304,10 @@ impl<'t> Observer<'t> {
                 }
             }
             Family::Context(ContextOp::EnablePeer) => {
-                let device = |context: &u64| self.contexts.get(context).copied();
+                let device = |context: u64| self.contexts.get(&context).copied();
+                let user = self.current(call.thread).and_then(device);
                 let known = &mut self.needs.peer_access;
-                if let (Some(user), Some(peer)) = (stack.last().and_then(device), device(&given))
+                if let (Some(user), Some(peer)) = (user, device(given))
                     && !known
                         .iter()
                         .any(|known| (known.device, known.peer) == (user, peer))
@@ -335,7 +320,7 @@ impl<'t> Observer<'t> {
                 }
             }
             Family::Context(ContextOp::Device) if function.params.len() == 1 => {
-                if let (Some(&context), Some(device)) = (stack.last(), call.out(0)) {
+                if let (Some(context), Some(device)) = (self.current(call.thread), call.out(0)) {
                     self.contexts.insert(context, device as i32);
                 }
             }

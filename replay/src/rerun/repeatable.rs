@@ -4,7 +4,7 @@
 use cutape_format::Call;
 use cutape_registry::{
     ContextOp, EventOp, Family, Function, GraphOp, LaunchOp, Param, PrimaryOp, Role, StreamOp,
-    VirtualMemoryOp, layout,
+    VirtualMemoryOp, canonical_stream, layout,
 };
 
 use crate::buffer::number;
@@ -76,10 +76,6 @@ pub(super) fn ends_something(function: &Function) -> bool {
     ends_without_role || function.params.iter().any(destroys)
 }
 
-/// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
-const LEGACY: u64 = 1;
-const PER_THREAD: u64 = 2;
-
 /// The live stream that a call orders its work on.
 pub(super) fn stream_of(issued: &Issued) -> u64 {
     const CONFIG_STREAM: u64 = layout::offset_of("CUlaunchConfig", "hStream") as u64;
@@ -93,11 +89,7 @@ pub(super) fn stream_of(issued: &Issued) -> u64 {
             .map(|config| number(&read_memory(config + CONFIG_STREAM, 8))),
         (None, _) => None,
     };
-    match stream.unwrap_or(0) {
-        0 if function.per_thread => PER_THREAD,
-        0 => LEGACY,
-        stream => stream,
-    }
+    canonical_stream(stream.unwrap_or(0), function.per_thread)
 }
 
 /// The position of the function that a launch launches.

@@ -1,7 +1,6 @@
 //! The context of a launch: that of its stream, and of its function.
 
-use cutape_model::STREAM_PER_THREAD;
-use cutape_registry::{Kind, rules};
+use cutape_registry::{Kind, is_default_stream, rules};
 
 use super::Refused;
 use crate::rules::{Draft, code};
@@ -15,7 +14,7 @@ pub(super) fn elsewhere(refused: &Refused<'_, '_>) -> Option<Draft> {
     let home = function
         .filter(|object| object.kind == Kind::Function)
         .and_then(|object| object.context);
-    if stream <= STREAM_PER_THREAD {
+    if is_default_stream(stream) {
         return on_default_stream(refused, home);
     }
     let (home, theirs) = (home?, check.state.stream_context(stream)?);

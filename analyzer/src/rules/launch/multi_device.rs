@@ -1,7 +1,7 @@
 //! `cuLaunchCooperativeKernelMultiDevice`: one kernel on several devices at once.
 
-use cutape_model::{ObjectId, STREAM_PER_THREAD};
-use cutape_registry::{Kind, rules};
+use cutape_model::ObjectId;
+use cutape_registry::{Kind, is_default_stream, rules};
 
 use super::{Check, Refused};
 use crate::launch::{Launch, shape};
@@ -28,7 +28,7 @@ pub(super) fn check(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
 
 fn default_stream(check: &Check<'_, '_>, launches: &[Refused<'_, '_>]) -> Option<Draft> {
     let mut streams = launches.iter().map(|launch| launch.launch.stream);
-    let place = streams.position(|stream| stream.is_some_and(|s| s <= STREAM_PER_THREAD))?;
+    let place = streams.position(|stream| stream.is_some_and(is_default_stream))?;
     let what = format!(
         "gets a default stream in entry {place}; each entry needs a stream that the program created"
     );

@@ -8,10 +8,11 @@ pub(crate) use accesses::FIRST_ADDRESS;
 
 use cutape_format::Call;
 use cutape_model::{
-    Access, AccessEffect, AccessKind, Object, ObjectId, STREAM_PER_THREAD, Side, Site,
-    described_accesses, each_copy,
+    Access, AccessEffect, AccessKind, Object, ObjectId, Side, Site, described_accesses, each_copy,
 };
-use cutape_registry::{Extent, Family, GraphOp, Kind, MemoryOp, VirtualMemoryOp};
+use cutape_registry::{
+    Extent, Family, GraphOp, Kind, MemoryOp, VirtualMemoryOp, is_default_stream,
+};
 use rustc_hash::FxHashMap;
 
 use super::State;
@@ -362,7 +363,7 @@ fn writes_unknown_memory(plan: &Plan, call: &Call<'_>) -> bool {
 /// True if the call names a default stream.
 fn uses_default(plan: &Plan, call: &Call<'_>) -> bool {
     let stream = plan.effects.stream(call);
-    stream.is_some_and(|stream| stream <= STREAM_PER_THREAD)
+    stream.is_some_and(is_default_stream)
 }
 
 /// How memory was allocated, if its call is known.

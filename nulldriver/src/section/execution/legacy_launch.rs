@@ -1,8 +1,10 @@
 //! Execution Control, deprecated: block shape and parameters as state of the function, then
 //! `cuLaunchGrid`.
 
+use cutape_registry::STREAM_LEGACY;
+
 use crate::call::answer::{Answer, INVALID_VALUE, invalid_if};
-use crate::call::argument::{LEGACY, Stream, positive};
+use crate::call::argument::{Stream, positive};
 use crate::call::entry::entries;
 use crate::object::function::LegacyLaunch;
 use crate::state::{Action, Locked, lock};
@@ -17,9 +19,9 @@ entries! {
     // A float is passed in a vector register, which is not read: no code runs.
     cuParamSetf: |function: u64, offset: i32| set_bytes(function, offset, &[0; 4]);
     cuParamSetv: set_vector;
-    cuLaunch: |state: Locked, function: u64| launch(state, function, 1, 1, Stream(LEGACY));
+    cuLaunch: |state: Locked, function: u64| launch(state, function, 1, 1, Stream(STREAM_LEGACY));
     cuLaunchGrid: |state: Locked, function: u64, x: i32, y: i32|
-        launch(state, function, x, y, Stream(LEGACY));
+        launch(state, function, x, y, Stream(STREAM_LEGACY));
     cuLaunchGridAsync: launch;
 }
 

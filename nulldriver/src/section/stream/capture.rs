@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
+use cutape_registry::STREAM_LEGACY;
+
 use crate::call::answer::{
     Answer, ILLEGAL_STATE, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
     STREAM_CAPTURE_UNJOINED, STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED,
     STREAM_CAPTURE_WRONG_THREAD, invalid_if, reject_if,
 };
-use crate::call::argument::{Extra, In, LEGACY, Out, OutRef, Stream};
+use crate::call::argument::{Extra, In, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::object::capture::{Capture, GLOBAL, RELAXED, replace_mode, this_thread};
 use crate::object::graph::{Dependency, Edge, read_dependencies};
@@ -39,7 +41,7 @@ fn begin(stream: Stream, graph: Option<(u64, Vec<Dependency>)>, mode: u32) -> An
     let context = state.stream_context(stream)?;
     state.current()?;
     invalid_if(mode > RELAXED)?;
-    reject_if(stream.0 == LEGACY, STREAM_CAPTURE_UNSUPPORTED)?;
+    reject_if(stream.0 == STREAM_LEGACY, STREAM_CAPTURE_UNSUPPORTED)?;
     let origin = state.capture_key(stream)?;
     let is_capturing = state.captures.get_mut().streams.contains_key(&origin);
     reject_if(is_capturing, ILLEGAL_STATE)?;
@@ -144,7 +146,7 @@ fn status_of(state: &State, stream: Stream) -> Answer<u32> {
         let stream = state.streams.get(&key.handle);
         stream.is_some_and(|stream| stream.context == current && stream.is_blocking())
     };
-    let is_implicit = stream.0 == LEGACY && captures.streams.keys().any(is_blocking);
+    let is_implicit = stream.0 == STREAM_LEGACY && captures.streams.keys().any(is_blocking);
     reject_if(is_implicit, STREAM_CAPTURE_IMPLICIT)?;
     Ok(NONE)
 }

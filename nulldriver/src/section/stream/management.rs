@@ -1,11 +1,12 @@
 //! Stream Management.
 
 use cutape_driver::types::CUstreamAttrValue;
+use cutape_registry::{STREAM_LEGACY, STREAM_PER_THREAD, is_default_stream};
 
 use crate::call::answer::{
     Answer, ILLEGAL_STATE, INVALID_HANDLE, INVALID_VALUE, invalid_if, reject_if, valid_if,
 };
-use crate::call::argument::{In, LEGACY, Out, OutRef, PER_THREAD, Stream};
+use crate::call::argument::{In, Out, OutRef, Stream};
 use crate::call::entry::entries;
 use crate::crash;
 use crate::object::capture::this_thread;
@@ -71,7 +72,7 @@ fn object(state: &State, stream: Stream) -> Answer<Option<&StreamObject>> {
 }
 
 fn destroy(mut state: Locked, stream: u64) -> Answer {
-    reject_if(stream <= PER_THREAD, INVALID_HANDLE)?;
+    reject_if(is_default_stream(stream), INVALID_HANDLE)?;
     if state.streams.remove(stream).is_none() {
         crash::segmentation_fault();
     }
@@ -83,9 +84,9 @@ fn destroy(mut state: Locked, stream: u64) -> Answer {
 fn get_id(state: Locked, stream: Stream, id: Out<u64>) -> Answer {
     let context = state.living_context(stream)?;
     id.set(match stream.0 {
-        LEGACY => context.stream_id,
+        STREAM_LEGACY => context.stream_id,
         // Each thread has a per-thread stream in each context.
-        PER_THREAD => this_thread() << 32 | context.stream_id,
+        STREAM_PER_THREAD => this_thread() << 32 | context.stream_id,
         handle => state.streams[&handle].id,
     })
 }

@@ -1,0 +1,54 @@
+//! Result codes.
+
+use crate::enumeration;
+
+/// The name that cuda.h gives a result code, e.g. `CUDA_ERROR_INVALID_VALUE` for 1.
+pub fn result_name(code: i32) -> Option<&'static str> {
+    enumeration("CUresult")?.name_of(i64::from(code))
+}
+
+/// True for a result that all later work of the context returns as well (CUDA Driver API,
+/// CUresult: "any further CUDA work will return the same error"). A call returns it for work that
+/// was enqueued before.
+///
+/// The manual does not say so of uncorrectable ECC and NVLink errors (214, 220), which are faults of
+/// the machine. CUDA_ERROR_CONTEXT_IS_DESTROYED (709) is about the context of the call.
+#[inline]
+pub const fn is_sticky(code: i32) -> bool {
+    matches!(code, 226 | 700 | 702 | 710 | 714..=719 | 721 | 911)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_result_is_sticky_or_not() {
+        let expected = [
+            "CONTAINED",
+            "ILLEGAL_ADDRESS",
+            "LAUNCH_TIMEOUT",
+            "ASSERT",
+            "HARDWARE_STACK_ERROR",
+            "ILLEGAL_INSTRUCTION",
+            "MISALIGNED_ADDRESS",
+            "INVALID_ADDRESS_SPACE",
+            "INVALID_PC",
+            "LAUNCH_FAILED",
+            "TENSOR_MEMORY_LEAK",
+            "EXTERNAL_DEVICE",
+        ];
+        let results = enumeration("CUresult").expect("known").values;
+        let sticky = results.iter().filter(|(_, code)| is_sticky(*code as i32));
+        let sticky = sticky.map(|(name, _)| name.trim_start_matches("CUDA_ERROR_"));
+        assert!(sticky.eq(expected));
+        assert_eq!(results.len(), 101, "does the manual call new ones sticky?");
+    }
+
+    #[test]
+    fn results_have_names() {
+        assert_eq!(result_name(0), Some("CUDA_SUCCESS"));
+        assert_eq!(result_name(700), Some("CUDA_ERROR_ILLEGAL_ADDRESS"));
+        assert_eq!(result_name(-5), None);
+    }
+}
