@@ -73,13 +73,13 @@ mod launch_comparison;
 mod launch_digests;
 mod machine;
 mod measure;
-mod memory_file;
 mod observe;
 mod options;
 mod overrides;
 mod place;
 mod plan;
 mod play;
+mod process;
 mod ranks;
 mod repeat;
 mod report;
@@ -103,11 +103,11 @@ pub use observe::job::{
 pub use options::{
     DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,
 };
-pub use place::allocator::Allocator;
-pub use place::lesson::{Lesson, Misplaced};
-pub use place::strategy::PlacementStrategy;
 pub use plan::needs::{ImageUse, MissingImage, Needs, PeerAccess};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
+pub use process::allocator::Allocator;
+pub use process::lesson::{Lesson, Misplaced};
+pub use process::strategy::PlacementStrategy;
 pub use ranks::group::{Rank, run_ranks};
 pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};

@@ -21,7 +21,7 @@ use crate::launch_digests;
 use crate::measure::timing::Measure;
 use crate::observe::act;
 use crate::overrides;
-use crate::place::strategy::PlacementStrategy;
+use crate::process::strategy::PlacementStrategy;
 use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
 

@@ -9,16 +9,17 @@ use cutape_format::Trace;
 use crate::api::Api;
 use crate::digests;
 use crate::error::Error;
-use crate::guard::position::Position;
-use crate::guard::randomisation::is_randomised;
 use crate::issue::player::Player;
 use crate::measure::timing::Measure;
 use crate::observe::job::{Observation, Observed};
 use crate::observe::observer::Observer;
 use crate::options::{DigestedLaunches, Options};
-use crate::place::waiting_threads::WaitingThreads;
-use crate::place::{allocator, late_writes};
+use crate::place::late_writes;
 use crate::plan::Plan;
+use crate::process::allocator;
+use crate::process::position::Position;
+use crate::process::randomisation::is_randomised;
+use crate::process::waiting_threads::WaitingThreads;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
 use crate::schedule::running::{READER_STACK, STACK};
@@ -157,7 +158,8 @@ fn play_all<'t>(
         let stacks = std::iter::repeat_n(STACK, others);
         WaitingThreads::start(stacks.chain([READER_STACK, late_writes::STACK]))
     });
-    let threads = threads.transpose()?;
+    let threads = threads.transpose();
+    let threads = threads.map_err(|error| Error::child("starting a thread", error))?;
     let begin = Instant::now();
     player.begin()?;
     if let Some(threads) = threads {

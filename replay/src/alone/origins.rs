@@ -10,7 +10,7 @@ use cutape_format::Trace;
 use cutape_model::{ExchangeSite, MappedFile};
 use serde::{Deserialize, Serialize};
 
-use crate::memory_file;
+use crate::process::memory_file;
 use crate::shared_objects::SharedObjects;
 
 /// What a rank that is replayed alone has shared with the others.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::place::lesson::{Lesson, Misplaced};
-use crate::place::strategy::PlacementStrategy;
+use crate::process::lesson::{Lesson, Misplaced};
+use crate::process::strategy::PlacementStrategy;
 use crate::report::Report;
 
 /// How many children are tried with the driver placing memory.

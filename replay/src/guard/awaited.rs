@@ -11,8 +11,8 @@ use cutape_format::{Call, Note, Trace};
 use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemoryOp, Waits};
 
 use crate::buffer::number;
-use crate::guard::position::Page;
 use crate::issue::length::made_length;
+use crate::process::position::Page;
 
 /// So many later calls are searched for what the memory held then.
 const LATER_CALLS: u64 = 100_000;

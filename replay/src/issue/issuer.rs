@@ -10,10 +10,10 @@ use cutape_registry::{FUNCTIONS, Function};
 use rustc_hash::FxBuildHasher;
 
 use crate::api::{Api, Code, NOT_READY};
-use crate::guard::position::Position;
 use crate::issue::frame::Frame;
 use crate::issue::kernels::Kernels;
 use crate::measure::timing::Measure;
+use crate::process::position::Position;
 use crate::report::Report;
 use crate::rerun::steps::Recorder;
 

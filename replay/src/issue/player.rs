@@ -17,7 +17,6 @@ use crate::compare::digest_kernel::Digests;
 use crate::compare::launch_values::LaunchDigests;
 use crate::compare::payload::KeptBlobs;
 use crate::compare::readbacks::Readbacks;
-use crate::guard::position::Position;
 use crate::issue::current::{Current, Decoded};
 use crate::issue::frame::{Frame, Presets};
 use crate::issue::handles::Handles;
@@ -36,9 +35,10 @@ use crate::place::held_addresses::HeldAddresses;
 use crate::place::lent::LentMemory;
 use crate::place::natural::Fillers;
 use crate::place::placement::{Placement, Refusal};
-use crate::place::strategy::PlacementStrategy;
 use crate::place::unavailable::Unavailable;
 use crate::plan::Plan;
+use crate::process::position::Position;
+use crate::process::strategy::PlacementStrategy;
 use crate::report::{Placed, Report};
 
 /// The state of a replay.

@@ -17,7 +17,7 @@ use crate::machine::check::{
     reason, recorded_devices, too_little_memory,
 };
 use crate::place::placement::Placement;
-use crate::place::strategy::PlacementStrategy;
+use crate::process::strategy::PlacementStrategy;
 use crate::report::Difference;
 
 impl Player<'_> {

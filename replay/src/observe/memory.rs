@@ -8,11 +8,11 @@ use cutape_registry::Kind;
 use crate::api::{Api, Code, result_name};
 use crate::buffer::number;
 use crate::compare::received::append_memory;
-use crate::guard::position::Counters;
 use crate::observe::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
 use crate::observe::pages::{PAGE, Pages};
 use crate::place::address::Range;
-use crate::place::slots::{gaps, union};
+use crate::process::position::Counters;
+use crate::process::slots::{gaps, union};
 
 /// Bytes that are read at a time, a multiple of the page.
 const CHUNK: usize = 4 << 20;

@@ -13,7 +13,7 @@ use crate::observe::memory::{Reader, Region, region_at};
 use crate::observe::observer::{Observer, Pending};
 use crate::observe::variables::{named_addresses, variables_of};
 use crate::place::address::Found;
-use crate::place::slots::{gaps, union};
+use crate::process::slots::{gaps, union};
 
 /// Reads what a part of the trace can reach, before its first call. All work is done.
 ///

@@ -12,8 +12,8 @@ use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::place::address::Found;
-use crate::place::pages::check_available;
 use crate::plan::private_memory::has_host_bytes;
+use crate::process::pages::check_available;
 
 // CUmemorytype.
 const HOST: u64 = 1;

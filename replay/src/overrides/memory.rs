@@ -13,10 +13,10 @@ use crate::issue::length::made_length;
 use crate::issue::player::{Job, Played, Player};
 use crate::issue::skip::{Skip, skip};
 use crate::place::address::{Found, Range, Way};
-use crate::place::allocator;
-use crate::place::pages::{Pages, check_available};
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
+use crate::process::allocator;
+use crate::process::pages::{Pages, check_available};
 
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
 pub(crate) fn allocate(job: &mut Job<'_, '_>) -> Played {

@@ -11,10 +11,10 @@ use crate::buffer::{Buffer, set_word};
 use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played};
 use crate::issue::skip::{Skip, skip};
-use crate::memory_file;
 use crate::overrides::jit;
 use crate::overrides::library::library_options;
 use crate::place::address::Found;
+use crate::process::memory_file;
 
 /// The parameter behind which a load puts the handle.
 const LIBRARY: usize = 0;

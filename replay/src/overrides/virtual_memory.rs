@@ -2,7 +2,7 @@
 
 use crate::issue::player::{Job, Played};
 use crate::place::address::Way;
-use crate::place::slots::SLOT;
+use crate::process::slots::SLOT;
 
 /// cuMemAddressReserve: the slots around it are reserved already.
 pub(crate) fn reserve(job: &mut Job<'_, '_>) -> Played {

@@ -9,8 +9,8 @@ use crate::place::host_signals::HostSignals;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;
 use crate::place::launch_marks::LaunchMarks;
-use crate::place::pages::Pages;
 use crate::place::shared_memory::SharedMemory;
+use crate::process::pages::Pages;
 
 /// Most kernel parameters that the stub array points at.
 const PARAMETERS: usize = 1024;

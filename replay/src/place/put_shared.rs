@@ -16,8 +16,8 @@ use cutape_format::layout::SharedMappingNote;
 use crate::issue::player::{Job, Player};
 use crate::place::address::Range;
 use crate::place::late_writes::Write;
-use crate::place::mapping;
 use crate::plan::PAGE;
+use crate::process::mapping;
 use crate::ranks::peers::Peers;
 
 /// Between two looks.

@@ -15,12 +15,12 @@ use cutape_registry::{
 use serde::Serialize;
 
 use crate::issue::length::made_length;
-use crate::place::arenas::{arenas_in, coming_arenas};
-use crate::place::slots::{SLOT, slots_around, union};
 use crate::plan::exchange_outputs::{AllExchangeOutputs, OutputCollector};
 use crate::plan::needs::{Needs, Observer};
 use crate::plan::pending_writes::PendingWrites;
 use crate::plan::private_memory::PrivateMemoryObserver;
+use crate::process::arenas::{arenas_in, coming_arenas};
+use crate::process::slots::{SLOT, slots_around, union};
 
 /// What a replay of a trace needs, and what it cannot do.
 #[derive(Clone, Debug, Default, Serialize)]

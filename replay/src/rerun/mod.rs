@@ -28,11 +28,11 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Code, result_name};
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::guard::position::Position;
 use crate::issue::current::Decoded;
 use crate::issue::player::Player;
 use crate::place::mapped::Mapped;
 use crate::play::play;
+use crate::process::position::Position;
 use crate::report::{Report, Skipped, tally};
 
 pub use outputs::{Element, Mismatch, Tolerance, compare};

@@ -9,8 +9,8 @@ use cutape_registry::{FUNCTIONS, Function, id};
 
 use crate::api::{Api, Code, NOT_READY, result_name};
 use crate::buffer::Buffer;
-use crate::guard::position::Position;
 use crate::issue::traits;
+use crate::process::position::Position;
 
 /// How long the device may take until a query reports that its work is done.
 const PATIENCE_SECONDS: u64 = 30;

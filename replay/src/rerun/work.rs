@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Api, Code, result_name};
-use crate::guard::position::Position;
+use crate::process::position::Position;
 use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
 use crate::rerun::steps::{Step, issue, issued_by};

@@ -25,10 +25,10 @@ use cutape_format::Trace;
 use super::order::Steps;
 use super::overlap::Done;
 use crate::error::Error;
-use crate::guard::position::Position;
 use crate::issue::current::{Decoded, Part};
 use crate::issue::player::{self, Player};
 use crate::play;
+use crate::process::position::Position;
 use crate::rerun::Rerun;
 use crate::schedule::running::{Running, start};
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::place::allocator;
-use crate::place::mapping::unmap;
+use crate::process::allocator;
+use crate::process::mapping::unmap;
 
 /// Less is taken without a look at what there is.
 const CHECKED: u64 = 64 << 20;

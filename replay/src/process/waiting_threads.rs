@@ -1,9 +1,8 @@
 //! Threads that are started before the address space is filled, so that what the C library maps for
 //! a thread does not take the gaps.
 
+use std::io;
 use std::sync::{Arc, Barrier};
-
-use crate::error::Error;
 
 /// At most this many threads are started early.
 const MOST_THREADS: usize = 64;
@@ -23,7 +22,7 @@ pub(crate) struct WaitingThreads {
 
 impl WaitingThreads {
     /// Starts threads with stacks of these sizes.
-    pub(crate) fn start(stacks: impl Iterator<Item = usize>) -> Result<Self, Error> {
+    pub(crate) fn start(stacks: impl Iterator<Item = usize>) -> io::Result<Self> {
         let stacks: Vec<usize> = stacks.take(MOST_THREADS).collect();
         let count = stacks.len();
         let begin = Arc::new(Barrier::new(count + 1));
@@ -36,8 +35,7 @@ impl WaitingThreads {
                 end.wait();
             })
         };
-        let threads = stacks.into_iter().map(start).collect::<Result<_, _>>();
-        let threads = threads.map_err(|error| Error::child("starting a thread", error))?;
+        let threads = stacks.into_iter().map(start).collect::<io::Result<_>>()?;
         begin.wait();
         Ok(Self { end, threads })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cutape_format::layout::ARENA;
 
-use crate::place::address_space::Ranges;
+use crate::process::address_space::Ranges;
 
 /// Those of recorded ranges that look like the arenas of threads.
 pub(crate) fn arenas_in(recorded: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::slots::SLOT;
+use crate::process::slots::SLOT;
 
 /// Memory that the driver put elsewhere than in the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::memory_file;
+use crate::process::memory_file;
 
 /// Bytes of the shared page; it begins with [`Counters`].
 const PAGE: usize = 4096;

@@ -1,7 +1,7 @@
 //! An address space in which fillers keep places taken.
 
-use crate::place::mapping::{self, map_exactly};
-use crate::place::slots::union;
+use crate::process::mapping::{self, map_exactly};
+use crate::process::slots::union;
 
 /// Sorted and disjoint ranges: start, end.
 pub(crate) type Ranges = Vec<(u64, u64)>;

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::place::mapping::{map_anywhere, map_exactly};
+use crate::process::mapping::{map_anywhere, map_exactly};
 
 /// The C library maps allocations from this size on (mallopt(3), `M_MMAP_THRESHOLD`).
 const LARGE: usize = 128 << 10;
