@@ -64,6 +64,7 @@
 mod alone;
 mod api;
 mod buffer;
+mod calls;
 mod compare;
 mod digests;
 mod error;
@@ -73,6 +74,7 @@ mod launch_comparison;
 mod launch_digests;
 mod machine;
 mod measure;
+mod objects;
 mod observe;
 mod options;
 mod overrides;
@@ -86,11 +88,10 @@ mod report;
 mod rerun;
 mod run;
 mod schedule;
-mod shared_objects;
 
-pub use alone::origins::Alone;
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
+pub use guard::group::{Rank, run_ranks};
 pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
     run_as_child, run_guarded,
@@ -108,7 +109,7 @@ pub use plan::{HostRegion, Plan, Unreplayable, plan};
 pub use process::allocator::Allocator;
 pub use process::lesson::{Lesson, Misplaced};
 pub use process::strategy::PlacementStrategy;
-pub use ranks::group::{Rank, run_ranks};
+pub use ranks::origins::Alone;
 pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{

@@ -12,10 +12,10 @@ use cutape_registry::{
 };
 use rustc_hash::FxBuildHasher;
 
-use crate::alone::origins::Alone;
-use crate::issue::awaited::awaited_addresses;
+use crate::calls::awaited::awaited_addresses;
 use crate::place::address::{Found, Ranges};
 use crate::place::held_addresses::{HeldAddresses, Known};
+use crate::ranks::origins::Alone;
 
 /// With whom memory is shared.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use cutape_registry::Family;
 
 use crate::alone::exchanges::Partner;
 use crate::issue::player::Job;
-use crate::issue::skip::{Root, Skip};
+use crate::objects::skip::{Root, Skip};
 use crate::place::absent::{Cause, is_shared_by_ranks};
 use crate::place::held_addresses::Known;
 use crate::report::OneExchange;

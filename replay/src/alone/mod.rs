@@ -7,6 +7,5 @@
 
 pub(crate) mod exchanges;
 pub(crate) mod left_out;
-pub(crate) mod origins;
 pub(crate) mod outputs;
 pub(crate) mod stand_in;

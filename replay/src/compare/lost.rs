@@ -6,10 +6,10 @@ use cutape_model::DescribedAccess;
 use cutape_registry::{CopyOp, Family, Function, Kind, Length, MemoryType, Role};
 
 use crate::compare::consequences::{Consequences, OBJECTS_KEPT};
-use crate::issue::length::{length_of, made_length};
 use crate::issue::player::{Job, Player};
-use crate::issue::skip::Root;
+use crate::objects::skip::Root;
 use crate::place::address::Found;
+use crate::plan::length::{length_of, made_length};
 use crate::plan::private_memory::{described, span};
 
 /// From the first byte to the last of the linear memory that a copy reads or writes.

@@ -9,4 +9,5 @@ pub(crate) mod outcome;
 pub(crate) mod payload;
 pub(crate) mod readbacks;
 pub(crate) mod received;
+pub(crate) mod tokens;
 pub(crate) mod values;

@@ -7,14 +7,14 @@ use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
 use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
+use crate::calls::frame::{Expect, Frame, Place, handle_size};
 use crate::compare::readbacks::Target;
 use crate::issue::fill;
-use crate::issue::frame::{Expect, Frame, Place, handle_size};
-use crate::issue::handles::{Belongs, Key, Resolved};
-use crate::issue::length::{length_of, made_length};
 use crate::issue::player::{Job, Played, Player};
+use crate::objects::handles::{Belongs, Key, Resolved};
 use crate::overrides;
 use crate::place::address::{Range, Way};
+use crate::plan::length::{length_of, made_length};
 use crate::report::{Translated, What};
 
 /// Addresses that are listed in the report as translated.

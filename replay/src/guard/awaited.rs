@@ -11,7 +11,7 @@ use cutape_format::{Call, Note, Trace};
 use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemoryOp, Waits};
 
 use crate::buffer::number;
-use crate::issue::length::made_length;
+use crate::plan::length::made_length;
 use crate::process::position::Page;
 
 /// So many later calls are searched for what the memory held then.

@@ -5,6 +5,7 @@ pub(crate) mod attempt;
 pub(crate) mod awaited;
 pub(crate) mod crash_report;
 pub(crate) mod environment;
+pub(crate) mod group;
 pub(crate) mod kept_attempts;
 
 use std::fs::File;

@@ -5,17 +5,17 @@ use cutape_format::layout::field;
 use cutape_registry::{Kind, Length, Param, Role, Width, structure};
 
 use crate::buffer::{Buffer, first, number};
+use crate::calls::frame::{Expect, Frame, Place, handle_size};
 use crate::compare::payload::Payload;
 use crate::compare::received::holds;
-use crate::issue::frame::{Expect, Frame, Place, handle_size};
-use crate::issue::handles::{Resolved, crashes_after_end};
-use crate::issue::length::length_of;
 use crate::issue::player::{Job, Player};
-use crate::issue::skip::{Root, Skip, skip};
+use crate::objects::handles::{Resolved, crashes_after_end};
+use crate::objects::skip::{Root, Skip, skip};
 use crate::place::absent::skip_of_function;
 use crate::place::address::{Found, Range};
 use crate::place::held_addresses::LOOKED_AT;
 use crate::place::unavailable::Unavailable;
+use crate::plan::length::length_of;
 use crate::report::Stale;
 
 /// Longest memory that is lent to the driver for one parameter.

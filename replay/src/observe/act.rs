@@ -5,8 +5,8 @@ use std::time::Duration;
 use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
 
 use crate::api::result_name;
-use crate::issue::handles::Resolved;
 use crate::issue::player::Job;
+use crate::objects::handles::Resolved;
 use crate::observe::job::{Moments, ObservedCall, Reach};
 use crate::observe::launch;
 use crate::observe::live::all_live;

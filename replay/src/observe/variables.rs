@@ -6,8 +6,8 @@ use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
 use crate::api::{Api, NOT_FOUND, result_name};
-use crate::issue::handles::Resolved;
 use crate::issue::player::Job;
+use crate::objects::handles::Resolved;
 use crate::observe::memory::{Reader, Region};
 use crate::observe::observer::{Observer, Pending};
 use crate::observe::places::FirstSeen;

@@ -6,11 +6,11 @@ use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 
 use crate::api::INVALID_VALUE;
 use crate::buffer::{Buffer, set_word, word};
+use crate::calls::frame::Presets;
 use crate::compare::payload::{Content, Payload};
 use crate::compare::readbacks::Target;
-use crate::issue::frame::Presets;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 use crate::place::address::Found;
 use crate::plan::private_memory::has_host_bytes;
 use crate::process::pages::check_available;

@@ -7,13 +7,13 @@ use cutape_format::layout::field;
 use cutape_registry::{AttributeType, Kind, Meaning, attributes};
 
 use crate::buffer::{copy_common, first, number};
+use crate::calls::frame::Expect;
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::Target;
 use crate::compare::received::read_memory;
-use crate::issue::frame::Expect;
-use crate::issue::handles::{Belongs, Resolved};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::skip;
+use crate::objects::handles::{Belongs, Resolved};
+use crate::objects::skip::skip;
 use crate::overrides::{callback, launch};
 use crate::plan::host_ranges::host_ranges;
 use crate::report::What;

@@ -4,9 +4,9 @@ use cutape_format::layout::field;
 use cutape_registry::OptionArray;
 
 use crate::buffer::{Buffer, number};
-use crate::issue::frame::Presets;
+use crate::calls::frame::Presets;
 use crate::issue::player::Job;
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 
 // Numbers of CUjit_option whose value is more than a number.
 const INFO_LOG_BUFFER: u32 = 3;

@@ -8,12 +8,12 @@ use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes};
 
 use crate::buffer::{Buffer, copy_common, lend, number, set_word, word};
+use crate::calls::frame::{Frame, Presets};
 use crate::compare::payload::Payload;
-use crate::issue::frame::{Frame, Presets};
-use crate::issue::kernels::{PARAMETER_BYTES, Prepared, Wish};
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
 use crate::launch_digests;
+use crate::objects::kernels::{PARAMETER_BYTES, Prepared, Wish};
+use crate::objects::skip::{Skip, skip};
 use crate::place::address::Found;
 use crate::report::AssumedHandle;
 

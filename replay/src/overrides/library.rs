@@ -4,9 +4,9 @@ use cutape_format::layout::field;
 use cutape_registry::OptionArray;
 
 use crate::buffer::{Buffer, number, word};
-use crate::issue::frame::Presets;
+use crate::calls::frame::Presets;
 use crate::issue::player::Job;
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 
 /// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.
 const HOST_TABLE: u32 = 0;

@@ -4,9 +4,9 @@ use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, LinkOp, OptionArray};
 
 use crate::buffer::Buffer;
-use crate::issue::frame::Presets;
+use crate::calls::frame::Presets;
 use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 use crate::overrides::{jit, module};
 
 /// The operations of a link state.

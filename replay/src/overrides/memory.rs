@@ -7,14 +7,14 @@ use crate::api::{
     Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
     INVALID_VALUE, Location,
 };
-use crate::issue::frame::Frame;
-use crate::issue::handles::Belongs;
-use crate::issue::length::made_length;
+use crate::calls::frame::Frame;
 use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::handles::Belongs;
+use crate::objects::skip::{Skip, skip};
 use crate::place::address::{Found, Range, Way};
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
+use crate::plan::length::made_length;
 use crate::process::allocator;
 use crate::process::pages::{Pages, check_available};
 

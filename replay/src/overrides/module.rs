@@ -8,9 +8,9 @@ use cutape_format::{Bytes, layout::field};
 use cutape_registry::{Family, ImageSource, LinkOp};
 
 use crate::buffer::{Buffer, set_word};
-use crate::issue::frame::Presets;
+use crate::calls::frame::Presets;
 use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 use crate::overrides::jit;
 use crate::overrides::library::library_options;
 use crate::place::address::Found;

@@ -10,9 +10,9 @@ use cutape_registry::{Family, Shared, SharingOp, Width};
 use crate::alone::stand_in;
 use crate::api::result_name;
 use crate::buffer::Buffer;
-use crate::issue::frame::Presets;
+use crate::calls::frame::Presets;
 use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const FILE_DESCRIPTOR: u64 = 1;

@@ -3,7 +3,7 @@
 use cutape_model::IntervalMap;
 use cutape_registry::{Family, Kind};
 
-use crate::issue::skip::{Root, Skip};
+use crate::objects::skip::{Root, Skip};
 use crate::place::address::{Found, Ranges};
 
 /// Why something is absent.

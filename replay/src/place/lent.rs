@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::buffer::Buffer;
-use crate::issue::kernels::PARAMETER_BYTES;
+use crate::objects::kernels::PARAMETER_BYTES;
 use crate::place::host_signals::HostSignals;
 use crate::place::in_flight::InFlight;
 use crate::place::late_writes::LateWrites;

@@ -9,8 +9,8 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::compare::payload::Payload;
-use crate::issue::handles::Resolved;
 use crate::issue::player::Job;
+use crate::objects::handles::Resolved;
 use crate::place::address::Found;
 
 /// Bytes of a repeated word that are written at a time, where the driver cannot fill.

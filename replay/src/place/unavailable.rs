@@ -13,14 +13,14 @@ use cutape_registry::{
 };
 
 use crate::buffer::number;
-use crate::issue::handles::Handles;
-use crate::issue::length::length_of;
-use crate::issue::length::made_length;
-use crate::issue::skip::{Root, Skip};
+use crate::objects::handles::Handles;
+use crate::objects::skip::{Root, Skip};
 use crate::place::absent::{Absent, Cause, GRANULE, skip_of_function};
 use crate::place::address::Ranges;
 use crate::place::held_addresses::{HeldAddresses, Known, Piece};
 use crate::plan::Plan;
+use crate::plan::length::length_of;
+use crate::plan::length::made_length;
 use crate::plan::private_memory::{described, span};
 
 /// The function if it cannot be re-issued even in principle: what it made is absent.

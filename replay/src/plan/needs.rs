@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
 use crate::buffer::number;
-use crate::issue::length::made_length;
+use crate::plan::length::made_length;
 
 /// What a trace needs of a machine.
 #[derive(Clone, Debug, Default, Serialize)]

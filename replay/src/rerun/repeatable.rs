@@ -8,8 +8,8 @@ use cutape_registry::{
 };
 
 use crate::buffer::number;
+use crate::calls::steps::Issued;
 use crate::compare::received::read_memory;
-use crate::rerun::steps::Issued;
 
 /// Why a call is issued once, while the state is built, and not in each iteration; `None` if it is
 /// repeated.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::api::{Api, result_name};
 use crate::buffer::Buffer;
+use crate::calls::steps::Step;
 use crate::issue::player::Player;
 use crate::rerun::repeatable::launched_position;
-use crate::rerun::steps::Step;
 
 /// A kernel to launch instead of a recorded one.
 #[derive(Clone, Debug)]

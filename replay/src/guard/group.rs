@@ -30,8 +30,8 @@ use crate::ranks::message;
 use crate::ranks::order::{self, Times};
 use crate::ranks::peers::{Assignment, Source, VARIABLE};
 use crate::ranks::shared_files::{self, FileIdentity, RecordedFile};
+use crate::ranks::shared_objects::SharedObjects;
 use crate::report::Report;
-use crate::shared_objects::SharedObjects;
 
 /// One of the ranks that are replayed together.
 pub struct Rank<'a> {

@@ -7,7 +7,7 @@ use cutape_model::{NewObject, Object, ObjectId, Objects, Origin, Retention, Site
 use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
-use crate::issue::skip::Root;
+use crate::objects::skip::Root;
 
 /// A handle of the recording.
 pub(crate) type Key = (Kind, u64);

@@ -10,12 +10,12 @@ use cutape_registry::{FUNCTIONS, Function};
 use rustc_hash::FxBuildHasher;
 
 use crate::api::{Api, Code, NOT_READY};
-use crate::issue::frame::Frame;
-use crate::issue::kernels::Kernels;
+use crate::calls::frame::Frame;
+use crate::calls::steps::Recorder;
 use crate::measure::timing::Measure;
+use crate::objects::kernels::Kernels;
 use crate::process::position::Position;
 use crate::report::Report;
-use crate::rerun::steps::Recorder;
 
 /// Frames that are kept to be filled again: as many as calls can be nested.
 const FRAMES_KEPT: usize = 4;

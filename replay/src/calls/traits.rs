@@ -8,7 +8,7 @@ use cutape_registry::{
     Waits,
 };
 
-use crate::issue::types::is_plain_output;
+use crate::calls::types::is_plain_output;
 use crate::plan::not_reissued;
 
 /// What a call has to do with captures of streams.

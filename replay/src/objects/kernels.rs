@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::api::Api;
 use crate::buffer::Buffer;
-use crate::issue::handles::Handles;
+use crate::objects::handles::Handles;
 
 /// Most bytes of all parameters together (CUDA C++ Programming Guide: 32,764).
 pub(crate) const PARAMETER_BYTES: usize = 32 << 10;
@@ -172,7 +172,7 @@ fn prepare(layout: &Layout, launched: Launched) -> Box<Prepared> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::issue::handles::{Belongs, other_site};
+    use crate::objects::handles::{Belongs, other_site};
     use cutape_registry::Kind;
 
     #[test]

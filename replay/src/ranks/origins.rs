@@ -11,7 +11,7 @@ use cutape_model::{ExchangeSite, MappedFile};
 use serde::{Deserialize, Serialize};
 
 use crate::process::memory_file;
-use crate::shared_objects::SharedObjects;
+use crate::ranks::shared_objects::SharedObjects;
 
 /// What a rank that is replayed alone has shared with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

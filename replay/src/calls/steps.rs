@@ -9,7 +9,7 @@ use cutape_registry::{FUNCTIONS, Function, id};
 
 use crate::api::{Api, Code, NOT_READY, result_name};
 use crate::buffer::Buffer;
-use crate::issue::traits;
+use crate::calls::traits;
 use crate::process::position::Position;
 
 /// How long the device may take until a query reports that its work is done.
@@ -17,7 +17,7 @@ const PATIENCE_SECONDS: u64 = 30;
 
 /// A call as it was issued to the driver.
 #[derive(Clone, Debug)]
-pub(super) struct Issued {
+pub(crate) struct Issued {
     pub index: u64,
     pub function: &'static Function,
     pub args: Vec<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Issued {
 
 /// One step of an iteration.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Writes what the program had written to pinned or managed memory.
     Store { address: u64, bytes: Vec<u8> },
     /// Calls the driver.
@@ -39,12 +39,12 @@ pub(super) enum Step {
 /// Collects the steps of one call of the trace. The player has one while it plays a call to repeat.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    pub(super) steps: Vec<Step>,
-    pub(super) buffers: Vec<Buffer>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) buffers: Vec<Buffer>,
     /// The first result other than success.
-    pub(super) failed: Option<Code>,
+    pub(crate) failed: Option<Code>,
     /// Why the call was not issued.
-    pub(super) skipped: Option<String>,
+    pub(crate) skipped: Option<String>,
 }
 
 impl Recorder {
@@ -112,7 +112,7 @@ impl Recorder {
 }
 
 /// The calls of the trace among the steps.
-pub(super) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
+pub(crate) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     steps.iter().filter_map(|step| match step {
         Step::Call(issued) => Some(issued),
         Step::Store { .. } | Step::Put { .. } => None,
@@ -120,7 +120,7 @@ pub(super) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
 }
 
 /// All that the steps issue to the driver.
-pub(super) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
+pub(crate) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
     steps.iter().filter_map(|step| match step {
         Step::Call(issued) | Step::Put { issued, .. } => Some(issued),
         Step::Store { .. } => None,
@@ -131,7 +131,7 @@ pub(super) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
 ///
 /// # Errors
 /// The first call that does not succeed, in one line.
-pub(super) fn issue(
+pub(crate) fn issue(
     api: &Api,
     steps: &[Step],
     current: &mut u64,
