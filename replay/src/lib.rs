@@ -72,6 +72,7 @@ mod guard;
 mod issue;
 mod launch_comparison;
 mod launch_digests;
+mod lent;
 mod machine;
 mod measure;
 mod objects;
@@ -86,8 +87,10 @@ mod ranks;
 mod repeat;
 mod report;
 mod rerun;
+mod restore;
 mod run;
 mod schedule;
+mod unavailable;
 
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;

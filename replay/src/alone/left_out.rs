@@ -2,12 +2,12 @@
 
 use cutape_registry::Family;
 
-use crate::alone::exchanges::Partner;
 use crate::issue::player::Job;
 use crate::objects::skip::{Root, Skip};
-use crate::place::absent::{Cause, is_shared_by_ranks};
-use crate::place::held_addresses::Known;
 use crate::report::OneExchange;
+use crate::unavailable::absent::{Cause, is_shared_by_ranks};
+use crate::unavailable::exchanges::Partner;
+use crate::unavailable::held_addresses::Known;
 
 impl Job<'_, '_> {
     /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that

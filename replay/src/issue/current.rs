@@ -3,7 +3,7 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Family, Function, LaunchOp};
 
-use crate::place::in_flight::Mark;
+use crate::lent::in_flight::Mark;
 
 /// Arguments that are decoded ahead: all of nearly every function.
 const ARGUMENTS: usize = 12;

@@ -11,12 +11,12 @@ use crate::compare::received::holds;
 use crate::issue::player::{Job, Player};
 use crate::objects::handles::{Resolved, crashes_after_end};
 use crate::objects::skip::{Root, Skip, skip};
-use crate::place::absent::skip_of_function;
 use crate::place::address::{Found, Range};
-use crate::place::held_addresses::LOOKED_AT;
-use crate::place::unavailable::Unavailable;
 use crate::plan::length::length_of;
 use crate::report::Stale;
+use crate::unavailable::Unavailable;
+use crate::unavailable::absent::skip_of_function;
+use crate::unavailable::held_addresses::LOOKED_AT;
 
 /// Longest memory that is lent to the driver for one parameter.
 const LONGEST: u64 = 64 << 30;

@@ -8,7 +8,6 @@ use cutape_format::{Call, Trace};
 use cutape_model::Site;
 use cutape_registry::{Function, Kind, Role, Waits};
 
-use crate::alone::exchanges::Exchanges;
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::buffer::Buffer;
 use crate::calls::frame::{Frame, Presets};
@@ -21,6 +20,7 @@ use crate::compare::launch_values::LaunchDigests;
 use crate::compare::payload::KeptBlobs;
 use crate::compare::readbacks::Readbacks;
 use crate::issue::current::{Current, Decoded};
+use crate::lent::LentMemory;
 use crate::machine::Machine;
 use crate::measure::clock;
 use crate::measure::timing::Measure;
@@ -30,16 +30,16 @@ use crate::objects::stream_capture::StreamCaptures;
 use crate::observe::observer::Observer;
 use crate::options::Options;
 use crate::place::address::{Found, Ranges, Way};
-use crate::place::held_addresses::HeldAddresses;
-use crate::place::lent::LentMemory;
 use crate::place::natural::Fillers;
 use crate::place::placement::{Placement, Refusal};
-use crate::place::unavailable::Unavailable;
 use crate::plan::Plan;
 use crate::plan::length::length_of;
 use crate::process::position::Position;
 use crate::process::strategy::PlacementStrategy;
 use crate::report::{Placed, Report};
+use crate::unavailable::Unavailable;
+use crate::unavailable::exchanges::Exchanges;
+use crate::unavailable::held_addresses::HeldAddresses;
 
 /// The state of a replay.
 pub(crate) struct Player<'t> {

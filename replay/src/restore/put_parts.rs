@@ -5,9 +5,9 @@ use cutape_model::PendingWrite;
 
 use crate::compare::received::{holds, read_memory};
 use crate::issue::player::Job;
+use crate::lent::launch_marks::Seen;
 use crate::place::address::{Found, Way};
-use crate::place::launch_marks::Seen;
-use crate::place::writer::{Part, WORD, Writer, divide};
+use crate::restore::writer::{Part, WORD, Writer, divide};
 
 impl Job<'_, '_> {
     /// Work that may have been writing when the recorder looked, before the call or behind it.

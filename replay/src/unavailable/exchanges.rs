@@ -14,8 +14,8 @@ use rustc_hash::FxBuildHasher;
 
 use crate::calls::awaited::awaited_addresses;
 use crate::place::address::{Found, Ranges};
-use crate::place::held_addresses::{HeldAddresses, Known};
 use crate::ranks::origins::Alone;
+use crate::unavailable::held_addresses::{HeldAddresses, Known};
 
 /// With whom memory is shared.
 #[derive(Debug, PartialEq, Eq)]

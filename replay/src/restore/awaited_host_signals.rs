@@ -6,9 +6,9 @@ use cutape_registry::{Family, StreamMemoryOp};
 
 use crate::issue::player::Job;
 use crate::issue::stream::stream_argument;
+use crate::lent::host_signals::{HostSignal, MOST};
+use crate::lent::launch_marks::PAUSE;
 use crate::place::address::Found;
-use crate::place::host_signals::{HostSignal, MOST};
-use crate::place::launch_marks::PAUSE;
 
 /// How many looks without any progress show that the work waits for something that the program does
 /// later. Looks are counted and not time, so that a replay that is slow does the same.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::place::launch_marks::{PAUSE, Seen};
+use crate::lent::launch_marks::{PAUSE, Seen};
 
 /// The stack of the thread that writes.
 pub(crate) const STACK: usize = 256 << 10;

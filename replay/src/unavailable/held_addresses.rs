@@ -6,9 +6,9 @@ use cutape_registry::{Function, Role};
 
 use crate::buffer::first;
 use crate::compare::payload::Payload;
-use crate::place::absent::Absent;
 use crate::place::address::{Found, Range, Ranges};
 use crate::plan::length::length_of;
+use crate::unavailable::absent::Absent;
 
 /// Bytes of one copy that are searched for addresses.
 pub(crate) const LOOKED_AT: usize = 16 << 20;

@@ -1,7 +1,14 @@
 //! Memory that does not exist at replay, because another process or API made it, or a library
-//! through private tables of the driver, and what depends on it: calls that name it, and launches that can reach it from their parameters. They are left
-//! out by name, since the driver would refuse them, or the device would follow an address to
-//! nowhere.
+//! through private tables of the driver, and what depends on it: calls that name it, and launches
+//! that can reach it from their parameters. They are left out by name, since the driver would refuse
+//! them, or the device would follow an address to nowhere.
+//!
+//! `absent` is that memory, `held_addresses` says which memory launches can get at, and `exchanges`
+//! which work gets at memory that is here, but shared with ranks that are not.
+
+pub(crate) mod absent;
+pub(crate) mod exchanges;
+pub(crate) mod held_addresses;
 
 use std::sync::Arc;
 
@@ -15,13 +22,13 @@ use cutape_registry::{
 use crate::buffer::number;
 use crate::objects::handles::Handles;
 use crate::objects::skip::{Root, Skip};
-use crate::place::absent::{Absent, Cause, GRANULE, skip_of_function};
 use crate::place::address::Ranges;
-use crate::place::held_addresses::{HeldAddresses, Known, Piece};
 use crate::plan::Plan;
 use crate::plan::length::length_of;
 use crate::plan::length::made_length;
 use crate::plan::private_memory::{described, span};
+use crate::unavailable::absent::{Absent, Cause, GRANULE, skip_of_function};
+use crate::unavailable::held_addresses::{HeldAddresses, Known, Piece};
 
 /// The function if it cannot be re-issued even in principle: what it made is absent.
 fn made_elsewhere(function: &str) -> Option<&'static Function> {

@@ -16,13 +16,13 @@ use cutape_registry::Waits;
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
 use crate::issue::player::{Job, Player};
+use crate::lent::late_writes::{self, Write};
 use crate::measure::timing::Measure;
 use crate::objects::skip::Skip;
 use crate::place::address::{Found, Range};
-use crate::place::found::gaps;
-use crate::place::late_writes::{self, Write};
-use crate::place::writer::{Writer, divide, whole_words};
 use crate::report::PutDuringWait;
+use crate::restore::found::gaps;
+use crate::restore::writer::{Writer, divide, whole_words};
 
 /// The recorder looks at no longer range.
 const LONGEST: u64 = 64 << 20;

@@ -1,15 +1,21 @@
 //! Host memory of the replay that the driver uses beyond one call.
 
+pub(crate) mod host_signals;
+pub(crate) mod in_flight;
+pub(crate) mod late_writes;
+pub(crate) mod launch_marks;
+pub(crate) mod shared_memory;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::buffer::Buffer;
+use crate::lent::host_signals::HostSignals;
+use crate::lent::in_flight::InFlight;
+use crate::lent::late_writes::LateWrites;
+use crate::lent::launch_marks::LaunchMarks;
+use crate::lent::shared_memory::SharedMemory;
 use crate::objects::kernels::PARAMETER_BYTES;
-use crate::place::host_signals::HostSignals;
-use crate::place::in_flight::InFlight;
-use crate::place::late_writes::LateWrites;
-use crate::place::launch_marks::LaunchMarks;
-use crate::place::shared_memory::SharedMemory;
 use crate::process::pages::Pages;
 
 /// Most kernel parameters that the stub array points at.

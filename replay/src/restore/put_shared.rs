@@ -14,8 +14,8 @@ use cutape_format::Note;
 use cutape_format::layout::SharedMappingNote;
 
 use crate::issue::player::{Job, Player};
+use crate::lent::late_writes::Write;
 use crate::place::address::Range;
-use crate::place::late_writes::Write;
 use crate::plan::PAGE;
 use crate::process::mapping;
 use crate::ranks::peers::Peers;
