@@ -1,5 +1,8 @@
 //! Playing one call: what is looked at before and after it goes to the driver.
 
+mod lost;
+mod set_up;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,18 +12,16 @@ use cutape_registry::{Family, Function, Kind, Role, id};
 use crate::alone::stand_in;
 use crate::api::{DEINITIALIZED, NOT_INITIALIZED, result_name};
 use crate::calls::traits::{self, CaptureStep};
-use crate::compare::lost;
 use crate::digests;
 use crate::error::Error;
-use crate::issue::current::{Current, Decoded, Part};
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::stream::stream_argument;
-use crate::launch_digests;
 use crate::measure::timing::Measure;
 use crate::objects::skip::{Skip, skip};
 use crate::observe::act;
 use crate::overrides;
 use crate::plan::length::made_length;
+use crate::player::current::{Current, Decoded, Part};
+use crate::player::stream::stream_argument;
+use crate::player::{Job, Played, Player};
 use crate::process::strategy::PlacementStrategy;
 use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
@@ -133,7 +134,7 @@ fn restore(job: &mut Job<'_, '_>) {
 /// Before a call: who looks at it begins to. `None` if an observer takes its place.
 #[inline]
 fn open(job: &mut Job<'_, '_>) -> Option<Opened> {
-    launch_digests::before(job);
+    digests::launches::before(job);
     let has_notes = job.decoded.has_notes;
     let has_digests = has_notes || job.digests.is_active();
     if has_digests {
@@ -208,7 +209,7 @@ fn close(job: &mut Job<'_, '_>, opened: Opened, is_issued: bool) {
     if opened.has_digests {
         digests::after(job);
     }
-    launch_digests::after(job, is_issued);
+    digests::launches::after(job, is_issued);
     if opened.has_digests {
         digests::collect(job.player);
     }

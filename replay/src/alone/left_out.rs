@@ -2,8 +2,8 @@
 
 use cutape_registry::Family;
 
-use crate::issue::player::Job;
 use crate::objects::skip::{Root, Skip};
+use crate::player::Job;
 use crate::report::OneExchange;
 use crate::unavailable::absent::{Cause, is_shared_by_ranks};
 use crate::unavailable::exchanges::Partner;

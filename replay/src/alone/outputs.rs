@@ -7,10 +7,10 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, Code, result_name};
 use crate::compare::payload::Payload;
-use crate::issue::player::Job;
-use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
 use crate::plan::exchange_outputs::{Piece, Stored};
+use crate::player::Job;
+use crate::player::stream::stream_argument;
 
 impl Job<'_, '_> {
     /// Puts back what the call changed. The error says why some of it is missing.

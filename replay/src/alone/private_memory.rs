@@ -4,9 +4,9 @@ use std::path::Path;
 
 use cutape_format::Trace;
 
-use crate::issue::player::Job;
 use crate::place::address::Found;
 use crate::plan::private_memory::operands;
+use crate::player::Job;
 
 impl Job<'_, '_> {
     /// Notes memory that the call names and that no recorded call made.

@@ -5,8 +5,8 @@ use cutape_format::layout::field;
 use cutape_registry::{Kind, MulticastOp, Shared, SharedKind, SharingOp, id};
 
 use crate::api::{Api, Code, Location, result_name};
-use crate::issue::player::{Job, Played};
 use crate::objects::skip::{Skip, skip};
+use crate::player::{Job, Played};
 use crate::ranks::origins::Origin;
 
 /// Unit of mappings.

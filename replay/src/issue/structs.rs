@@ -6,9 +6,9 @@ use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struc
 
 use crate::buffer::{copy_common, number};
 use crate::calls::types::{is_address, is_range_attribute, pointee};
-use crate::issue::player::{Job, Player};
 use crate::objects::handles::Resolved;
 use crate::objects::skip::Skip;
+use crate::player::{Job, Player};
 
 /// What a pointer parameter points to, element by element.
 #[derive(Clone, Copy, Debug)]

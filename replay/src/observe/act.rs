@@ -5,7 +5,6 @@ use std::time::Duration;
 use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
 
 use crate::api::result_name;
-use crate::issue::player::Job;
 use crate::objects::handles::Resolved;
 use crate::observe::job::{Moments, ObservedCall, Reach};
 use crate::observe::launch;
@@ -20,6 +19,7 @@ use crate::observe::variables::{
     add_variables, hashes_of, mark_as_loaded, named_addresses, variables_of,
 };
 use crate::overrides::launch::source_of;
+use crate::player::Job;
 
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
 const PATIENCE: Duration = Duration::from_secs(30);

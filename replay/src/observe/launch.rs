@@ -6,10 +6,10 @@ use cutape_registry::{AttributeType, Family, LaunchOp, Meaning, attributes};
 
 use crate::api::result_name;
 use crate::buffer::{set_word, word};
-use crate::issue::player::{Job, Player};
 use crate::observe::job::ObservedLaunch;
 use crate::observe::texture::textures_of;
 use crate::overrides::launch::{Source, packed, source_of};
+use crate::player::{Job, Player};
 
 const CONFIG_BYTES: usize = size_of("CUlaunchConfig");
 const CONFIG_GRID: usize = offset_of("CUlaunchConfig", "gridDimX");

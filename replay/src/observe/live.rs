@@ -2,9 +2,9 @@
 
 use cutape_registry::Kind;
 
-use crate::issue::player::Player;
 use crate::observe::memory::Region;
 use crate::place::mapped::Mapped;
+use crate::player::Player;
 
 /// All live memory, sorted by live address. Mapped memory in one piece is one region.
 pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {

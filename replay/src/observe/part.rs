@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use crate::api::result_name;
 use crate::buffer::number;
 use crate::compare::received::holds;
-use crate::issue::player::Job;
 use crate::observe::job::ObservedCall;
 use crate::observe::launch;
 use crate::observe::memory::{Reader, Region, region_at};
 use crate::observe::observer::{Observer, Pending};
 use crate::observe::variables::{named_addresses, variables_of};
 use crate::place::address::Found;
+use crate::player::Job;
 use crate::process::slots::{gaps, union};
 
 /// Reads what a part of the trace can reach, before its first call. All work is done.

@@ -5,10 +5,10 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, result_name};
 use crate::buffer::{Buffer, word};
-use crate::issue::player::Player;
 use crate::observe::job::ObservedTexture;
 use crate::observe::memory::Region;
 use crate::place::address::Found;
+use crate::player::Player;
 
 const RESOURCE: &str = "CUDA_RESOURCE_DESC";
 const RESOURCE_TYPE: usize = offset_of(RESOURCE, "resType");

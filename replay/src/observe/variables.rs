@@ -6,11 +6,11 @@ use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
 use crate::api::{Api, NOT_FOUND, result_name};
-use crate::issue::player::Job;
 use crate::objects::handles::Resolved;
 use crate::observe::memory::{Reader, Region};
 use crate::observe::observer::{Observer, Pending};
 use crate::observe::places::FirstSeen;
+use crate::player::Job;
 
 /// The variables of those names in a live module that the call `loaded` has loaded. Those that
 /// cannot be found are added to `left_out`.

@@ -8,8 +8,8 @@ use crate::buffer::{Buffer, number, set_word, word};
 use crate::calls::frame::Presets;
 use crate::compare::payload::Content;
 use crate::compare::readbacks::Target;
-use crate::issue::player::{Job, Played};
 use crate::objects::skip::{Skip, skip};
+use crate::player::{Job, Played};
 
 const OPERATION_BYTES: usize = size_of("CUDA_MEMCPY3D_BATCH_OP");
 const SOURCE: usize = offset_of("CUDA_MEMCPY3D_BATCH_OP", "src.type");

@@ -9,10 +9,10 @@ use crate::buffer::{Buffer, set_word, word};
 use crate::calls::frame::Presets;
 use crate::compare::payload::{Content, Payload};
 use crate::compare::readbacks::Target;
-use crate::issue::player::{Job, Played, Player};
 use crate::objects::skip::{Skip, skip};
 use crate::place::address::Found;
 use crate::plan::private_memory::has_host_bytes;
+use crate::player::{Job, Played, Player};
 use crate::process::pages::check_available;
 
 // CUmemorytype.

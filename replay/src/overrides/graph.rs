@@ -11,11 +11,11 @@ use crate::calls::frame::Expect;
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::Target;
 use crate::compare::received::read_memory;
-use crate::issue::player::{Job, Played, Player};
 use crate::objects::handles::{Belongs, Resolved};
 use crate::objects::skip::skip;
 use crate::overrides::{callback, launch};
 use crate::plan::host_ranges::host_ranges;
+use crate::player::{Job, Played, Player};
 use crate::report::What;
 
 /// cuGraphLaunch: fills the host memory that its copies read, and expects what they write.

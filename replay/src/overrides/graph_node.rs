@@ -14,14 +14,14 @@ use cutape_registry::{
 use std::mem::offset_of;
 
 use crate::buffer::{Buffer, first, lend, number, set_word, word};
-use crate::compare::outcome::OF_GRAPH;
 use crate::compare::received::read_memory;
-use crate::issue::player::{Job, Played, Player};
+use crate::issue::outcome::OF_GRAPH;
 use crate::issue::structs::member;
 use crate::objects::handles::Belongs;
 use crate::objects::skip::{Skip, skip};
 use crate::observe::act::set_exec_node;
 use crate::overrides::{callback, copy, launch};
+use crate::player::{Job, Played, Player};
 
 /// What a struct describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

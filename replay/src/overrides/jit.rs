@@ -5,8 +5,8 @@ use cutape_registry::OptionArray;
 
 use crate::buffer::{Buffer, number};
 use crate::calls::frame::Presets;
-use crate::issue::player::Job;
 use crate::objects::skip::{Skip, skip};
+use crate::player::Job;
 
 // Numbers of CUjit_option whose value is more than a number.
 const INFO_LOG_BUFFER: u32 = 3;

@@ -5,8 +5,8 @@ use cutape_registry::OptionArray;
 
 use crate::buffer::{Buffer, number, word};
 use crate::calls::frame::Presets;
-use crate::issue::player::Job;
 use crate::objects::skip::{Skip, skip};
+use crate::player::Job;
 
 /// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.
 const HOST_TABLE: u32 = 0;

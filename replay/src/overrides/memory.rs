@@ -8,13 +8,13 @@ use crate::api::{
     INVALID_VALUE, Location,
 };
 use crate::calls::frame::Frame;
-use crate::issue::player::{Job, Played, Player};
 use crate::objects::handles::Belongs;
 use crate::objects::skip::{Skip, skip};
 use crate::place::address::{Found, Range, Way};
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
 use crate::plan::length::made_length;
+use crate::player::{Job, Played, Player};
 use crate::process::allocator;
 use crate::process::pages::{Pages, check_available};
 

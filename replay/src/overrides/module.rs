@@ -9,11 +9,11 @@ use cutape_registry::{Family, ImageSource, LinkOp};
 
 use crate::buffer::{Buffer, set_word};
 use crate::calls::frame::Presets;
-use crate::issue::player::{Job, Played};
 use crate::objects::skip::{Skip, skip};
 use crate::overrides::jit;
 use crate::overrides::library::library_options;
 use crate::place::address::Found;
+use crate::player::{Job, Played};
 use crate::process::memory_file;
 
 /// The parameter behind which a load puts the handle.

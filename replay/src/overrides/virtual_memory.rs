@@ -1,7 +1,7 @@
 //! Address reservations of the program, inside the replayer's own.
 
-use crate::issue::player::{Job, Played};
 use crate::place::address::Way;
+use crate::player::{Job, Played};
 use crate::process::slots::SLOT;
 
 /// cuMemAddressReserve: the slots around it are reserved already.

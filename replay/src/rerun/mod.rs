@@ -28,10 +28,10 @@ use crate::api::{Code, result_name};
 use crate::buffer::Buffer;
 use crate::calls::steps::{self, Recorder, Step, calls_of};
 use crate::error::Error;
-use crate::issue::current::Decoded;
-use crate::issue::player::Player;
 use crate::place::mapped::Mapped;
 use crate::play::play;
+use crate::player::Player;
+use crate::player::current::Decoded;
 use crate::process::position::Position;
 use crate::report::{Report, Skipped, tally};
 

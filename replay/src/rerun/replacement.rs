@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::api::{Api, result_name};
 use crate::buffer::Buffer;
 use crate::calls::steps::Step;
-use crate::issue::player::Player;
+use crate::player::Player;
 use crate::rerun::repeatable::launched_position;
 
 /// A kernel to launch instead of a recorded one.

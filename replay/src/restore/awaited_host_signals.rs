@@ -4,11 +4,11 @@ use cutape_format::Note;
 use cutape_model::written_values;
 use cutape_registry::{Family, StreamMemoryOp};
 
-use crate::issue::player::Job;
-use crate::issue::stream::stream_argument;
 use crate::lent::host_signals::{HostSignal, MOST};
 use crate::lent::launch_marks::PAUSE;
 use crate::place::address::Found;
+use crate::player::Job;
+use crate::player::stream::stream_argument;
 
 /// How many looks without any progress show that the work waits for something that the program does
 /// later. Looks are counted and not time, so that a replay that is slow does the same.

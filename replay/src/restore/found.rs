@@ -3,7 +3,7 @@
 
 use cutape_model::looked;
 
-use crate::issue::player::Job;
+use crate::player::Job;
 
 /// Of so many looks behind calls it is known when they were, the last ones.
 const MOST_FOUND: usize = 64;

@@ -15,11 +15,11 @@ use cutape_registry::Waits;
 
 use crate::buffer::Buffer;
 use crate::compare::payload::Payload;
-use crate::issue::player::{Job, Player};
 use crate::lent::late_writes::{self, Write};
 use crate::measure::timing::Measure;
 use crate::objects::skip::Skip;
 use crate::place::address::{Found, Range};
+use crate::player::{Job, Player};
 use crate::report::PutDuringWait;
 use crate::restore::found::gaps;
 use crate::restore::writer::{Writer, divide, whole_words};

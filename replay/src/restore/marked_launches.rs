@@ -6,9 +6,9 @@ use cutape_model::PendingWrite;
 use cutape_registry::Family;
 
 use crate::compare::received::read_memory;
-use crate::issue::player::{Job, Player};
 use crate::lent::launch_marks::{LONGEST_HELD, MOST_MARKS, Mark, PATIENCE, PAUSE, Seen};
 use crate::place::address::Found;
+use crate::player::{Job, Player};
 
 impl Job<'_, '_> {
     /// Before a call whose work writes memory which host and device share: marks the place before

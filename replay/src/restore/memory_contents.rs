@@ -9,9 +9,9 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, Code, INVALID_VALUE, result_name};
 use crate::compare::payload::Payload;
-use crate::issue::player::Job;
 use crate::objects::handles::Resolved;
 use crate::place::address::Found;
+use crate::player::Job;
 
 /// Bytes of a repeated word that are written at a time, where the driver cannot fill.
 const CHUNK: u64 = 4 << 20;

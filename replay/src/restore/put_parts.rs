@@ -4,9 +4,9 @@ use cutape_format::{Call, Note};
 use cutape_model::PendingWrite;
 
 use crate::compare::received::{holds, read_memory};
-use crate::issue::player::Job;
 use crate::lent::launch_marks::Seen;
 use crate::place::address::{Found, Way};
+use crate::player::Job;
 use crate::restore::writer::{Part, WORD, Writer, divide};
 
 impl Job<'_, '_> {

@@ -13,10 +13,10 @@ use std::time::Duration;
 use cutape_format::Note;
 use cutape_format::layout::SharedMappingNote;
 
-use crate::issue::player::{Job, Player};
 use crate::lent::late_writes::Write;
 use crate::place::address::Range;
 use crate::plan::PAGE;
+use crate::player::{Job, Player};
 use crate::process::mapping;
 use crate::ranks::peers::Peers;
 

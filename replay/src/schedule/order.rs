@@ -17,7 +17,7 @@ use cutape_registry::{Function, Waits};
 
 use super::overlap::{Done, Overlap, Step, clock_skew};
 use crate::calls::traits::{self, CaptureStep, Functions, Traits};
-use crate::issue::current::Part;
+use crate::player::current::Part;
 
 /// A call between its enter and its return.
 struct Held<'t> {

@@ -13,8 +13,8 @@ use cutape_registry::{Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
 use crate::calls::traits::{self, Traits};
-use crate::issue::current::Part;
 use crate::plan::length::made_length;
+use crate::player::current::Part;
 
 /// A thread, and how many of its calls must be done.
 pub(crate) type Done = (u32, u64);

@@ -7,9 +7,9 @@ use crate::api::{Code, result_name};
 use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::{gather, length_of_pieces, pieces_hold};
-use crate::issue::player::{Job, Player};
 use crate::place::address::{Found, Way};
 use crate::plan::poisons_context;
+use crate::player::{Job, Player};
 use crate::report::{Divergence, Verdict, What};
 
 /// The first bytes of a piece of memory, for a message.
@@ -448,11 +448,6 @@ impl<'t> Job<'_, 't> {
 }
 
 impl<'t> Player<'t> {
-    /// What a snapshot holds.
-    pub(crate) fn payload(&self, snapshot: &Snapshot<'t>) -> Payload<'t> {
-        Payload::kept(self.trace, &self.blobs, snapshot)
-    }
-
     fn range_text(&self, address: u64) -> Option<String> {
         match self.ranges.find(address) {
             Found::Live(range, offset) => {

@@ -2,8 +2,8 @@
 
 use cutape_registry::{ContextOp, Family, Kind, PrimaryOp};
 
-use crate::issue::player::{Job, Played};
 use crate::objects::handles::{Key, Resolved};
+use crate::player::{Job, Played};
 
 /// cuDevicePrimaryCtxSetFlags: while nothing is allocated in the primary context, the replay
 /// releases it, because the program set the flags before the context was active.

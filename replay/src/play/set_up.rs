@@ -10,13 +10,13 @@ use cutape_registry::Kind;
 
 use crate::api::{refused, result_name};
 use crate::error::Error;
-use crate::issue::player::Player;
 use crate::machine::check::{
     devices_here, is_other_driver, is_other_kind, match_devices, of_devices, of_driver, of_peers,
     reason, recorded_devices, too_little_memory,
 };
 use crate::objects::handles::{Belongs, other_site};
 use crate::place::placement::Placement;
+use crate::player::Player;
 use crate::process::strategy::PlacementStrategy;
 use crate::report::Difference;
 

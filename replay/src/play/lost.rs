@@ -6,11 +6,11 @@ use cutape_model::DescribedAccess;
 use cutape_registry::{CopyOp, Family, Function, Kind, Length, MemoryType, Role};
 
 use crate::compare::consequences::{Consequences, OBJECTS_KEPT};
-use crate::issue::player::{Job, Player};
 use crate::objects::skip::Root;
 use crate::place::address::Found;
 use crate::plan::length::{length_of, made_length};
 use crate::plan::private_memory::{described, span};
+use crate::player::{Job, Player};
 
 /// From the first byte to the last of the linear memory that a copy reads or writes.
 #[derive(Clone, Copy)]

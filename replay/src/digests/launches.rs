@@ -11,9 +11,9 @@ use cutape_registry::{Family, Kind, MemoryOp};
 
 use crate::compare::digest_kernel::{Awaited, Prepared};
 use crate::digests;
-use crate::issue::player::{Job, Player};
 use crate::options::DigestedLaunches;
 use crate::place::address::{Found, Range};
+use crate::player::{Job, Player};
 
 /// Of longer memory, what follows an address is digested.
 const LONG: u64 = 64 << 20;

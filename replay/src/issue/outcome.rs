@@ -9,12 +9,12 @@ use crate::api::{Code, NOT_READY};
 use crate::buffer::number;
 use crate::calls::frame::{Expect, Frame, Place, handle_size};
 use crate::compare::readbacks::Target;
+use crate::issue::context;
 use crate::issue::fill;
-use crate::issue::player::{Job, Played, Player};
 use crate::objects::handles::{Belongs, Key, Resolved};
-use crate::overrides;
 use crate::place::address::{Range, Way};
 use crate::plan::length::{length_of, made_length};
+use crate::player::{Job, Played, Player};
 use crate::report::{Translated, What};
 
 /// Addresses that are listed in the report as translated.
@@ -61,7 +61,7 @@ impl<'t> Job<'_, 't> {
                 }
             }
             if traits.is_of_contexts {
-                overrides::context::after(self);
+                context::after(self);
             }
             self.settle(&mut frame);
         }
