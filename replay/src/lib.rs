@@ -74,6 +74,7 @@ mod lent;
 mod machine;
 mod measure;
 mod objects;
+mod observation;
 mod observe;
 mod options;
 mod overrides;
@@ -99,7 +100,7 @@ pub use guard::{
     run_as_child, run_guarded,
 };
 pub use measure::timing::Measuring;
-pub use observe::job::{
+pub use observation::job::{
     ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
     ObservedMemory, ObservedTexture, Piece, Reach,
 };

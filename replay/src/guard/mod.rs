@@ -27,7 +27,7 @@ use crate::guard::awaited::Surroundings;
 use crate::guard::crash_report::crash_report;
 use crate::guard::environment::environment;
 use crate::guard::kept_attempts::{KeptAttempts, TraceIdentity};
-use crate::observe::job::{Observation, Observed};
+use crate::observation::job::{Observation, Observed};
 use crate::options::Options;
 use crate::plan::{Plan, has_address_spaces, plan};
 use crate::process::lesson::Misplaced;

@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
+use cutape_registry::{Family, GraphOp, Kind, LaunchOp, StreamMemoryOp};
 
 use crate::api::result_name;
 use crate::objects::handles::Resolved;
-use crate::observe::job::{Moments, ObservedCall, Reach};
+use crate::observation::job::{Moments, ObservedCall, Reach};
+use crate::observation::memory::{Reader, Region};
+use crate::observation::nodes::{Step, steps_of};
+use crate::observation::observer::{GraphRun, Observer, Pending};
 use crate::observe::launch;
 use crate::observe::live::all_live;
-use crate::observe::memory::{Reader, Region};
-use crate::observe::nodes::{Step, set_step, steps_of};
-use crate::observe::observer::{GraphRun, Observer, Pending};
 use crate::observe::part::read_reachable;
 use crate::observe::read::{Reachable, read_after, read_before};
 use crate::observe::texture::{arrays_of, textures_of};
 use crate::observe::variables::{
     add_variables, hashes_of, mark_as_loaded, named_addresses, variables_of,
 };
+use crate::overrides::graph_node::live_node;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
 
@@ -322,34 +323,6 @@ fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
         }
         _ => {}
     }
-}
-
-/// The live node that a call about an executable graph names.
-fn live_node(job: &Job<'_, '_>) -> Option<u64> {
-    const NODE: usize = 1;
-    match job
-        .handles
-        .resolve(Kind::GraphNode, job.call.argument(NODE))
-    {
-        Resolved::Live(node) => Some(node),
-        _ => None,
-    }
-}
-
-/// A node of an executable graph got other parameters, with live handles and addresses.
-pub(crate) fn set_exec_node(job: &mut Job<'_, '_>, kind: NodeKind, params: &[u8]) {
-    let Some(mut observer) = job.player.observer.take() else {
-        return;
-    };
-    let exec = job.call.argument(0);
-    if let Some(Ok(steps)) = observer.execs.get_mut(&exec) {
-        let node = live_node(job).unwrap_or(0);
-        if let Err(why) = set_step(&job.api, steps, (node, kind), params) {
-            observer.execs.insert(exec, Err(why));
-        }
-    }
-    observer.followed = Some(job.call.index);
-    job.player.observer = Some(observer);
 }
 
 /// Reads the memory again.

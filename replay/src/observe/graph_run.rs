@@ -1,10 +1,10 @@
 //! Runs an observed graph node by node, in place of its launch.
 
 use crate::api::{Api, Code, result_name};
-use crate::observe::job::{ObservedCall, ObservedLaunch};
-use crate::observe::memory::{Reader, Region};
-use crate::observe::nodes::{KernelNode, NodeStep, Step};
-use crate::observe::observer::{GraphRun, Observer, Pending};
+use crate::observation::job::{ObservedCall, ObservedLaunch};
+use crate::observation::memory::{Reader, Region};
+use crate::observation::nodes::{KernelNode, NodeStep, Step};
+use crate::observation::observer::{GraphRun, Observer, Pending};
 use crate::observe::read::{Reachable, read_after, read_before};
 use crate::observe::texture::arrays_of;
 use crate::observe::variables::{hashes_of, mark_as_loaded, variables_of};

@@ -6,7 +6,7 @@ use cutape_registry::{AttributeType, Family, LaunchOp, Meaning, attributes};
 
 use crate::api::result_name;
 use crate::buffer::{set_word, word};
-use crate::observe::job::ObservedLaunch;
+use crate::observation::job::ObservedLaunch;
 use crate::observe::texture::textures_of;
 use crate::overrides::launch::{Source, packed, source_of};
 use crate::player::{Job, Player};

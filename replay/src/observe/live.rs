@@ -2,7 +2,7 @@
 
 use cutape_registry::Kind;
 
-use crate::observe::memory::Region;
+use crate::observation::memory::Region;
 use crate::place::mapped::Mapped;
 use crate::player::Player;
 

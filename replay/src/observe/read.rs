@@ -1,8 +1,8 @@
 //! Reads the memory of an observed call, before and after.
 
-use crate::observe::memory::{Reached, Reader, Region};
-use crate::observe::observer::Pending;
-use crate::observe::places::Places;
+use crate::observation::memory::{Reached, Reader, Region};
+use crate::observation::observer::Pending;
+use crate::observation::places::Places;
 use crate::observe::texture::linear_memory;
 
 /// What an observed call may reach.

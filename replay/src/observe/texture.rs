@@ -5,8 +5,8 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, result_name};
 use crate::buffer::{Buffer, word};
-use crate::observe::job::ObservedTexture;
-use crate::observe::memory::Region;
+use crate::observation::job::ObservedTexture;
+use crate::observation::memory::Region;
 use crate::place::address::Found;
 use crate::player::Player;
 

@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::api::{Api, NOT_FOUND, result_name};
 use crate::objects::handles::Resolved;
-use crate::observe::memory::{Reader, Region};
-use crate::observe::observer::{Observer, Pending};
-use crate::observe::places::FirstSeen;
+use crate::observation::memory::{Reader, Region};
+use crate::observation::observer::{Observer, Pending};
+use crate::observation::places::FirstSeen;
 use crate::player::Job;
 
 /// The variables of those names in a live module that the call `loaded` has loaded. Those that

@@ -17,9 +17,8 @@ use crate::buffer::{Buffer, first, lend, number, set_word, word};
 use crate::compare::received::read_memory;
 use crate::issue::outcome::OF_GRAPH;
 use crate::issue::structs::member;
-use crate::objects::handles::Belongs;
+use crate::objects::handles::{Belongs, Resolved};
 use crate::objects::skip::{Skip, skip};
-use crate::observe::act::set_exec_node;
 use crate::overrides::{callback, copy, launch};
 use crate::player::{Job, Played, Player};
 
@@ -201,7 +200,11 @@ pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
             && let Some(kind) = shape.kind()
         {
             let params = bytes.get(begin..).unwrap_or_default();
-            set_exec_node(job, kind, params);
+            let node = live_node(job).unwrap_or(0);
+            let (player, call) = (&mut *job.player, job.call);
+            if let Some(observer) = &mut player.observer {
+                observer.set_exec_node(&player.api, call, (node, kind), params);
+            }
         }
     }
     // The driver has copied all of it when it returns.
@@ -418,6 +421,18 @@ fn masked(player: &Player<'_>, shape: Shape, expected: &[u8], received: &[u8]) -
         }
     }
     masked
+}
+
+/// The live node that a call about an executable graph names.
+pub(crate) fn live_node(job: &Job<'_, '_>) -> Option<u64> {
+    const NODE: usize = 1;
+    match job
+        .handles
+        .resolve(Kind::GraphNode, job.call.argument(NODE))
+    {
+        Resolved::Live(node) => Some(node),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::machine::Machine;
 use crate::objects::handles::Handles;
 use crate::objects::skip::Skip;
 use crate::objects::stream_capture::StreamCaptures;
-use crate::observe::observer::Observer;
+use crate::observation::observer::Observer;
 use crate::options::Options;
 use crate::place::address::{Found, Ranges, Way};
 use crate::place::natural::Fillers;

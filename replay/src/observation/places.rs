@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use crate::buffer::number;
-use crate::observe::memory::Region;
+use crate::observation::memory::Region;
 
 /// By the call that loaded a module: hashes of its variables.
-pub(super) type FirstSeen = FxHashMap<u64, FxHashMap<String, blake3::Hash>>;
+pub(crate) type FirstSeen = FxHashMap<u64, FxHashMap<String, blake3::Hash>>;
 
 /// Most addresses of variables in one piece of memory.
 const MOST_ADDRESSES: usize = 1 << 16;
@@ -14,14 +14,14 @@ const MOST_ADDRESSES: usize = 1 << 16;
 /// Where variables lie, to find their addresses in memory: a module lies elsewhere in each
 /// process.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// First byte and end, sorted.
     places: Vec<(u64, u64)>,
 }
 
 impl Places {
     /// Those of the regions that are variables.
-    pub(super) fn of<'r>(regions: impl Iterator<Item = &'r Region>) -> Self {
+    pub(crate) fn of<'r>(regions: impl Iterator<Item = &'r Region>) -> Self {
         let variables = regions.filter(|region| region.is_of_launch() && region.array.is_none());
         let mut places: Vec<_> = variables
             .map(|region| (region.live, region.end()))
@@ -35,7 +35,7 @@ impl Places {
     ///
     /// # Errors
     /// If there are too many.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         offset: u64,
         bytes: &[u8],

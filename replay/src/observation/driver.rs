@@ -7,8 +7,8 @@ use cutape_registry::id;
 
 use crate::api::{Api, Code, INVALID_VALUE, NOT_READY};
 use crate::buffer::Buffer;
-use crate::observe::job::ObservedLaunch;
-use crate::observe::memset::Memset;
+use crate::observation::job::ObservedLaunch;
+use crate::observation::memset::Memset;
 
 /// Longest name of a kernel that is read.
 const LONGEST_NAME: usize = 1 << 16;
@@ -17,17 +17,17 @@ const EVENT_WITHOUT_TIME: u64 = 2;
 
 impl Api {
     /// The module of a live function.
-    pub(super) fn module_of(&self, function: u64) -> Result<u64, Code> {
+    pub(crate) fn module_of(&self, function: u64) -> Result<u64, Code> {
         self.get(id::cuFuncGetModule, &[function])
     }
 
     /// The module of a live library in the current context.
-    pub(super) fn module_of_library(&self, library: u64) -> Result<u64, Code> {
+    pub(crate) fn module_of_library(&self, library: u64) -> Result<u64, Code> {
         self.get(id::cuLibraryGetModule, &[library])
     }
 
     /// The name of a live function in its image.
-    pub(super) fn name_of(&self, function: u64) -> Result<String, Code> {
+    pub(crate) fn name_of(&self, function: u64) -> Result<String, Code> {
         let address: u64 = self.get(id::cuFuncGetName, &[function])?;
         if address == 0 {
             return Err(INVALID_VALUE);
@@ -40,7 +40,7 @@ impl Api {
     }
 
     /// Address and bytes of a variable of a live module.
-    pub(super) fn variable(&self, module: u64, name: &str) -> Result<(u64, u64), Code> {
+    pub(crate) fn variable(&self, module: u64, name: &str) -> Result<(u64, u64), Code> {
         let name = CString::new(name).map_err(|_| INVALID_VALUE)?;
         let (mut address, mut bytes) = (0u64, 0u64);
         let outputs = [&raw mut address as u64, &raw mut bytes as u64];
@@ -51,7 +51,7 @@ impl Api {
 
     /// Whether the work of all streams of a live context ends soon. True as well where the driver
     /// cannot tell (before CUDA 12.5) or the work has failed.
-    pub(super) fn ends_soon(&self, context: u64, patience: Duration) -> bool {
+    pub(crate) fn ends_soon(&self, context: u64, patience: Duration) -> bool {
         let recorded = |api: &Self| {
             let event: u64 = api.get(id::cuEventCreate, &[EVENT_WITHOUT_TIME])?;
             match api.own(id::cuCtxRecordEvent, &[context, event]) {
@@ -75,7 +75,7 @@ impl Api {
     }
 
     /// A limit of the current context.
-    pub(super) fn limit(&self, limit: u32) -> Result<u64, Code> {
+    pub(crate) fn limit(&self, limit: u32) -> Result<u64, Code> {
         self.get(id::cuCtxGetLimit, &[u64::from(limit)])
     }
 }
@@ -83,7 +83,7 @@ impl Api {
 /// Nodes and edges of graphs.
 impl Api {
     /// The nodes of a live graph.
-    pub(super) fn nodes_of(&self, graph: u64) -> Result<Vec<u64>, Code> {
+    pub(crate) fn nodes_of(&self, graph: u64) -> Result<Vec<u64>, Code> {
         let mut count = 0u64;
         let place = &raw mut count as u64;
         self.own(id::cuGraphGetNodes, &[graph, 0, place])?;
@@ -96,7 +96,7 @@ impl Api {
     }
 
     /// The edges of a live graph: from, to.
-    pub(super) fn edges_of(&self, graph: u64) -> Result<Vec<(u64, u64)>, Code> {
+    pub(crate) fn edges_of(&self, graph: u64) -> Result<Vec<(u64, u64)>, Code> {
         let mut count = 0u64;
         let place = &raw mut count as u64;
         // Since 12.3 edges have data, which the older function refuses to leave out.
@@ -119,14 +119,14 @@ impl Api {
     }
 
     /// `CUgraphNodeType` of a live node.
-    pub(super) fn type_of(&self, node: u64) -> Result<u32, Code> {
+    pub(crate) fn type_of(&self, node: u64) -> Result<u32, Code> {
         let mut kind = 0u32;
         self.own(id::cuGraphNodeGetType, &[node, &raw mut kind as u64])?;
         Ok(kind)
     }
 
     /// The graph of a live child graph node.
-    pub(super) fn child_of(&self, node: u64) -> Result<u64, Code> {
+    pub(crate) fn child_of(&self, node: u64) -> Result<u64, Code> {
         let mut graph = 0u64;
         let place = &raw mut graph as u64;
         self.own(id::cuGraphChildGraphNodeGetGraph, &[node, place])?;
@@ -142,20 +142,20 @@ impl Api {
         Ok(bytes)
     }
 
-    pub(super) fn kernel_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+    pub(crate) fn kernel_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
         self.node_params(id::cuGraphKernelNodeGetParams_v2, node, length)
     }
 
-    pub(super) fn copy_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+    pub(crate) fn copy_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
         self.node_params(id::cuGraphMemcpyNodeGetParams, node, length)
     }
 
-    pub(super) fn memset_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+    pub(crate) fn memset_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
         self.node_params(id::cuGraphMemsetNodeGetParams, node, length)
     }
 
     /// The value of an attribute of a live kernel node.
-    pub(super) fn node_attribute(
+    pub(crate) fn node_attribute(
         &self,
         node: u64,
         attribute: u32,
@@ -168,13 +168,13 @@ impl Api {
     }
 
     /// Copies as a `CUDA_MEMCPY3D` describes.
-    pub(super) fn copy_described(&self, params: &[u8]) -> Result<(), Code> {
+    pub(crate) fn copy_described(&self, params: &[u8]) -> Result<(), Code> {
         let params = Buffer::of(params);
         self.own(id::cuMemcpy3D_v2, &[params.address()])
     }
 
     /// Sets memory.
-    pub(super) fn set_described(&self, memset: &Memset) -> Result<(), Code> {
+    pub(crate) fn set_described(&self, memset: &Memset) -> Result<(), Code> {
         let &Memset {
             target,
             pitch,
@@ -196,7 +196,7 @@ impl Api {
 
     /// Launches a live function or kernel in the default stream. `pointers` is an array of
     /// pointers to the parameters, `attributes` an array of `CUlaunchAttribute`.
-    pub(super) fn launch(
+    pub(crate) fn launch(
         &self,
         handle: u64,
         launch: &ObservedLaunch,

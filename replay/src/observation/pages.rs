@@ -6,15 +6,15 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use crate::observe::job::Piece;
+use crate::observation::job::Piece;
 
 /// Unit of contents.
-pub(super) const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 const ZEROS: [u8; PAGE] = [0; PAGE];
 
 /// Writes pages to a file.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(crate) struct Pages {
     file: BufWriter<File>,
     /// Bytes written.
     pub length: u64,
@@ -25,7 +25,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Creates the file, which must not exist. It gets no more bytes than `most`.
-    pub(super) fn create(path: &Path, most: u64) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, most: u64) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Self {
             file: BufWriter::with_capacity(1 << 20, file),
@@ -36,7 +36,7 @@ impl Pages {
     }
 
     /// Adds bytes that begin at `offset` in their memory, a multiple of the page, to its pieces.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         offset: u64,
         bytes: &[u8],
@@ -75,7 +75,7 @@ impl Pages {
     }
 
     /// Writes what is buffered.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.file.flush()
     }
 }

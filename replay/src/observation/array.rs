@@ -5,7 +5,7 @@ use cutape_registry::layout::{offset_of, size_of};
 
 use crate::api::{Api, Code};
 use crate::buffer::{Buffer, set_word, word};
-use crate::observe::job::ArrayShape;
+use crate::observation::job::ArrayShape;
 
 const DESCRIPTOR: &str = "CUDA_ARRAY3D_DESCRIPTOR";
 const COPY: &str = "CUDA_MEMCPY3D";
@@ -21,7 +21,7 @@ const MOST_LEVELS: u32 = 32;
 
 impl ArrayShape {
     /// Bytes of an element; `None` for formats whose elements are blocks or planes.
-    pub(super) fn element_bytes(&self) -> Option<u64> {
+    pub(crate) fn element_bytes(&self) -> Option<u64> {
         // CUarray_format: integers and floating-point numbers, then the normalised integers, whose
         // number of channels is in the format.
         let bytes = match self.format {
@@ -38,7 +38,7 @@ impl ArrayShape {
     }
 
     /// Bytes of a row, rows and planes of a level.
-    pub(super) fn extent(&self, level: u32) -> [u64; 3] {
+    pub(crate) fn extent(&self, level: u32) -> [u64; 3] {
         let at_level = |size: u64| size.checked_shr(level).unwrap_or(0).max(1);
         let planes = match self.flags & LAYERED {
             0 => at_level(self.depth),
@@ -55,7 +55,7 @@ impl ArrayShape {
     }
 
     /// Bytes of all levels.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let levels = (0..self.levels.max(1)).map(|level| self.level_bytes(level));
         levels.fold(0, u64::saturating_add)
     }
@@ -74,7 +74,7 @@ impl ArrayShape {
     }
 
     /// Bytes of the level that begins at an offset of the contents.
-    pub(super) fn bytes_at(&self, offset: u64) -> u64 {
+    pub(crate) fn bytes_at(&self, offset: u64) -> u64 {
         self.level_at(offset).map_or(0, |(_, bytes)| bytes)
     }
 }
@@ -84,7 +84,7 @@ impl Api {
     ///
     /// # Errors
     /// Why its contents cannot be read, in a phrase.
-    pub(super) fn array_shape(&self, array: u64, is_mipmapped: bool) -> Result<ArrayShape, String> {
+    pub(crate) fn array_shape(&self, array: u64, is_mipmapped: bool) -> Result<ArrayShape, String> {
         let refused = |code| {
             let code = crate::api::result_name(code);
             format!("asking for the shape of an array returned {code}")
@@ -128,13 +128,13 @@ impl Api {
     }
 
     /// Whether a live array is a level of a live mipmapped array.
-    pub(super) fn is_level_of(&self, array: u64, mipmapped: u64, shape: &ArrayShape) -> bool {
+    pub(crate) fn is_level_of(&self, array: u64, mipmapped: u64, shape: &ArrayShape) -> bool {
         let mut levels = 0..shape.levels;
         levels.any(|level| self.level(mipmapped, level) == Ok(array))
     }
 
     /// Reads the level of a live array whose contents begin at an offset.
-    pub(super) fn read_array(
+    pub(crate) fn read_array(
         &self,
         array: u64,
         shape: &ArrayShape,

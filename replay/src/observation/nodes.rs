@@ -9,8 +9,8 @@ use cutape_registry::NodeKind;
 use crate::api::{Api, Code, result_name};
 use crate::buffer::{Buffer, set_word, word};
 use crate::compare::received::read_memory;
-use crate::observe::job::ObservedLaunch;
-use crate::observe::memset::Memset;
+use crate::observation::job::ObservedLaunch;
+use crate::observation::memset::Memset;
 
 /// How deep child graphs are followed.
 const DEEPEST: usize = 16;
@@ -22,17 +22,17 @@ const ATTRIBUTE_VALUE_BYTES: usize = 64;
 
 /// A node of a graph.
 #[derive(Clone, Debug)]
-pub(super) struct NodeStep {
+pub(crate) struct NodeStep {
     /// The live node of the graph that was instantiated.
-    pub(super) node: u64,
+    pub(crate) node: u64,
     /// It was not switched off.
-    pub(super) is_enabled: bool,
-    pub(super) step: Step,
+    pub(crate) is_enabled: bool,
+    pub(crate) step: Step,
 }
 
 /// What one node does.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Kernel(Box<KernelNode>),
     /// A `CUDA_MEMCPY3D`.
     Copy(Vec<u8>),
@@ -41,21 +41,21 @@ pub(super) enum Step {
 
 /// A kernel node.
 #[derive(Clone, Debug)]
-pub(super) struct KernelNode {
+pub(crate) struct KernelNode {
     /// The live function or kernel.
-    pub(super) handle: u64,
+    pub(crate) handle: u64,
     /// The live function.
-    pub(super) function: u64,
-    pub(super) launch: ObservedLaunch,
+    pub(crate) function: u64,
+    pub(crate) launch: ObservedLaunch,
     /// Why its launch cannot be observed.
-    pub(super) refused: Option<String>,
+    pub(crate) refused: Option<String>,
 }
 
 /// What the nodes of a live graph do, each after those that it depends on.
 ///
 /// # Errors
 /// Which node cannot run by itself.
-pub(super) fn steps_of(api: &Api, graph: u64) -> Result<Vec<NodeStep>, String> {
+pub(crate) fn steps_of(api: &Api, graph: u64) -> Result<Vec<NodeStep>, String> {
     let mut steps = Vec::new();
     add_steps(api, graph, DEEPEST, &mut steps)?;
     Ok(steps)
@@ -109,7 +109,7 @@ fn add_steps(api: &Api, graph: u64, depth: usize, steps: &mut Vec<NodeStep>) -> 
 ///
 /// # Errors
 /// Why the graph cannot run node by node any more.
-pub(super) fn set_step(
+pub(crate) fn set_step(
     api: &Api,
     steps: &mut [NodeStep],
     (node, kind): (u64, NodeKind),
@@ -247,7 +247,7 @@ fn memset_of(params: &[u8]) -> Memset {
 
 impl Step {
     /// Does what the node does, and waits for it.
-    pub(super) fn run(&self, api: &Api) -> Result<(), Code> {
+    pub(crate) fn run(&self, api: &Api) -> Result<(), Code> {
         match self {
             Self::Kernel(node) => node.run(api)?,
             Self::Copy(params) => api.copy_described(params)?,

@@ -3,73 +3,76 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 
+use cutape_format::Call;
+use cutape_registry::NodeKind;
 use rustc_hash::FxHashMap;
 
+use crate::api::Api;
 use crate::error::Error;
-use crate::observe::job::{Moments, Observation, ObservedCall, ObservedLaunch};
-use crate::observe::memory::Region;
-use crate::observe::nodes::NodeStep;
-use crate::observe::pages::Pages;
-use crate::observe::places::{FirstSeen, Places};
+use crate::observation::job::{Moments, Observation, ObservedCall, ObservedLaunch};
+use crate::observation::memory::Region;
+use crate::observation::nodes::{NodeStep, set_step};
+use crate::observation::pages::Pages;
+use crate::observation::places::{FirstSeen, Places};
 use crate::place::mapped::Mapped;
 
 /// Observes calls of a replay.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    pub(super) job: Observation,
-    pub(super) pages: Pages,
-    pub(super) mapped: Mapped,
+    pub(crate) job: Observation,
+    pub(crate) pages: Pages,
+    pub(crate) mapped: Mapped,
     /// The call in progress.
-    pub(super) pending: Option<Pending>,
-    pub(super) done: Vec<ObservedCall>,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) done: Vec<ObservedCall>,
     /// By the call that loaded a module: hashes of its variables, before the first launch of one
     /// of its kernels.
-    pub(super) first_seen: FirstSeen,
+    pub(crate) first_seen: FirstSeen,
     /// By the call that loaded a module: its variables.
-    pub(super) variables: FxHashMap<u64, Vec<Region>>,
+    pub(crate) variables: FxHashMap<u64, Vec<Region>>,
     /// By the call that loaded a module: the recorded handle of one of its kernels that was
     /// launched.
-    pub(super) launched: BTreeMap<u64, u64>,
+    pub(crate) launched: BTreeMap<u64, u64>,
     /// By live function or kernel that was launched: the call that loaded its module.
-    pub(super) functions: FxHashMap<u64, u64>,
+    pub(crate) functions: FxHashMap<u64, u64>,
     /// By recorded executable graph: its nodes, or why they cannot run one by one.
-    pub(super) execs: FxHashMap<u64, Result<Vec<NodeStep>, String>>,
+    pub(crate) execs: FxHashMap<u64, Result<Vec<NodeStep>, String>>,
     /// The last call whose change of a node of an executable graph is in `execs`.
-    pub(super) followed: Option<u64>,
+    pub(crate) followed: Option<u64>,
     /// The graph that the call in progress launches.
-    pub(super) graph: Option<GraphRun>,
+    pub(crate) graph: Option<GraphRun>,
     /// A stream may wait for a value in memory that a later call writes: waiting for it would not
     /// end.
-    pub(super) waits_for_memory: bool,
+    pub(crate) waits_for_memory: bool,
     /// The observed call whose work did not end: later ones are not waited for.
-    pub(super) endless: Option<u64>,
+    pub(crate) endless: Option<u64>,
     /// Memory is read through it.
-    pub(super) buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
 }
 
 /// A call that is observed, between before and after.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    pub(super) observed: ObservedCall,
+pub(crate) struct Pending {
+    pub(crate) observed: ObservedCall,
     /// The memory behind the entries of `observed.memory`, in their order.
-    pub(super) regions: Vec<Region>,
+    pub(crate) regions: Vec<Region>,
     /// Where the variables lie that the memory may name.
-    pub(super) places: Places,
-    pub(super) after: bool,
+    pub(crate) places: Places,
+    pub(crate) after: bool,
 }
 
 /// A graph that is about to be launched.
 #[derive(Debug)]
-pub(super) struct GraphRun {
-    pub(super) call: u64,
-    pub(super) moments: Moments,
-    pub(super) steps: Vec<NodeStep>,
+pub(crate) struct GraphRun {
+    pub(crate) call: u64,
+    pub(crate) moments: Moments,
+    pub(crate) steps: Vec<NodeStep>,
     /// All live memory, and the variables of modules.
-    pub(super) regions: Vec<Region>,
+    pub(crate) regions: Vec<Region>,
     /// Addresses of variables that calls of the program can name.
-    pub(super) named: HashSet<u64>,
+    pub(crate) named: HashSet<u64>,
     /// What launches in the current context have in common.
-    pub(super) context: ObservedLaunch,
+    pub(crate) context: ObservedLaunch,
 }
 
 impl Observer {
@@ -94,6 +97,23 @@ impl Observer {
             endless: None,
             buffer: Vec::new(),
         })
+    }
+
+    /// A node of an executable graph got other parameters, with live handles and addresses.
+    pub(crate) fn set_exec_node(
+        &mut self,
+        api: &Api,
+        call: &Call<'_>,
+        (node, kind): (u64, NodeKind),
+        params: &[u8],
+    ) {
+        let exec = call.argument(0);
+        if let Some(Ok(steps)) = self.execs.get_mut(&exec)
+            && let Err(why) = set_step(api, steps, (node, kind), params)
+        {
+            self.execs.insert(exec, Err(why));
+        }
+        self.followed = Some(call.index);
     }
 
     /// What was observed, with the bytes in the file.

@@ -8,8 +8,8 @@ use cutape_registry::Kind;
 use crate::api::{Api, Code, result_name};
 use crate::buffer::number;
 use crate::compare::received::append_memory;
-use crate::observe::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
-use crate::observe::pages::{PAGE, Pages};
+use crate::observation::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
+use crate::observation::pages::{PAGE, Pages};
 use crate::place::address::Range;
 use crate::process::position::Counters;
 use crate::process::slots::{gaps, union};
@@ -19,22 +19,22 @@ const CHUNK: usize = 4 << 20;
 
 /// Live memory.
 #[derive(Clone, Debug)]
-pub(super) struct Region {
-    pub(super) recorded: u64,
-    pub(super) live: u64,
-    pub(super) length: u64,
-    pub(super) kind: MemoryKind,
-    pub(super) name: String,
-    pub(super) made: u64,
+pub(crate) struct Region {
+    pub(crate) recorded: u64,
+    pub(crate) live: u64,
+    pub(crate) length: u64,
+    pub(crate) kind: MemoryKind,
+    pub(crate) name: String,
+    pub(crate) made: u64,
     /// The live context in which it can be read; 0: any.
-    pub(super) context: u64,
+    pub(crate) context: u64,
     /// Of an array: its shape.
-    pub(super) array: Option<ArrayShape>,
+    pub(crate) array: Option<ArrayShape>,
     is_of_launch: bool,
 }
 
 impl Region {
-    pub(super) fn of(range: &Range) -> Option<Self> {
+    pub(crate) fn of(range: &Range) -> Option<Self> {
         let kind = match range.kind {
             Kind::Memory if range.is_managed() => MemoryKind::Managed,
             Kind::Memory => MemoryKind::Device,
@@ -56,7 +56,7 @@ impl Region {
     }
 
     /// A variable of a module that is loaded in the current context.
-    pub(super) fn variable(name: &str, (live, length): (u64, u64), made: u64) -> Self {
+    pub(crate) fn variable(name: &str, (live, length): (u64, u64), made: u64) -> Self {
         Self {
             recorded: live,
             live,
@@ -71,7 +71,7 @@ impl Region {
     }
 
     /// An array or mipmapped array, by its live handle.
-    pub(super) fn array(live: u64, shape: ArrayShape) -> Self {
+    pub(crate) fn array(live: u64, shape: ArrayShape) -> Self {
         Self {
             recorded: live,
             live,
@@ -87,17 +87,17 @@ impl Region {
 
     /// It was found through the kernel or the parameters of a launch, and not through a call that
     /// allocated it.
-    pub(super) fn is_of_launch(&self) -> bool {
+    pub(crate) fn is_of_launch(&self) -> bool {
         self.is_of_launch
     }
 
     /// It lies in that memory, which was allocated by the same call.
-    pub(super) fn is_in(&self, other: &Self) -> bool {
+    pub(crate) fn is_in(&self, other: &Self) -> bool {
         self.made == other.made && self.live >= other.live && self.end() <= other.end()
     }
 
     /// The part between two live addresses.
-    pub(super) fn part(&self, start: u64, end: u64) -> Self {
+    pub(crate) fn part(&self, start: u64, end: u64) -> Self {
         Self {
             recorded: self.recorded.wrapping_add(start.wrapping_sub(self.live)),
             live: start,
@@ -107,7 +107,7 @@ impl Region {
     }
 
     /// Memory that is mapped into a reservation.
-    pub(super) fn mapped((recorded, live): (u64, u64), length: u64, made: u64) -> Self {
+    pub(crate) fn mapped((recorded, live): (u64, u64), length: u64, made: u64) -> Self {
         Self {
             recorded,
             live,
@@ -122,12 +122,12 @@ impl Region {
     }
 
     /// The end of its live addresses.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.live.saturating_add(self.length)
     }
 
     /// The entry of the result, without contents.
-    pub(super) fn entry(&self) -> ObservedMemory {
+    pub(crate) fn entry(&self) -> ObservedMemory {
         ObservedMemory {
             recorded: self.recorded,
             live: self.live,
@@ -167,7 +167,7 @@ impl Region {
     }
 
     /// Describes it for a message.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let what = match self.kind {
             MemoryKind::Variable => format!("variable {}", self.name),
             MemoryKind::Array => return format!("an array of {} bytes", self.length),
@@ -186,7 +186,7 @@ const ALIGNMENT: u64 = 16;
 /// The parts of regions that words point into: all of a region, or of a long one what follows the
 /// address.
 #[derive(Debug)]
-pub(super) struct Reached<'a> {
+pub(crate) struct Reached<'a> {
     /// Sorted by live address.
     regions: &'a [Region],
     longest: u64,
@@ -199,7 +199,7 @@ pub(super) struct Reached<'a> {
 
 /// The region of a list, sorted by live address, that a live address lies in, and its number. The
 /// span is from the first region's start to the last one's end.
-pub(super) fn region_at(
+pub(crate) fn region_at(
     regions: &[Region],
     span: (u64, u64),
     address: u64,
@@ -215,7 +215,7 @@ pub(super) fn region_at(
 
 impl<'a> Reached<'a> {
     /// None yet.
-    pub(super) fn new(regions: &'a [Region], longest: u64) -> Self {
+    pub(crate) fn new(regions: &'a [Region], longest: u64) -> Self {
         let first = regions.first().map_or(0, |region| region.live);
         let end = regions.iter().map(Region::end).max().unwrap_or(0);
         Self {
@@ -233,7 +233,7 @@ impl<'a> Reached<'a> {
     }
 
     /// Adds what the 8-byte words of parameters (`step` 4) or memory (`step` 8) point into.
-    pub(super) fn add(&mut self, bytes: &[u8], step: usize) {
+    pub(crate) fn add(&mut self, bytes: &[u8], step: usize) {
         for word in bytes.windows(8).step_by(step).map(number) {
             // Numbers may look like addresses.
             let is_doubtful = step == 8 && !word.is_multiple_of(ALIGNMENT);
@@ -242,7 +242,7 @@ impl<'a> Reached<'a> {
     }
 
     /// Adds what an address points into; false if that is nothing.
-    pub(super) fn add_address(&mut self, address: u64) -> bool {
+    pub(crate) fn add_address(&mut self, address: u64) -> bool {
         self.add_part(address, false);
         self.find(address).is_some()
     }
@@ -269,12 +269,12 @@ impl<'a> Reached<'a> {
     }
 
     /// The parts, as regions.
-    pub(super) fn parts(&self) -> Vec<Region> {
+    pub(crate) fn parts(&self) -> Vec<Region> {
         self.parts_besides(&[])
     }
 
     /// The parts of parts that none of these has.
-    pub(super) fn parts_besides(&self, known: &[Region]) -> Vec<Region> {
+    pub(crate) fn parts_besides(&self, known: &[Region]) -> Vec<Region> {
         let mut found = Vec::new();
         for (&number, parts) in &self.parts {
             let Some(region) = self.regions.get(number) else {
@@ -297,12 +297,12 @@ impl<'a> Reached<'a> {
 }
 
 /// Where contents go.
-pub(super) struct Reader<'a> {
-    pub(super) api: &'a Api,
-    pub(super) pages: &'a mut Pages,
-    pub(super) buffer: &'a mut Vec<u8>,
+pub(crate) struct Reader<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) pages: &'a mut Pages,
+    pub(crate) buffer: &'a mut Vec<u8>,
     /// Where the replay is, for the watchdog.
-    pub(super) position: Option<&'a Counters>,
+    pub(crate) position: Option<&'a Counters>,
 }
 
 impl Reader<'_> {
@@ -311,7 +311,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// Why it was not read, in a phrase.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         region: &Region,
         mut look: impl FnMut(u64, &mut [u8]),
@@ -339,7 +339,7 @@ impl Reader<'_> {
     }
 
     /// A hash of the contents of a region.
-    pub(super) fn hash(&mut self, region: &Region) -> Result<blake3::Hash, Code> {
+    pub(crate) fn hash(&mut self, region: &Region) -> Result<blake3::Hash, Code> {
         let mut hasher = blake3::Hasher::new();
         let mut offset = 0;
         while offset < region.length {
