@@ -10,14 +10,12 @@ use crate::observation::job::{Moments, ObservedCall, Reach};
 use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{Step, steps_of};
 use crate::observation::observer::{GraphRun, Observer, Pending};
+use crate::observation::read::{Reachable, read_after, read_before};
+use crate::observation::texture::{arrays_of, textures_of};
+use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
 use crate::observe::launch;
-use crate::observe::live::all_live;
+use crate::observe::live::{add_variables, all_live};
 use crate::observe::part::read_reachable;
-use crate::observe::read::{Reachable, read_after, read_before};
-use crate::observe::texture::{arrays_of, textures_of};
-use crate::observe::variables::{
-    add_variables, hashes_of, mark_as_loaded, named_addresses, variables_of,
-};
 use crate::overrides::graph_node::live_node;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
@@ -150,7 +148,12 @@ fn observe(
     let first_seen = std::mem::take(&mut observer.first_seen);
     let mut reader = reader(job, observer);
     read_before(&mut reader, &reachable, pending, moments.before);
-    mark_as_loaded(&mut reader, &first_seen, &named_addresses(job), pending);
+    mark_as_loaded(
+        &mut reader,
+        &first_seen,
+        &named_addresses(&job.ranges),
+        pending,
+    );
     observer.first_seen = first_seen;
     Ok(())
 }
@@ -178,7 +181,11 @@ fn prepare_graph(
             observer.functions.insert(node.handle, loaded);
         }
         let launch = &mut node.launch;
-        match textures_of(job.player, &launch.parameters, &launch.layout) {
+        match textures_of(
+            (&job.api, &job.ranges, &job.handles),
+            &launch.parameters,
+            &launch.layout,
+        ) {
             Ok(textures) => launch.textures = textures,
             Err(why) => node.refused = Some(why),
         }
@@ -188,7 +195,7 @@ fn prepare_graph(
         moments,
         steps,
         regions,
-        named: named_addresses(job),
+        named: named_addresses(&job.ranges),
         context: launch::of_context(job),
     });
     Ok(())

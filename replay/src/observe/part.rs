@@ -9,8 +9,8 @@ use crate::compare::received::holds;
 use crate::observation::job::ObservedCall;
 use crate::observation::memory::{Reader, Region, region_at};
 use crate::observation::observer::{Observer, Pending};
+use crate::observation::variables::{named_addresses, variables_of};
 use crate::observe::launch;
-use crate::observe::variables::{named_addresses, variables_of};
 use crate::place::address::Found;
 use crate::player::Job;
 use crate::process::slots::{gaps, union};
@@ -45,7 +45,7 @@ pub(super) fn read_reachable(
             )),
         }
     }
-    let named = named_addresses(job);
+    let named = named_addresses(&job.ranges);
     let first_seen = std::mem::take(&mut observer.first_seen);
     let reads = std::mem::take(&mut observer.job.reads);
     let mut reader = Reader {

@@ -5,10 +5,10 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, result_name};
 use crate::buffer::{Buffer, word};
+use crate::objects::handles::Handles;
 use crate::observation::job::ObservedTexture;
 use crate::observation::memory::Region;
-use crate::place::address::Found;
-use crate::player::Player;
+use crate::place::address::{Found, Ranges};
 
 const RESOURCE: &str = "CUDA_RESOURCE_DESC";
 const RESOURCE_TYPE: usize = offset_of(RESOURCE, "resType");
@@ -21,20 +21,20 @@ const MIPMAPPED: u32 = 1;
 ///
 /// # Errors
 /// What cannot be read of an object, in a phrase.
-pub(super) fn textures_of(
-    player: &Player<'_>,
+pub(crate) fn textures_of(
+    (api, ranges, handles): (&Api, &Ranges, &Handles),
     parameters: &[u8],
     layout: &[(u32, u32)],
 ) -> Result<Vec<ObservedTexture>, String> {
     let mut textures = Vec::new();
     for at in word_offsets(parameters.len(), layout) {
         let handle = word(parameters, at);
-        if handle == 0 || matches!(player.ranges.find(handle), Found::Live(..)) {
+        if handle == 0 || matches!(ranges.find(handle), Found::Live(..)) {
             continue;
         }
         for kind in [Kind::TextureObject, Kind::SurfaceObject] {
-            if player.handles.is_taken(kind, handle) {
-                let texture = describe(&player.api, at as u32, handle, kind);
+            if handles.is_taken(kind, handle) {
+                let texture = describe(api, at as u32, handle, kind);
                 textures.push(texture.map_err(|why| format!("{}: {why}", kind.name()))?);
             }
         }
@@ -114,7 +114,7 @@ fn resource_type(resource: &[u8]) -> u32 {
 }
 
 /// Addresses of the linear memory that objects show.
-pub(super) fn linear_memory(textures: &[ObservedTexture]) -> Vec<u64> {
+pub(crate) fn linear_memory(textures: &[ObservedTexture]) -> Vec<u64> {
     let linear = textures.iter().filter(|texture| texture.array.is_none());
     linear
         .map(|texture| word(&texture.resource, SHOWN))
@@ -125,7 +125,7 @@ pub(super) fn linear_memory(textures: &[ObservedTexture]) -> Vec<u64> {
 ///
 /// # Errors
 /// Why the contents of an array cannot be extracted, in a phrase.
-pub(super) fn arrays_of(
+pub(crate) fn arrays_of(
     api: &Api,
     textures: &[ObservedTexture],
     longest: u64,

@@ -3,23 +3,23 @@
 use crate::observation::memory::{Reached, Reader, Region};
 use crate::observation::observer::Pending;
 use crate::observation::places::Places;
-use crate::observe::texture::linear_memory;
+use crate::observation::texture::linear_memory;
 
 /// What an observed call may reach.
-pub(super) struct Reachable<'a> {
+pub(crate) struct Reachable<'a> {
     /// All live memory, sorted by live address. A launch reads what its parameters lead to.
-    pub(super) regions: &'a [Region],
+    pub(crate) regions: &'a [Region],
     /// Of a launch: the variables of its kernel's module.
-    pub(super) variables: &'a [Region],
+    pub(crate) variables: &'a [Region],
     /// Of a launch: the arrays of its texture and surface objects.
-    pub(super) arrays: &'a [Region],
+    pub(crate) arrays: &'a [Region],
     /// Of longer memory that many bytes are read from each address.
-    pub(super) longest: u64,
+    pub(crate) longest: u64,
 }
 
 /// Reads all regions before a call, or what its launch can reach. `is_wanted`: contents are read,
 /// not only places.
-pub(super) fn read_before(
+pub(crate) fn read_before(
     reader: &mut Reader<'_>,
     reachable: &Reachable<'_>,
     pending: &mut Pending,
@@ -83,7 +83,7 @@ pub(super) fn read_before(
 ///
 /// # Errors
 /// Which memory cannot be read, and why.
-pub(super) fn read_after(
+pub(crate) fn read_after(
     reader: &mut Reader<'_>,
     still_lives: impl Fn(&Region) -> bool,
     pending: &mut Pending,

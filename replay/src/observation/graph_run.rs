@@ -5,9 +5,9 @@ use crate::observation::job::{ObservedCall, ObservedLaunch};
 use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{KernelNode, NodeStep, Step};
 use crate::observation::observer::{GraphRun, Observer, Pending};
-use crate::observe::read::{Reachable, read_after, read_before};
-use crate::observe::texture::arrays_of;
-use crate::observe::variables::{hashes_of, mark_as_loaded, variables_of};
+use crate::observation::read::{Reachable, read_after, read_before};
+use crate::observation::texture::arrays_of;
+use crate::observation::variables::{hashes_of, mark_as_loaded, variables_of};
 
 impl Observer {
     /// True if a graph runs node by node in place of the call in progress.
