@@ -63,7 +63,6 @@
 
 mod alone;
 mod api;
-mod buffer;
 mod calls;
 mod compare;
 mod digests;

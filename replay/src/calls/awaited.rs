@@ -4,7 +4,7 @@ use cutape_format::{Call, layout::field};
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Family, Function, StreamMemoryOp};
 
-use crate::buffer::word;
+use crate::api::buffer::word;
 
 const OPERATION_BYTES: usize = size_of("CUstreamBatchMemOpParams");
 const OPERATION: usize = offset_of("CUstreamBatchMemOpParams", "operation");

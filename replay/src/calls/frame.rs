@@ -2,7 +2,7 @@
 
 use cutape_registry::{Kind, Parent};
 
-use crate::buffer::{Buffer, copy_common, lend, number};
+use crate::api::buffer::{Buffer, copy_common, lend, number};
 use crate::compare::received::Received;
 use crate::place::address::Way;
 

@@ -7,8 +7,8 @@ use std::time::Instant;
 use cutape_format::Call;
 use cutape_registry::{FUNCTIONS, Function, id};
 
+use crate::api::buffer::Buffer;
 use crate::api::{Api, Code, NOT_READY, result_name};
-use crate::buffer::Buffer;
 use crate::calls::traits;
 use crate::process::position::Position;
 

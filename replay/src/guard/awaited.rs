@@ -10,7 +10,7 @@ use cutape_format::layout::SharedMappingNote;
 use cutape_format::{Call, Note, Trace};
 use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemoryOp, Waits};
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 use crate::plan::length::made_length;
 use crate::process::position::Page;
 

@@ -4,7 +4,7 @@
 use cutape_format::layout::field;
 use cutape_registry::{Kind, Length, Param, Role, Width, structure};
 
-use crate::buffer::{Buffer, first, number};
+use crate::api::buffer::{Buffer, first, number};
 use crate::calls::frame::{Expect, Frame, Place, handle_size};
 use crate::compare::payload::Payload;
 use crate::objects::skip::{Skip, skip};

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, MemoryOp, Parent, Role};
 
+use crate::api::buffer::number;
 use crate::api::{Code, NOT_READY};
-use crate::buffer::number;
 use crate::calls::frame::{Expect, Frame, Place, handle_size};
 use crate::compare::readbacks::Target;
 use crate::issue::context;

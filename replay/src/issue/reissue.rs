@@ -2,8 +2,8 @@
 
 use cutape_registry::{Role, Waits};
 
+use crate::api::buffer::Buffer;
 use crate::api::{Code, INVALID_VALUE};
-use crate::buffer::Buffer;
 use crate::calls::frame::{Frame, Presets};
 use crate::calls::issuer::call_driver;
 use crate::measure::clock;

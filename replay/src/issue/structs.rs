@@ -4,7 +4,7 @@
 use cutape_format::Call;
 use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
-use crate::buffer::{copy_common, number};
+use crate::api::buffer::{copy_common, number};
 use crate::calls::types::{is_address, is_range_attribute, pointee};
 use crate::objects::handles::Resolved;
 use crate::objects::skip::Skip;

@@ -3,8 +3,8 @@
 use cutape_format::{Note, Snapshot};
 use cutape_registry::{Length, Role};
 
+use crate::api::buffer::{first, text};
 use crate::api::{Code, result_name};
-use crate::buffer::{first, text};
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::{gather, length_of_pieces, pieces_hold};
 use crate::place::address::{Found, Way};
@@ -418,7 +418,7 @@ impl<'t> Job<'_, 't> {
         if self.machine.asks_for_machine(self.call, self.function) {
             return self.note_other_machine();
         }
-        let number = crate::buffer::number;
+        let number = crate::api::buffer::number;
         let text = |bytes: &[u8]| match bytes.len() {
             1..=8 => format!("{0} ({0:#x})", number(bytes)),
             _ => excerpt(

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 
 /// Host memory that is kept for copies in flight before the device is waited for.
 const RETAINED_LIMIT: usize = 256 << 20;

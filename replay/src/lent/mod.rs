@@ -9,7 +9,7 @@ pub(crate) mod shared_memory;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 use crate::lent::host_signals::HostSignals;
 use crate::lent::in_flight::InFlight;
 use crate::lent::late_writes::LateWrites;

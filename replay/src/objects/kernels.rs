@@ -10,7 +10,7 @@ use cutape_model::ObjectId;
 use rustc_hash::FxBuildHasher;
 
 use crate::api::Api;
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 use crate::objects::handles::Handles;
 
 /// Most bytes of all parameters together (CUDA C++ Programming Guide: 32,764).
@@ -187,7 +187,7 @@ mod tests {
         let words = |memory: &Buffer| {
             let base = memory.address() + 64;
             let words = memory.bytes().chunks_exact(8).take(5);
-            let offsets = words.map(|word| crate::buffer::number(word) - base);
+            let offsets = words.map(|word| crate::api::buffer::number(word) - base);
             offsets.collect::<Vec<u64>>()
         };
         // An offset behind the end stays inside.

@@ -3,8 +3,8 @@
 use cutape_registry::id;
 use cutape_registry::layout::{offset_of, size_of};
 
+use crate::api::buffer::{Buffer, set_word, word};
 use crate::api::{Api, Code};
-use crate::buffer::{Buffer, set_word, word};
 use crate::observation::job::ArrayShape;
 
 const DESCRIPTOR: &str = "CUDA_ARRAY3D_DESCRIPTOR";

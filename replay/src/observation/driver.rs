@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use cutape_registry::id;
 
+use crate::api::buffer::Buffer;
 use crate::api::{Api, Code, INVALID_VALUE, NOT_READY};
-use crate::buffer::Buffer;
 use crate::observation::job::ObservedLaunch;
 use crate::observation::memset::Memset;
 

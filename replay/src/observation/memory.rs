@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 
 use cutape_registry::Kind;
 
+use crate::api::buffer::number;
 use crate::api::{Api, Code, result_name};
-use crate::buffer::number;
 use crate::compare::received::append_memory;
 use crate::observation::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
 use crate::observation::pages::{PAGE, Pages};

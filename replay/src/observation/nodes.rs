@@ -6,8 +6,8 @@ use std::mem::offset_of;
 use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
 use cutape_registry::NodeKind;
 
+use crate::api::buffer::{Buffer, set_word, word};
 use crate::api::{Api, Code, result_name};
-use crate::buffer::{Buffer, set_word, word};
 use crate::compare::received::read_memory;
 use crate::observation::job::ObservedLaunch;
 use crate::observation::memset::Memset;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 use crate::observation::memory::Region;
 
 /// By the call that loaded a module: hashes of its variables.

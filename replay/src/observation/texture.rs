@@ -3,8 +3,8 @@
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Kind, id};
 
+use crate::api::buffer::{Buffer, word};
 use crate::api::{Api, result_name};
-use crate::buffer::{Buffer, word};
 use crate::objects::handles::Handles;
 use crate::observation::job::ObservedTexture;
 use crate::observation::memory::Region;

@@ -4,8 +4,8 @@ use cutape_format::layout::field;
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{AttributeType, Family, LaunchOp, Meaning, attributes};
 
+use crate::api::buffer::{set_word, word};
 use crate::api::result_name;
-use crate::buffer::{set_word, word};
 use crate::observation::job::ObservedLaunch;
 use crate::observation::texture::textures_of;
 use crate::overrides::launch::{Source, packed, source_of};

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
+use crate::api::buffer::number;
 use crate::api::result_name;
-use crate::buffer::number;
 use crate::compare::received::holds;
 use crate::observation::job::ObservedCall;
 use crate::observation::memory::{Reader, Region, region_at};

@@ -4,7 +4,7 @@ use cutape_registry::Kind;
 use cutape_registry::layout::{offset_of, size_of};
 
 use super::copy::{HostRows, LONGEST, MOST_ROWS, host_rows, is_host, source_bytes};
-use crate::buffer::{Buffer, number, set_word, word};
+use crate::api::buffer::{Buffer, number, set_word, word};
 use crate::calls::frame::Presets;
 use crate::compare::payload::Content;
 use crate::compare::readbacks::Target;

@@ -5,7 +5,7 @@ use cutape_registry::layout::{find_field, offset_of, size_of};
 use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 
 use crate::api::INVALID_VALUE;
-use crate::buffer::{Buffer, set_word, word};
+use crate::api::buffer::{Buffer, set_word, word};
 use crate::calls::frame::Presets;
 use crate::compare::payload::{Content, Payload};
 use crate::compare::readbacks::Target;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use cutape_format::layout::field;
 use cutape_registry::{AttributeType, Kind, Meaning, attributes};
 
-use crate::buffer::{copy_common, first, number};
+use crate::api::buffer::{copy_common, first, number};
 use crate::calls::frame::Expect;
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::Target;

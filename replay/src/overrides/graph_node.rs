@@ -13,7 +13,7 @@ use cutape_registry::{
 };
 use std::mem::offset_of;
 
-use crate::buffer::{Buffer, first, lend, number, set_word, word};
+use crate::api::buffer::{Buffer, first, lend, number, set_word, word};
 use crate::compare::received::read_memory;
 use crate::issue::outcome::OF_GRAPH;
 use crate::issue::structs::member;

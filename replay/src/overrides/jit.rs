@@ -3,7 +3,7 @@
 use cutape_format::layout::field;
 use cutape_registry::OptionArray;
 
-use crate::buffer::{Buffer, number};
+use crate::api::buffer::{Buffer, number};
 use crate::calls::frame::Presets;
 use crate::objects::skip::{Skip, skip};
 use crate::player::Job;

@@ -7,7 +7,7 @@ use cutape_format::{Bytes, layout::field};
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes};
 
-use crate::buffer::{Buffer, copy_common, lend, number, set_word, word};
+use crate::api::buffer::{Buffer, copy_common, lend, number, set_word, word};
 use crate::calls::frame::{Frame, Presets};
 use crate::compare::payload::Payload;
 use crate::digests;

@@ -3,7 +3,7 @@
 use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, LinkOp, OptionArray};
 
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 use crate::calls::frame::Presets;
 use crate::objects::skip::{Skip, skip};
 use crate::overrides::{jit, module};

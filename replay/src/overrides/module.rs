@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use cutape_format::{Bytes, layout::field};
 use cutape_registry::{Family, ImageSource, LinkOp};
 
-use crate::buffer::{Buffer, set_word};
+use crate::api::buffer::{Buffer, set_word};
 use crate::calls::frame::Presets;
 use crate::objects::skip::{Skip, skip};
 use crate::overrides::jit;

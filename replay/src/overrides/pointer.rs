@@ -4,7 +4,7 @@
 use cutape_format::layout::field;
 use cutape_registry::{AttributeType, FUNCTIONS, Kind, Meaning, Role, id};
 
-use crate::buffer::{Buffer, number};
+use crate::api::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
 use crate::objects::skip::skip;
 use crate::overrides::memory::placed;

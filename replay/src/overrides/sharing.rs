@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cutape_registry::{Family, Shared, SharingOp, Width};
 
 use crate::alone::stand_in;
+use crate::api::buffer::Buffer;
 use crate::api::result_name;
-use crate::buffer::Buffer;
 use crate::calls::frame::Presets;
 use crate::objects::skip::{Skip, skip};
 use crate::player::{Job, Played};

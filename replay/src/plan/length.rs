@@ -3,7 +3,7 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Arguments, Function, Length};
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 
 /// A call, for the registry's lengths.
 struct Recorded<'c, 't>(&'c Call<'t>);

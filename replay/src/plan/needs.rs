@@ -11,7 +11,7 @@ use cutape_registry::{
 use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
-use crate::buffer::number;
+use crate::api::buffer::number;
 use crate::plan::length::made_length;
 
 /// What a trace needs of a machine.

@@ -2,7 +2,7 @@
 
 use cutape_registry::Kind;
 
-use crate::buffer::first;
+use crate::api::buffer::first;
 use crate::compare::received::holds;
 use crate::objects::handles::{Resolved, crashes_after_end};
 use crate::objects::skip::{Root, Skip, skip};

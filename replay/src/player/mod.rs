@@ -13,8 +13,8 @@ use cutape_format::{Call, Snapshot, Trace};
 use cutape_model::Site;
 use cutape_registry::{Function, Kind};
 
+use crate::api::buffer::Buffer;
 use crate::api::{Api, Code, result_name};
-use crate::buffer::Buffer;
 use crate::calls::issuer::Issuer;
 use crate::calls::traits::Traits;
 use crate::compare::comparer::Comparer;

@@ -3,7 +3,7 @@
 use cutape_format::{Call, layout::field};
 use cutape_registry::{Family, Function, Kind, LaunchOp, layout::offset_of};
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 use crate::player::Job;
 
 /// The recorded stream of a call: a parameter, or a member of a launch configuration.

@@ -8,7 +8,6 @@
 //! launches another kernel instead of a recorded one, and `outputs` compares the results of the
 //! two.
 
-mod driver;
 mod outputs;
 mod put_back;
 mod repeatable;
@@ -24,8 +23,8 @@ use cutape_format::Call;
 use cutape_registry::Kind;
 use serde::{Deserialize, Serialize};
 
+use crate::api::buffer::Buffer;
 use crate::api::{Code, result_name};
-use crate::buffer::Buffer;
 use crate::calls::steps::{self, Recorder, Step, calls_of};
 use crate::error::Error;
 use crate::place::mapped::Mapped;

@@ -7,7 +7,7 @@ use cutape_registry::{
     VirtualMemoryOp, layout,
 };
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 use crate::calls::steps::Issued;
 use crate::compare::received::read_memory;
 

@@ -3,8 +3,8 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use crate::api::buffer::Buffer;
 use crate::api::{Api, result_name};
-use crate::buffer::Buffer;
 use crate::calls::steps::Step;
 use crate::player::Player;
 use crate::rerun::repeatable::launched_position;

@@ -13,7 +13,7 @@ use cutape_format::{Note, Snapshot};
 use cutape_model::PendingWrite;
 use cutape_registry::Waits;
 
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 use crate::compare::payload::Payload;
 use crate::lent::late_writes::{self, Write};
 use crate::measure::timing::Measure;

@@ -4,7 +4,7 @@ use cutape_format::{Call, Trace, layout::field};
 use cutape_reach::{Addresses, Memory, PARAMETER_STEP, Reached, words};
 use cutape_registry::{Function, Role};
 
-use crate::buffer::first;
+use crate::api::buffer::first;
 use crate::compare::payload::Payload;
 use crate::place::address::{Found, Range, Ranges};
 use crate::plan::length::length_of;

@@ -19,7 +19,7 @@ use cutape_registry::{
     layout::offset_of,
 };
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 use crate::objects::handles::Handles;
 use crate::objects::skip::{Root, Skip};
 use crate::place::address::Ranges;

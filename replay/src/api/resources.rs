@@ -1,15 +1,15 @@
-//! Typed driver calls that a measurement or an observation itself makes.
+//! Memory, events and modules of the replay itself: calls that a measurement or an observation makes.
 
 use cutape_registry::id;
 
 use crate::api::{Api, Code};
 
 impl Api {
-    pub(super) fn allocate(&self, bytes: u64) -> Result<u64, Code> {
+    pub(crate) fn allocate(&self, bytes: u64) -> Result<u64, Code> {
         self.get(id::cuMemAlloc_v2, &[bytes])
     }
 
-    pub(super) fn free(&self, address: u64) -> Result<(), Code> {
+    pub(crate) fn free(&self, address: u64) -> Result<(), Code> {
         self.own(id::cuMemFree_v2, &[address])
     }
 
@@ -24,7 +24,7 @@ impl Api {
         self.own(id::cuMemcpyHtoD_v2, &args)
     }
 
-    pub(super) fn copy_device(
+    pub(crate) fn copy_device(
         &self,
         to: u64,
         from: u64,
@@ -34,43 +34,43 @@ impl Api {
         self.own(id::cuMemcpyDtoDAsync_v2, &[to, from, bytes, stream])
     }
 
-    pub(super) fn fill(&self, address: u64, bytes: u64, stream: u64) -> Result<(), Code> {
+    pub(crate) fn fill(&self, address: u64, bytes: u64, stream: u64) -> Result<(), Code> {
         self.own(id::cuMemsetD8Async, &[address, 0, bytes, stream])
     }
 
     /// An event with timing.
-    pub(super) fn create_event(&self) -> Result<u64, Code> {
+    pub(crate) fn create_event(&self) -> Result<u64, Code> {
         self.get(id::cuEventCreate, &[0])
     }
 
-    pub(super) fn destroy_event(&self, event: u64) -> Result<(), Code> {
+    pub(crate) fn destroy_event(&self, event: u64) -> Result<(), Code> {
         self.own(id::cuEventDestroy_v2, &[event])
     }
 
-    pub(super) fn record_event(&self, event: u64, stream: u64) -> Result<(), Code> {
+    pub(crate) fn record_event(&self, event: u64, stream: u64) -> Result<(), Code> {
         self.own(id::cuEventRecord, &[event, stream])
     }
 
-    pub(super) fn wait_in_stream(&self, stream: u64, event: u64) -> Result<(), Code> {
+    pub(crate) fn wait_in_stream(&self, stream: u64, event: u64) -> Result<(), Code> {
         self.own(id::cuStreamWaitEvent, &[stream, event, 0])
     }
 
-    pub(super) fn wait_for_event(&self, event: u64) -> Result<(), Code> {
+    pub(crate) fn wait_for_event(&self, event: u64) -> Result<(), Code> {
         self.own(id::cuEventSynchronize, &[event])
     }
 
     /// Nanoseconds between two completed events.
-    pub(super) fn elapsed(&self, start: u64, end: u64) -> Result<f64, Code> {
+    pub(crate) fn elapsed(&self, start: u64, end: u64) -> Result<f64, Code> {
         let milliseconds: f32 = self.get(id::cuEventElapsedTime, &[start, end])?;
         Ok(f64::from(milliseconds) * 1e6)
     }
 
     /// Loads an image in memory that outlives the call and has zeros after it.
-    pub(super) fn load_module(&self, image: u64) -> Result<u64, Code> {
+    pub(crate) fn load_module(&self, image: u64) -> Result<u64, Code> {
         self.get(id::cuModuleLoadData, &[image])
     }
 
-    pub(super) fn unload_module(&self, module: u64) -> Result<(), Code> {
+    pub(crate) fn unload_module(&self, module: u64) -> Result<(), Code> {
         self.own(id::cuModuleUnload, &[module])
     }
 
@@ -83,7 +83,7 @@ impl Api {
         self.get(id::cuFuncGetAttribute, &[u64::from(attribute), function])
     }
 
-    pub(super) fn set_function_attribute(
+    pub(crate) fn set_function_attribute(
         &self,
         function: u64,
         attribute: u32,
