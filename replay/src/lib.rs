@@ -42,11 +42,13 @@
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
 //! measurement. [`observe_guarded`] and [`observe_as_child`] read live memory around chosen calls.
 //!
-//! Layout: `plan` reads the trace, `machine` compares it with this machine, `place` maps memory,
-//! `schedule` decides when and on which thread a call is issued, `play` plays one call, `issue`
-//! makes its arguments and calls the driver, `compare` checks what it returned, `guard` is the
-//! child process. `rerun` repeats calls, `observe` reads memory
-//! around them.
+//! Layout: folders are floors, each imports only from those below it. From the ground: `process` is
+//! this process, `plan` reads the trace, `place` maps memory, `machine` compares the trace with this
+//! machine, `objects`, `calls`, `lent`, `unavailable` and others keep what the `player` knows.
+//! `restore` puts contents of memory back, `issue` re-issues a call and compares what it returned,
+//! with `overrides` for some functions. `play` has the steps of one call, `rerun` repeats calls,
+//! `observe` reads memory around them. `schedule` decides when and on which thread a call is issued,
+//! `guard` is the child process. ARCHITECTURE.md has all of them.
 //!
 //! Invariant: unsafe code is only where the driver is called, where its memory is read and written,
 //! and where the processor's clock is read, each place with its reason. No bytes of a trace cause a
