@@ -156,6 +156,30 @@ impl Attempt {
     }
 }
 
+/// The attempts that did not fit.
+#[derive(Debug, Default)]
+pub(crate) struct Misfits {
+    count: u32,
+    misplaced: Vec<Misplaced>,
+}
+
+impl Misfits {
+    pub(crate) fn add(&mut self, error: &Error) {
+        self.count += 1;
+        if let Error::Misplaced(misplaced) = error {
+            self.misplaced.push(misplaced.clone());
+        }
+    }
+
+    pub(crate) fn report_in(self, report: Report) -> Report {
+        Report {
+            attempts: self.count,
+            misplaced: self.misplaced,
+            ..report
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

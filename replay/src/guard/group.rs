@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,12 +11,13 @@ use cutape_format::{ClockStart, Trace};
 use cutape_model::{Evidence, ExchangeSite, MappedFile, Sharing};
 
 use crate::error::Error;
-use crate::guard::attempt::{Attempt, Guard};
-use crate::guard::awaited::{self, FileNumber, Surroundings};
+use crate::guard::attempt::{Attempt, Guard, Misfits};
+use crate::guard::awaited::{self, FileNumber, Surroundings, tell_of_wait};
 use crate::guard::crash_report::crash_report;
 use crate::guard::environment::environment;
 use crate::guard::kept_attempts::{KeptAttempts, TraceIdentity};
-use crate::guard::{Company, End, Message, Misfits, Watchers, failed, one_child, tell_of_wait};
+use crate::guard::message::{Message, unexpected};
+use crate::guard::watchdog::{Company, End, Watchers, failed, one_child};
 use crate::machine::check::recorded_devices;
 use crate::machine::ranks::{DeviceExchange, RankDevice, RankDevices};
 use crate::plan::needs::Needs;
@@ -103,23 +103,24 @@ pub fn run_ranks(
                 label: rank.label.clone(),
                 error: Box::new(error),
             };
-            let ((message, status, hung), awaited) = end;
-            match message {
-                Some(Message::Failed(error)) => {
+            let (end, awaited) = end;
+            match end {
+                End::Failed(error) => {
                     misfits.add(&error);
                     *attempt = attempt.clone().after(error, guard).map_err(of_rank)?;
                     again = true;
                 }
-                Some(Message::Report(report)) => {
+                End::Reported(Message::Report(report)) => {
                     attempt.learn(&report);
                     reports.push(*report);
                 }
-                None if hung || status.signal().is_some() => {
+                End::Died { status, hung } => {
                     is_complete = false;
                     let awaited = hung.then_some(awaited);
                     reports.push(crash_report(rank.trace, status, &page, awaited));
                 }
-                Some(_) | None => {
+                End::Reported(_) => return Err(of_rank(unexpected())),
+                End::Silent(status) => {
                     return Err(of_rank(Error::NoReport {
                         how: status.to_string(),
                     }));
@@ -283,7 +284,7 @@ impl<'a> Group<'a> {
                             page.counters().complete.fetch_or(ENDED, Ordering::Release);
                         }
                         // Whoever reports a failure has replayed nothing.
-                        if matches!(end, Err(_) | Ok(((Some(Message::Failed(_)), ..), _))) {
+                        if matches!(end, Err(_) | Ok((End::Failed(_), _))) {
                             cancel.store(true, Ordering::Relaxed);
                         }
                         end
