@@ -21,7 +21,7 @@ use crate::overrides;
 use crate::plan::length::made_length;
 use crate::player::current::{Current, Decoded, Part};
 use crate::player::stream::stream_argument;
-use crate::player::{Job, Played, Player};
+use crate::player::{Job, Played, Player, ReplayState};
 use crate::process::strategy::PlacementStrategy;
 use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
@@ -188,8 +188,8 @@ fn is_left_out(job: &mut Job<'_, '_>, Skip { reason, root }: Skip) {
     if let Some(recorder) = &mut job.issuer.recorder {
         recorder.skip(&reason);
     }
-    let handles = &job.player.handles;
-    job.player.unavailable.note(call, function, handles);
+    let state = &mut **job.player;
+    state.unavailable.note(call, function, &state.handles);
     job.forgo();
 }
 
@@ -198,9 +198,9 @@ fn is_left_out(job: &mut Job<'_, '_>, Skip { reason, root }: Skip) {
 #[inline]
 fn close(job: &mut Job<'_, '_>, opened: Opened, is_issued: bool) {
     if let Some(alone) = &job.player.options.alone {
-        let Player {
+        let ReplayState {
             exchanges, ranges, ..
-        } = &mut *job.player;
+        } = &mut **job.player;
         exchanges.note((job.call, job.function), is_issued, alone, ranges);
     }
     if opened.expects_late_writes {

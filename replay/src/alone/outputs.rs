@@ -76,9 +76,9 @@ impl Job<'_, '_> {
         self.look_for_stale(&bytes);
         let put = self.api.write_on_stream(live, &bytes, stream);
         put.map_err(|code| format!("writing its bytes returned {}", result_name(code)))?;
-        let (call, player) = (self.call, &mut *self.player);
-        if let Some(recorder) = &mut player.issuer.recorder {
-            let context = player.api.current_context().unwrap_or(0);
+        let (call, state) = (self.call, &mut **self.player);
+        if let Some(recorder) = &mut state.issuer.recorder {
+            let context = state.api.current_context().unwrap_or(0);
             recorder.put(call, (live, &bytes), stream, context);
         }
         self.report.exchanges.bytes_put += length;

@@ -11,18 +11,18 @@ use crate::player::Job;
 impl Job<'_, '_> {
     /// Notes memory that the call names and that no recorded call made.
     pub(crate) fn find_private_memory(&mut self) {
-        let player = &mut *self.player;
-        for (start, length) in operands(player.trace, self.call, self.function) {
-            let is_known = !matches!(player.ranges.find(start), Found::Unknown)
-                || player.ranges.is_in_block(start)
-                || player
+        let state = &mut **self.player;
+        for (start, length) in operands(state.trace, self.call, self.function) {
+            let is_known = !matches!(state.ranges.find(start), Found::Unknown)
+                || state.ranges.is_in_block(start)
+                || state
                     .unavailable
                     .absent
-                    .at(&player.ranges, start, 1)
+                    .at(&state.ranges, start, 1)
                     .is_some();
             if !is_known {
-                let owner = || owner_of(player.trace, self.call.caller);
-                player.unavailable.add_private(start, length, owner);
+                let owner = || owner_of(state.trace, self.call.caller);
+                state.unavailable.add_private(start, length, owner);
             }
         }
     }

@@ -52,11 +52,12 @@ pub(crate) fn parameters(job: &mut Job<'_, '_>, packed: &[u8]) {
         return;
     }
     let is_launch = job.traits.is_launch && !job.current.is_captured;
-    let ranges = &job.player.ranges;
+    let state = &mut **job.player;
+    let ranges = &state.ranges;
     let (words, _) = packed.as_chunks::<8>();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
     let words = words.filter(|&word| matches!(ranges.find(word), Found::Live(..)));
-    let launches = &mut job.player.launch_digests;
+    let launches = &mut state.launch_digests;
     match is_launch {
         true => launches.words.extend(words),
         false => launches.graph_words.extend(words),

@@ -57,7 +57,8 @@ pub(crate) fn after(job: &mut Job<'_, '_>) {
             if let Resolved::Live(live) = job.handles.resolve(Kind::Context, context)
                 && job.api.current_context() != Ok(live)
             {
-                let ended = job.player.handles.end((Kind::Context, context), job.site());
+                let site = job.site();
+                let ended = job.handles.end((Kind::Context, context), site);
                 job.player.end_ranges(job.call.index, &ended, Some(live));
             }
         }
@@ -68,6 +69,7 @@ pub(crate) fn after(job: &mut Job<'_, '_>) {
 fn primary_ended(job: &mut Job<'_, '_>, device: i32) {
     let primary = job.machine.primaries.remove(&device);
     let Some(live) = primary else { return };
-    let ended: Vec<Key> = job.player.handles.end_context_content(live, job.site());
+    let site = job.site();
+    let ended: Vec<Key> = job.handles.end_context_content(live, site);
     job.player.end_ranges(job.call.index, &ended, Some(live));
 }

@@ -77,10 +77,8 @@ impl<'t> Job<'_, 't> {
         }
         // Work of other contexts goes on.
         if traits.waits_for_context && self.handles.is_one_context() {
-            self.player
-                .lent
-                .in_flight
-                .done(self.current.enqueued_before);
+            let before = self.current.enqueued_before;
+            self.lent.in_flight.done(before);
         }
         if !traits.is_asynchronous {
             return;
@@ -463,7 +461,9 @@ impl<'t> Player<'t> {
             self.held_addresses.forget(&range);
             self.end_registered(&range);
             if matches!(range.way, Way::Granules | Way::PinnedGranules) {
-                self.placement.unmap(&self.api, range.start, range.length);
+                let state = &mut **self;
+                let placement = &mut state.placement;
+                placement.unmap(&state.api, range.start, range.length);
             }
         }
         if let Some(context) = context {

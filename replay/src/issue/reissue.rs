@@ -92,10 +92,11 @@ impl Job<'_, '_> {
     /// As [`Self::issue`], for arguments that need no frame.
     #[inline]
     pub(crate) fn issue_with(&mut self, args: &[u64]) -> Result<Code, Skip> {
-        if let Some(observer) = &mut self.player.observer
+        let state = &mut **self.player;
+        if let Some(observer) = &mut state.observer
             && observer.has_graph()
         {
-            return Ok(observer.run_graph(&self.player.api));
+            return Ok(observer.run_graph(&state.api));
         }
         if self.lease.is_some() {
             let position = &self.issuer.position;
@@ -125,12 +126,13 @@ impl Job<'_, '_> {
         }
         let is_compared = self.is_compared() && self.function.returns_result;
         let is_launch = self.traits.is_launch;
-        let report = &mut self.player.report;
+        let state = &mut **self.player;
+        let report = &mut state.report;
         report.calls_replayed += 1;
         report.results_compared += u64::from(is_compared);
         report.launches += u64::from(is_launch);
-        if let Some(recorder) = &mut self.player.issuer.recorder {
-            let context = self.player.api.current_context().unwrap_or(0);
+        if let Some(recorder) = &mut state.issuer.recorder {
+            let context = state.api.current_context().unwrap_or(0);
             recorder.issued(self.call, self.function, args, context, result);
         }
         Ok(result)

@@ -201,9 +201,9 @@ pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
         {
             let params = bytes.get(begin..).unwrap_or_default();
             let node = live_node(job).unwrap_or(0);
-            let (player, call) = (&mut *job.player, job.call);
-            if let Some(observer) = &mut player.observer {
-                observer.set_exec_node(&player.api, call, (node, kind), params);
+            let (state, call) = (&mut **job.player, job.call);
+            if let Some(observer) = &mut state.observer {
+                observer.set_exec_node(&state.api, call, (node, kind), params);
             }
         }
     }
@@ -377,7 +377,8 @@ fn bodies(job: &mut Job<'_, '_>, position: usize, returned: &[u8]) {
     for (recorded, live) in recorded.chunks_exact(8).zip(live.chunks_exact(8)) {
         let key = (Kind::Graph, number(recorded));
         let live = Some(number(live));
-        job.player.handles.insert(key, live, belongs, job.site());
+        let site = job.site();
+        job.handles.insert(key, live, belongs, site);
     }
 }
 

@@ -229,8 +229,9 @@ pub(crate) fn rebuild(
         keeps_memory: source.keeps_memory || job.issuer.recorder.is_some(),
         is_capturing: job.captures.any_open(),
     };
-    let known = (&job.player.handles, &*job.player.api);
-    match job.player.issuer.kernels.give(known, wish, &packed) {
+    let state = &mut **job.player;
+    let known = (&state.handles, &*state.api);
+    match state.issuer.kernels.give(known, wish, &packed) {
         Some(given) => {
             built.kernel_params = given.1.memory.address();
             built.given = Some(given);

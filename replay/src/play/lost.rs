@@ -10,7 +10,7 @@ use crate::objects::skip::Root;
 use crate::place::address::Found;
 use crate::plan::length::{length_of, made_length};
 use crate::plan::private_memory::{described, span};
-use crate::player::{Job, Player};
+use crate::player::{Job, ReplayState};
 
 /// From the first byte to the last of the linear memory that a copy reads or writes.
 #[derive(Clone, Copy)]
@@ -137,11 +137,11 @@ fn renew(job: &mut Job<'_, '_>) {
     if !job.call.succeeded() || job.current.is_captured {
         return;
     }
-    let Player {
+    let ReplayState {
         consequences,
         ranges,
         ..
-    } = &mut *job.player;
+    } = &mut **job.player;
     if job.traits.destroys {
         let changed = &mut consequences.changed;
         changed.retain(|memory, _| matches!(ranges.find(memory.start), Found::Live(..)));

@@ -79,7 +79,8 @@ impl Player<'_> {
         let known = call.and_then(|call| self.plan.address_spaces.get_key_value(&call));
         if let Some((&call, recorded)) = known.filter(|_| self.is_natural()) {
             self.follow(call, recorded.clone());
-            self.fillers.before(call, &self.plan.device_slots);
+            let later = &self.plan.device_slots;
+            self.fillers.before(call, later);
         }
     }
 
@@ -128,7 +129,8 @@ impl Player<'_> {
             };
             let found = all.misfits(self.machine.devices.here(), &can_access)?;
             // Any rank refuses with all reasons; as warnings each has its own.
-            let is_told = |&(user, _): &(usize, _)| !self.options.force || user == rank;
+            let is_forced = self.options.force;
+            let is_told = |&(user, _): &(usize, _)| !is_forced || user == rank;
             let found = found.into_iter().filter(is_told);
             self.report.machine.extend(found.map(|(_, reason)| reason));
         }

@@ -1,7 +1,11 @@
 //! The state of a replay: what is played and with what, live values for recorded ones, and waits for
 //! work.
+//!
+//! There is one state, and each thread that plays has a player. If calls overlap, a player lends the
+//! state to the others while the driver has its call (`lease.rs`).
 
 pub(crate) mod current;
+mod lease;
 pub(crate) mod live;
 pub(crate) mod stream;
 
@@ -42,8 +46,10 @@ use crate::unavailable::Unavailable;
 use crate::unavailable::exchanges::Exchanges;
 use crate::unavailable::held_addresses::HeldAddresses;
 
+pub(crate) use lease::{Lease, Player};
+
 /// The state of a replay.
-pub(crate) struct Player<'t> {
+pub(crate) struct ReplayState<'t> {
     pub trace: &'t Trace,
     pub plan: &'t Plan,
     pub api: Arc<Api>,
@@ -78,16 +84,6 @@ pub(crate) struct Player<'t> {
     pub report: Report,
     /// Reads memory around chosen calls.
     pub observer: Option<Box<Observer>>,
-    /// How to lend the player while the driver has a call, if calls overlap.
-    pub lease: Option<Box<dyn Lease<'t> + 't>>,
-}
-
-/// With what a thread lends the player to other threads.
-pub(crate) trait Lease<'t>: Send {
-    /// Lends it. `player` is a blank one from here on.
-    fn lend(&mut self, player: &mut Player<'t>);
-    /// Waits until the player is free, and takes it.
-    fn take_back(&mut self, player: &mut Player<'t>);
 }
 
 /// What playing a call ended with.
@@ -123,7 +119,7 @@ impl<'t> Job<'_, 't> {
     }
 }
 
-impl<'t> Player<'t> {
+impl<'t> ReplayState<'t> {
     pub(crate) fn new(
         trace: &'t Trace,
         plan: &'t Plan,
@@ -165,16 +161,11 @@ impl<'t> Player<'t> {
                 ..Report::default()
             },
             observer: None,
-            lease: None,
         }
     }
+}
 
-    /// One without any state, for where the player is lent.
-    pub(crate) fn blank(&self) -> Self {
-        let (api, position) = (Arc::clone(&self.api), Arc::clone(&self.issuer.position));
-        Self::new(self.trace, self.plan, api, self.options, position)
-    }
-
+impl<'t> Player<'t> {
     /// Whether the driver places memory, in the address space of the recorded process.
     pub(crate) fn is_natural(&self) -> bool {
         self.options.placement == PlacementStrategy::Natural
@@ -194,30 +185,6 @@ impl<'t> Player<'t> {
         let found = self.ranges.find(address);
         let placed = matches!(found, Found::Freed(range) if range.way != Way::Plain);
         placed || self.placement.reserves(address, 1)
-    }
-
-    /// Does something that may take long in the driver. If calls overlap, other threads have the
-    /// player meanwhile.
-    #[inline]
-    pub(crate) fn while_lent<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
-        let Some(mut lease) = self.lease.take() else {
-            return work(&self.api);
-        };
-        let (api, current) = (Arc::clone(&self.api), self.current);
-        lease.lend(self);
-        let result = work(&api);
-        lease.take_back(self);
-        self.current = current;
-        self.lease = Some(lease);
-        result
-    }
-
-    /// As [`Self::while_lent`], for waits for streams and events, which leave captures alone.
-    pub(crate) fn while_relaxed<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
-        match self.captures.any_open() {
-            true => self.while_lent(|api| api.while_relaxed(work)),
-            false => self.while_lent(work),
-        }
     }
 
     /// Waits for the work of the current context. Not while one of its streams captures, because

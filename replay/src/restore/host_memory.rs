@@ -116,11 +116,11 @@ impl<'t> Job<'_, 't> {
         self.report
             .note("waits for kernels that waited for bytes of host memory, which were put then");
         self.learn_waiting();
-        let (player, call) = (&mut *self.player, self.call.index);
-        let room = PutDuringWait::KEPT.saturating_sub(player.report.put_during_waits.len());
+        let (state, call) = (&mut **self.player, self.call.index);
+        let room = PutDuringWait::KEPT.saturating_sub(state.report.put_during_waits.len());
         for write in written.into_iter().take(room) {
             let live = write.address;
-            let mut ranges = player.ranges.all_live();
+            let mut ranges = state.ranges.all_live();
             let range = ranges.find(|range| {
                 range.is_host_memory() && live.wrapping_sub(range.live) < range.length
             });
@@ -133,7 +133,7 @@ impl<'t> Job<'_, 't> {
                 length: write.new.len() as u64,
                 is_shared: write.is_shared,
             };
-            player.report.put_during_waits.push(put);
+            state.report.put_during_waits.push(put);
         }
     }
 
