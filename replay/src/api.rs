@@ -135,8 +135,8 @@ impl Api {
     /// Calls a function that the replay or a measurement itself needs.
     pub(crate) fn own(&self, id: u16, args: &[u64]) -> Result<(), Code> {
         // SAFETY: all callers are in this file, `compare/digest_kernel.rs`, `api/resources.rs`,
-        // `restore/memory_contents.rs`, and `driver.rs`, `array.rs` and `texture.rs` of `observation/`.
-        // They pass numbers, live handles, addresses of live ranges, and addresses of locals that
+        // `restore/memory_contents.rs`, and `driver.rs`, `array.rs` and `texture.rs` of
+        // `observation/`. They pass numbers, live handles, addresses of live ranges, and addresses of locals that
         // outlive the call, sized as the API says.
         match unsafe { self.driver.call(id, args) } {
             Ok(0) => Ok(()),

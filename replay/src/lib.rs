@@ -43,12 +43,12 @@
 //! measurement. [`observe_guarded`] and [`observe_as_child`] read live memory around chosen calls.
 //!
 //! Layout: folders are floors, each imports only from those below it. From the ground: `process` is
-//! this process, `plan` reads the trace, `place` maps memory, `machine` compares the trace with this
-//! machine, `objects`, `calls`, `lent`, `unavailable` and others keep what the `player` knows.
+//! this process, `plan` reads the trace, `place` maps memory, `machine` compares the trace with
+//! this machine, `objects`, `calls`, `lent`, `unavailable` and others keep what the `player` knows.
 //! `restore` puts contents of memory back, `issue` re-issues a call and compares what it returned,
 //! with `overrides` for some functions. `play` has the steps of one call, `rerun` repeats calls,
-//! `observe` reads memory around them. `schedule` decides when and on which thread a call is issued,
-//! `guard` is the child process. ARCHITECTURE.md has all of them.
+//! `observe` reads memory around them. `schedule` decides when and on which thread a call is
+//! issued, `guard` is the child process. ARCHITECTURE.md has all of them.
 //!
 //! Invariant: unsafe code is only where the driver is called, where its memory is read and written,
 //! and where the processor's clock is read, each place with its reason. No bytes of a trace cause a

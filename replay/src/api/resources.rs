@@ -1,4 +1,5 @@
-//! Memory, events and modules of the replay itself: calls that a measurement or an observation makes.
+//! Memory, events and modules of the replay itself: calls that a measurement or an observation
+//! makes.
 
 use cutape_registry::id;
 

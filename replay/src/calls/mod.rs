@@ -1,5 +1,5 @@
-//! What a call is issued with: the facts of its function, its arguments in memory, what is kept from
-//! one call to the next, and calls that are kept to be repeated.
+//! What a call is issued with: the facts of its function, its arguments in memory, what is kept
+//! from one call to the next, and calls that are kept to be repeated.
 
 pub(crate) mod awaited;
 pub(crate) mod frame;

@@ -31,8 +31,8 @@ fn descriptors(text: &str) -> Option<(RawFd, RawFd)> {
     Some((next()?, next()?))
 }
 
-/// The child's side of [`run_guarded`](crate::run_guarded): replays and reports through the pipe. Returns the exit
-/// status for the process.
+/// The child's side of [`run_guarded`](crate::run_guarded): replays and reports through the pipe.
+/// Returns the exit status for the process.
 ///
 /// Outside of [`run_guarded`](crate::run_guarded) it returns 2 and does nothing.
 pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
@@ -42,8 +42,9 @@ pub fn run_as_child(trace: &Trace, options: &Options) -> i32 {
     })
 }
 
-/// The child's side of [`rerun_guarded`](crate::rerun_guarded): replays up to the calls of the job and has them measured;
-/// `results` is asked for the measurements afterwards. Returns the exit status for the process.
+/// The child's side of [`rerun_guarded`](crate::rerun_guarded): replays up to the calls of the job
+/// and has them measured; `results` is asked for the measurements afterwards. Returns the exit
+/// status for the process.
 ///
 /// Outside of [`rerun_guarded`](crate::rerun_guarded) it returns 2 and does nothing.
 pub fn rerun_as_child(
@@ -64,8 +65,8 @@ pub fn rerun_as_child(
     })
 }
 
-/// The child's side of [`observe_guarded`](crate::observe_guarded): replays, and reads memory around the calls of the job.
-/// Returns the exit status for the process.
+/// The child's side of [`observe_guarded`](crate::observe_guarded): replays, and reads memory
+/// around the calls of the job. Returns the exit status for the process.
 ///
 /// Each attempt writes the file of contents anew: one that an earlier child left is removed.
 ///

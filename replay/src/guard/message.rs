@@ -1,5 +1,5 @@
-//! What parent and child give each other: variables with descriptors and an assignment, and a message
-//! through the pipe.
+//! What parent and child give each other: variables with descriptors and an assignment, and a
+//! message through the pipe.
 
 use serde::{Deserialize, Serialize};
 

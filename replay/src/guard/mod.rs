@@ -18,11 +18,12 @@
 //!        its error       its report   Error::NoReport   a report of the guard's
 //! ```
 //!
-//! `attempt` says which child is started next, and `kept_attempts` keeps what fitted. `watchdog` has
-//! the states of a child that runs (`Running`) and how it ended (`End`); one that has written its
-//! message before it is killed counts as `Reported`. `child` is the child's side, `message` what the
-//! two give each other. `awaited` explains what a child that is late may wait for, `crash_report` is
-//! the report of one that could not write any. `group` guards several ranks at once.
+//! `attempt` says which child is started next, and `kept_attempts` keeps what fitted. `watchdog`
+//! has the states of a child that runs (`Running`) and how it ended (`End`); one that has written
+//! its message before it is killed counts as `Reported`. `child` is the child's side, `message`
+//! what the two give each other. `awaited` explains what a child that is late may wait for,
+//! `crash_report` is the report of one that could not write any. `group` guards several ranks at
+//! once.
 
 pub(crate) mod attempt;
 pub(crate) mod awaited;

@@ -1,5 +1,5 @@
-//! Re-issues one call: makes its arguments, calls the driver, compares what it returned, and notes the
-//! objects and memory that it made or ended.
+//! Re-issues one call: makes its arguments, calls the driver, compares what it returned, and notes
+//! the objects and memory that it made or ended.
 
 pub(crate) mod context;
 mod fill;

@@ -1,7 +1,7 @@
 //! What an observation does around a call: reads live memory, into a file (`observation/`).
 //!
-//! `act` is what happens before and after a call. `live` finds the memory that is live, `part` reads
-//! what a part of a trace can reach, `launch` describes a launch as the driver gets it.
+//! `act` is what happens before and after a call. `live` finds the memory that is live, `part`
+//! reads what a part of a trace can reach, `launch` describes a launch as the driver gets it.
 //!
 //! Waiting for all work before and after an observed call makes the memory well defined: it is that
 //! of the calls before it in the order of the replay, and of this call alone.

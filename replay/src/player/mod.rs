@@ -1,8 +1,8 @@
-//! The state of a replay: what is played and with what, live values for recorded ones, and waits for
-//! work.
+//! The state of a replay: what is played and with what, live values for recorded ones, and waits
+//! for work.
 //!
-//! There is one state, and each thread that plays has a player. If calls overlap, a player lends the
-//! state to the others while the driver has its call (`lease.rs`).
+//! There is one state, and each thread that plays has a player. If calls overlap, a player lends
+//! the state to the others while the driver has its call (`lease.rs`).
 
 pub(crate) mod current;
 mod lease;

@@ -1,7 +1,7 @@
 //! Memory that does not exist at replay, because another process or API made it, or a library
 //! through private tables of the driver, and what depends on it: calls that name it, and launches
-//! that can reach it from their parameters. They are left out by name, since the driver would refuse
-//! them, or the device would follow an address to nowhere.
+//! that can reach it from their parameters. They are left out by name, since the driver would
+//! refuse them, or the device would follow an address to nowhere.
 //!
 //! `absent` is that memory, `held_addresses` says which memory launches can get at, and `exchanges`
 //! which work gets at memory that is here, but shared with ranks that are not.
