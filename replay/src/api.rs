@@ -1,5 +1,8 @@
 //! The calls that the replay makes for itself, typed.
 
+pub(crate) mod buffer;
+mod resources;
+
 use std::ffi::CStr;
 use std::path::Path;
 
@@ -131,9 +134,9 @@ impl Api {
 
     /// Calls a function that the replay or a measurement itself needs.
     pub(crate) fn own(&self, id: u16, args: &[u64]) -> Result<(), Code> {
-        // SAFETY: all callers are in this file, `compare/digest_kernel.rs`, `rerun/driver.rs`,
-        // `place/memory_contents.rs`, and `driver.rs`, `array.rs` and `texture.rs` of `observe/`.
-        // They pass numbers, live handles, addresses of live ranges, and addresses of locals that
+        // SAFETY: all callers are in this file, `compare/digest_kernel.rs`, `api/resources.rs`,
+        // `restore/memory_contents.rs`, and `driver.rs`, `array.rs` and `texture.rs` of
+        // `observation/`. They pass numbers, live handles, addresses of live ranges, and addresses of locals that
         // outlive the call, sized as the API says.
         match unsafe { self.driver.call(id, args) } {
             Ok(0) => Ok(()),
@@ -180,7 +183,7 @@ impl Api {
             id::cuDeviceGetName,
             &[name.as_mut_ptr() as u64, 255, device as u64],
         )?;
-        Ok(crate::buffer::text(&name))
+        Ok(crate::api::buffer::text(&name))
     }
 
     pub(crate) fn device_memory(&self, device: i32) -> Result<u64, Code> {

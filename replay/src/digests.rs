@@ -5,6 +5,8 @@
 //! (`interposer/src/digests`). No call is waited for: what is complete is compared after each call,
 //! and the rest at the end.
 
+pub(crate) mod launches;
+
 use cutape_format::Note;
 use cutape_format::layout::{DigestNote, DigestSetupNote, ZeroedNote, digest_reach, digest_skip};
 use cutape_registry::{
@@ -13,8 +15,8 @@ use cutape_registry::{
 
 use crate::api::{Api, result_name};
 use crate::compare::digest_kernel::{Awaited, Prepared, Recorded};
-use crate::issue::player::{Job, Player};
 use crate::place::address::{Found, Range};
+use crate::player::{Job, Player};
 use crate::report::{DigestCounts, Divergence, Verdict, What};
 
 /// Before a call goes to the driver.

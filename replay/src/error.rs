@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::lesson::Misplaced;
+use crate::process::lesson::Misplaced;
 
 /// Why a replay could not be done at all. Differences from the recording are in the report.
 ///

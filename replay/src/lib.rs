@@ -42,11 +42,13 @@
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
 //! measurement. [`observe_guarded`] and [`observe_as_child`] read live memory around chosen calls.
 //!
-//! Layout: `plan` reads the trace, `machine` compares it with this machine, `place` maps memory,
-//! `schedule` decides when and on which thread a call is issued, `play` plays one call, `issue`
-//! makes its arguments and calls the driver, `compare` checks what it returned, `guard` is the
-//! child process. `rerun` repeats calls, `observe` reads memory
-//! around them.
+//! Layout: folders are floors, each imports only from those below it. From the ground: `process` is
+//! this process, `plan` reads the trace, `place` maps memory, `machine` compares the trace with
+//! this machine, `objects`, `calls`, `lent`, `unavailable` and others keep what the `player` knows.
+//! `restore` puts contents of memory back, `issue` re-issues a call and compares what it returned,
+//! with `overrides` for some functions. `play` has the steps of one call, `rerun` repeats calls,
+//! `observe` reads memory around them. `schedule` decides when and on which thread a call is
+//! issued, `guard` is the child process. ARCHITECTURE.md has all of them.
 //!
 //! Invariant: unsafe code is only where the driver is called, where its memory is read and written,
 //! and where the processor's clock is read, each place with its reason. No bytes of a trace cause a
@@ -63,52 +65,55 @@
 
 mod alone;
 mod api;
-mod buffer;
+mod calls;
 mod compare;
 mod digests;
 mod error;
 mod guard;
 mod issue;
-mod launch_comparison;
-mod launch_digests;
+mod lent;
 mod machine;
 mod measure;
-mod memory_file;
+mod objects;
+mod observation;
 mod observe;
 mod options;
 mod overrides;
 mod place;
 mod plan;
 mod play;
+mod player;
+mod process;
 mod ranks;
 mod repeat;
 mod report;
 mod rerun;
+mod restore;
 mod run;
 mod schedule;
-mod shared_objects;
+mod unavailable;
 
-pub use alone::origins::Alone;
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
+pub use guard::group::{Rank, run_ranks};
 pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
     run_as_child, run_guarded,
 };
 pub use measure::timing::Measuring;
-pub use observe::job::{
+pub use observation::job::{
     ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
     ObservedMemory, ObservedTexture, Piece, Reach,
 };
 pub use options::{
     DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,
 };
-pub use place::allocator::Allocator;
-pub use place::lesson::{Lesson, Misplaced};
-pub use place::strategy::PlacementStrategy;
 pub use plan::needs::{ImageUse, MissingImage, Needs, PeerAccess};
 pub use plan::{HostRegion, Plan, Unreplayable, plan};
-pub use ranks::group::{Rank, run_ranks};
+pub use process::allocator::Allocator;
+pub use process::lesson::{Lesson, Misplaced};
+pub use process::strategy::PlacementStrategy;
+pub use ranks::origins::Alone;
 pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{

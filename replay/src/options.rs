@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use cutape_format::Call;
 
-use crate::alone::origins::Alone;
 use crate::measure::timing::Measuring;
-use crate::place::lesson::Lesson;
-use crate::place::strategy::PlacementStrategy;
+use crate::process::lesson::Lesson;
+use crate::process::strategy::PlacementStrategy;
+use crate::ranks::origins::Alone;
 use crate::ranks::peers::Peers;
 
 /// Which calls are compared; all that come before the last of them are re-issued, since later ones

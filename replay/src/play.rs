@@ -1,5 +1,8 @@
 //! Playing one call: what is looked at before and after it goes to the driver.
 
+mod lost;
+mod set_up;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,20 +11,18 @@ use cutape_registry::{Family, Kind, Role};
 
 use crate::alone::stand_in;
 use crate::api::{DEINITIALIZED, NOT_INITIALIZED, result_name};
-use crate::compare::lost;
+use crate::calls::traits::{self, CaptureStep};
 use crate::digests;
 use crate::error::Error;
-use crate::issue::current::{Current, Decoded, Part};
-use crate::issue::length::made_length;
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
-use crate::issue::stream::stream_argument;
-use crate::issue::traits::{self, CaptureStep};
-use crate::launch_digests;
 use crate::measure::timing::Measure;
+use crate::objects::skip::{Skip, skip};
 use crate::observe::act;
 use crate::overrides;
-use crate::place::strategy::PlacementStrategy;
+use crate::plan::length::made_length;
+use crate::player::current::{Current, Decoded, Part};
+use crate::player::stream::stream_argument;
+use crate::player::{Job, Played, Player, ReplayState};
+use crate::process::strategy::PlacementStrategy;
 use crate::ranks::peers::NotAwaited;
 use crate::report::ErrorCause;
 
@@ -133,7 +134,7 @@ fn restore(job: &mut Job<'_, '_>) {
 /// Before a call: who looks at it begins to. `None` if an observer takes its place.
 #[inline]
 fn open(job: &mut Job<'_, '_>) -> Option<Opened> {
-    launch_digests::before(job);
+    digests::launches::before(job);
     let has_notes = job.decoded.has_notes;
     let has_digests = has_notes || job.digests.is_active();
     if has_digests {
@@ -187,8 +188,8 @@ fn is_left_out(job: &mut Job<'_, '_>, Skip { reason, root }: Skip) {
     if let Some(recorder) = &mut job.issuer.recorder {
         recorder.skip(&reason);
     }
-    let handles = &job.player.handles;
-    job.player.unavailable.note(call, function, handles);
+    let state = &mut **job.player;
+    state.unavailable.note(call, function, &state.handles);
     job.forgo();
 }
 
@@ -197,9 +198,9 @@ fn is_left_out(job: &mut Job<'_, '_>, Skip { reason, root }: Skip) {
 #[inline]
 fn close(job: &mut Job<'_, '_>, opened: Opened, is_issued: bool) {
     if let Some(alone) = &job.player.options.alone {
-        let Player {
+        let ReplayState {
             exchanges, ranges, ..
-        } = &mut *job.player;
+        } = &mut **job.player;
         exchanges.note((job.call, job.function), is_issued, alone, ranges);
     }
     if opened.expects_late_writes {
@@ -208,7 +209,7 @@ fn close(job: &mut Job<'_, '_>, opened: Opened, is_issued: bool) {
     if opened.has_digests {
         digests::after(job);
     }
-    launch_digests::after(job, is_issued);
+    digests::launches::after(job, is_issued);
     if opened.has_digests {
         digests::collect(job.player);
     }

@@ -1,6 +1,8 @@
 //! Several replays of one trace, each in a process of its own, and what their differences say about
 //! the cause of each divergence.
 
+mod launches;
+
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 
@@ -8,7 +10,6 @@ use cutape_format::Trace;
 
 use crate::error::Error;
 use crate::guard::{Guard, run_guarded};
-use crate::launch_comparison;
 use crate::options::DigestedLaunches;
 use crate::plan::has_launch_digests;
 use crate::report::{Divergence, LaunchOutputs, Report, Verdict};
@@ -152,7 +153,7 @@ fn compare_launches(
         .iter_mut()
         .map(|report| report.launch_values.take().unwrap_or_default());
     let values: Vec<_> = values.collect();
-    let mut outputs = launch_comparison::compare(trace, &values);
+    let mut outputs = launches::compare(trace, &values);
     outputs.addresses_differ = addresses_differ;
     if let Some(first) = &mut outputs.first_differing {
         let launches = DigestedLaunches::One(first.call);
@@ -163,7 +164,7 @@ fn compare_launches(
             let found = report.and_then(|report| report.launch_values);
             pieces.extend(found.map(|found| found.pieces));
         }
-        launch_comparison::locate(first, &pieces);
+        launches::locate(first, &pieces);
     }
     Some(outputs)
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::lesson::Misplaced;
-use crate::place::strategy::PlacementStrategy;
+use crate::process::lesson::Misplaced;
+use crate::process::strategy::PlacementStrategy;
 pub use crate::report::died::{CurrentCall, Died, PendingCall, PendingStream};
 pub(crate) use crate::report::exchanges::OneExchange;
 pub use crate::report::exchanges::{ExchangeCounts, LeftOutExchange, MissingOutput};

@@ -9,16 +9,17 @@ use cutape_format::Trace;
 use crate::api::Api;
 use crate::digests;
 use crate::error::Error;
-use crate::guard::position::Position;
-use crate::guard::randomisation::is_randomised;
-use crate::issue::player::Player;
+use crate::lent::late_writes;
 use crate::measure::timing::Measure;
-use crate::observe::job::{Observation, Observed};
-use crate::observe::observer::Observer;
+use crate::observation::job::{Observation, Observed};
+use crate::observation::observer::Observer;
 use crate::options::{DigestedLaunches, Options};
-use crate::place::waiting_threads::WaitingThreads;
-use crate::place::{allocator, late_writes};
 use crate::plan::Plan;
+use crate::player::{Player, ReplayState};
+use crate::process::allocator;
+use crate::process::position::Position;
+use crate::process::randomisation::is_randomised;
+use crate::process::waiting_threads::WaitingThreads;
 use crate::report::Report;
 use crate::rerun::{Outcome, Rerun};
 use crate::schedule::running::{READER_STACK, STACK};
@@ -59,8 +60,8 @@ pub(crate) fn replay_watched(
     position: &Arc<Position>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
-    let (player, _) = play_all(trace, plan, options, position, progress, Hooks::default())?;
-    Ok(player.report)
+    let (state, _) = play_all(trace, plan, options, position, progress, Hooks::default())?;
+    Ok(state.report)
 }
 
 /// Replays for a measurement, which each call is handed to.
@@ -75,13 +76,13 @@ pub(crate) fn replay_measured(
         rerun: Some(Box::new(rerun)),
         ..Hooks::default()
     };
-    let (player, rerun) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
+    let (state, rerun) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
     let mut outcome = rerun.map(|rerun| rerun.outcome).unwrap_or_default();
     if outcome.subjects.is_empty() {
         let why = outcome.nothing_repeated();
         return Err(Error::Measure { why });
     }
-    outcome.report = player.report;
+    outcome.report = state.report;
     Ok(outcome)
 }
 
@@ -98,17 +99,17 @@ pub(crate) fn replay_observed(
         observer,
         ..Hooks::default()
     };
-    let (mut player, _) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
-    let observed = player.observer.take().map(|observer| observer.finish());
+    let (mut state, _) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
+    let observed = state.observer.take().map(|observer| observer.finish());
     let (calls, bytes) = observed.transpose()?.unwrap_or_default();
-    let api = &player.api;
+    let api = &state.api;
     let devices = 0..api.device_count().unwrap_or(0);
     Ok(Observed {
         driver_version: api.driver_version().unwrap_or(0),
         devices: devices
             .filter_map(|device| api.device_name(device).ok())
             .collect(),
-        report: player.report,
+        report: state.report,
         calls,
         bytes,
     })
@@ -128,7 +129,7 @@ fn play_all<'t>(
     position: &Arc<Position>,
     progress: &mut dyn FnMut(u64),
     hooks: Hooks,
-) -> Result<(Player<'t>, Option<Box<Rerun>>), Error> {
+) -> Result<(Box<ReplayState<'t>>, Option<Box<Rerun>>), Error> {
     let until = options.until.unwrap_or(u64::MAX);
     let until = match options.launches {
         DigestedLaunches::One(launch) => until.min(launch.saturating_add(1)),
@@ -143,7 +144,8 @@ fn play_all<'t>(
     };
     position.planned.store(1, Ordering::Relaxed);
     let api = Arc::new(Api::open(&options.driver)?);
-    let mut player = Player::new(trace, plan, api, options, Arc::clone(position));
+    let state = ReplayState::new(trace, plan, api, options, Arc::clone(position));
+    let mut player = Player::new(Box::new(state), None);
     player.observer = hooks.observer;
     player.issuer.measure = Measure::new(options.timing, chosen);
     player.report.randomised = is_randomised();
@@ -157,7 +159,8 @@ fn play_all<'t>(
         let stacks = std::iter::repeat_n(STACK, others);
         WaitingThreads::start(stacks.chain([READER_STACK, late_writes::STACK]))
     });
-    let threads = threads.transpose()?;
+    let threads = threads.transpose();
+    let threads = threads.map_err(|error| Error::child("starting a thread", error))?;
     let begin = Instant::now();
     player.begin()?;
     if let Some(threads) = threads {
@@ -167,23 +170,24 @@ fn play_all<'t>(
     let mut tell = || progress(done());
     let (mut player, rerun) = threads::play(trace, player, hooks.rerun, end, &mut tell)?;
     digests::finish(&mut player);
-    player.report.in_call_order();
-    player.report.consequences = player.consequences.take();
+    let (mut state, _) = player.into_parts();
+    state.report.in_call_order();
+    state.report.consequences = state.consequences.take();
     if options.launches != DigestedLaunches::None {
-        player.report.launch_values = Some(player.launch_digests.take());
+        state.report.launch_values = Some(state.launch_digests.take());
     }
-    let unread = player.readbacks.give_up();
+    let unread = state.readbacks.give_up();
     if unread > 0 {
-        player.report.bytes_not_compared += unread;
-        player.report.note(
+        state.report.bytes_not_compared += unread;
+        state.report.note(
             "copies back whose arrival the recording does not prove: their bytes are not compared",
         );
     }
-    player
-        .issuer
-        .finish(&mut player.report, trace.ticks_per_second());
-    player.report.wall_seconds = begin.elapsed().as_secs_f64();
-    Ok((player, rerun))
+    let kept = &mut *state;
+    kept.issuer
+        .finish(&mut kept.report, trace.ticks_per_second());
+    state.report.wall_seconds = begin.elapsed().as_secs_f64();
+    Ok((state, rerun))
 }
 
 #[cfg(test)]

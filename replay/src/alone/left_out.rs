@@ -2,12 +2,12 @@
 
 use cutape_registry::Family;
 
-use crate::alone::exchanges::Partner;
-use crate::issue::player::Job;
-use crate::issue::skip::{Root, Skip};
-use crate::place::absent::{Cause, is_shared_by_ranks};
-use crate::place::held_addresses::Known;
+use crate::objects::skip::{Root, Skip};
+use crate::player::Job;
 use crate::report::OneExchange;
+use crate::unavailable::absent::{Cause, is_shared_by_ranks};
+use crate::unavailable::exchanges::Partner;
+use crate::unavailable::held_addresses::Known;
 
 impl Job<'_, '_> {
     /// Leaves a call out that needs memory which is unavailable; else remembers the addresses that
@@ -31,10 +31,10 @@ impl Job<'_, '_> {
         if self.options.alone.is_some() {
             self.exchanges_nothing()?;
         }
-        let player = &mut *self.player;
-        let known = Known::new(&player.ranges, &player.unavailable.absent);
+        let state = &mut **self.player;
+        let known = Known::new(&state.ranges, &state.unavailable.absent);
         let copy = (self.call, self.function);
-        player.held_addresses.note_copy(copy, known, player.trace);
+        state.held_addresses.note_copy(copy, known, state.trace);
         Ok(())
     }
 
@@ -70,20 +70,19 @@ impl Job<'_, '_> {
 
     /// Leaves a call out that exchanges data with other ranks, and puts back what it changed.
     fn exchanges_nothing(&mut self) -> Result<(), Skip> {
-        let player = &mut *self.player;
-        let known = Known::new(&player.ranges, &player.unavailable.absent);
+        let state = &mut **self.player;
+        let known = Known::new(&state.ranges, &state.unavailable.absent);
         let call = (self.call, self.function);
-        let memory = (&player.held_addresses, &known);
-        let partner = player.exchanges.partner(call, memory);
+        let memory = (&state.held_addresses, &known);
+        let partner = state.exchanges.partner(call, memory);
         let Some(partner) = partner else {
             return Ok(());
         };
         let left_out = (self.call, &partner);
-        player.exchanges.left_out(left_out, memory, &player.ranges);
-        let kernel = player.exchanges.kernel_of(self.call);
-        let may_write =
-            self.call.succeeded() && player.exchanges.may_write_own(call, &player.ranges);
-        let names_exported = player.exchanges.names_exported(call.0, call.1, memory);
+        state.exchanges.left_out(left_out, memory, &state.ranges);
+        let kernel = state.exchanges.kernel_of(self.call);
+        let may_write = self.call.succeeded() && state.exchanges.may_write_own(call, &state.ranges);
+        let names_exported = state.exchanges.names_exported(call.0, call.1, memory);
         let put = may_write.then(|| match self.put_exchange_outputs() {
             Ok(()) if names_exported => {
                 Err("it may change memory that was exported, of which the \

@@ -7,10 +7,10 @@ use cutape_registry::{Kind, id};
 
 use crate::api::{Api, Code, result_name};
 use crate::compare::payload::Payload;
-use crate::issue::player::Job;
-use crate::issue::stream::stream_argument;
 use crate::place::address::Found;
 use crate::plan::exchange_outputs::{Piece, Stored};
+use crate::player::Job;
+use crate::player::stream::stream_argument;
 
 impl Job<'_, '_> {
     /// Puts back what the call changed. The error says why some of it is missing.
@@ -76,9 +76,9 @@ impl Job<'_, '_> {
         self.look_for_stale(&bytes);
         let put = self.api.write_on_stream(live, &bytes, stream);
         put.map_err(|code| format!("writing its bytes returned {}", result_name(code)))?;
-        let (call, player) = (self.call, &mut *self.player);
-        if let Some(recorder) = &mut player.issuer.recorder {
-            let context = player.api.current_context().unwrap_or(0);
+        let (call, state) = (self.call, &mut **self.player);
+        if let Some(recorder) = &mut state.issuer.recorder {
+            let context = state.api.current_context().unwrap_or(0);
             recorder.put(call, (live, &bytes), stream, context);
         }
         self.report.exchanges.bytes_put += length;

@@ -4,10 +4,10 @@
 use cutape_format::layout::field;
 use cutape_registry::{Kind, MulticastOp, Shared, SharedKind, SharingOp, id};
 
-use crate::alone::origins::Origin;
 use crate::api::{Api, Code, Location, result_name};
-use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
+use crate::player::{Job, Played};
+use crate::ranks::origins::Origin;
 
 /// Unit of mappings.
 const GRANULE: u64 = 2 << 20;

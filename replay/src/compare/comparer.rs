@@ -1,7 +1,7 @@
 //! What decides whether returned values can be compared, and with what.
 
 use crate::api::Code;
-use crate::issue::tokens::Tokens;
+use crate::compare::tokens::Tokens;
 use crate::measure::timing::Measuring;
 use crate::plan::Plan;
 

@@ -7,7 +7,7 @@ use cutape_format::Call;
 use cutape_model::PendingWrite;
 use cutape_registry::Function;
 
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 use crate::compare::received::{append_memory, holds};
 
 /// Where the bytes of a copy lie.

@@ -41,7 +41,7 @@ impl Deref for Received {
 
     fn deref(&self) -> &[u8] {
         match self.length {
-            0..=SHORT => crate::buffer::first(&self.short, self.length),
+            0..=SHORT => crate::api::buffer::first(&self.short, self.length),
             _ => &self.long,
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::place::lesson::{Lesson, Misplaced};
-use crate::place::strategy::PlacementStrategy;
+use crate::process::lesson::{Lesson, Misplaced};
+use crate::process::strategy::PlacementStrategy;
 use crate::report::Report;
 
 /// How many children are tried with the driver placing memory.
@@ -152,6 +152,30 @@ impl Attempt {
                 Ok(self.next(guard))
             }
             error => Err(error),
+        }
+    }
+}
+
+/// The attempts that did not fit.
+#[derive(Debug, Default)]
+pub(crate) struct Misfits {
+    count: u32,
+    misplaced: Vec<Misplaced>,
+}
+
+impl Misfits {
+    pub(crate) fn add(&mut self, error: &Error) {
+        self.count += 1;
+        if let Error::Misplaced(misplaced) = error {
+            self.misplaced.push(misplaced.clone());
+        }
+    }
+
+    pub(crate) fn report_in(self, report: Report) -> Report {
+        Report {
+            attempts: self.count,
+            misplaced: self.misplaced,
+            ..report
         }
     }
 }

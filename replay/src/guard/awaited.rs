@@ -5,15 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cutape_format::layout::SharedMappingNote;
 use cutape_format::{Call, Note, Trace};
 use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemoryOp, Waits};
 
-use crate::buffer::number;
-use crate::guard::position::Page;
-use crate::issue::length::made_length;
+use crate::api::buffer::number;
+use crate::guard::attempt::Guard;
 use crate::plan::function_of;
+use crate::plan::length::made_length;
+use crate::process::position::Page;
 
 /// So many later calls are searched for what the memory held then.
 const LATER_CALLS: u64 = 100_000;
@@ -377,6 +379,25 @@ fn read_process(process: u32, address: u64, length: usize) -> Option<Vec<u8>> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Tells that a call lasts, and what it may wait for.
+pub(crate) fn tell_of_wait(
+    guard: &Guard,
+    label: &str,
+    page: &Page,
+    lasts: Duration,
+    awaited: &[String],
+) {
+    if awaited.is_empty() {
+        return;
+    }
+    let call = page.read().0;
+    let lasts = lasts.as_secs_f64();
+    let awaited = awaited.join("; ");
+    (guard.tell)(&format!(
+        "{label}no progress for {lasts:.1} s in call {call}: {awaited}"
+    ));
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use cutape_format::Trace;
 
-use crate::guard::position::Page;
+use crate::process::position::Page;
 use crate::report::{CurrentCall, Died, Report};
 
 /// The report of a child that could not write one. If it hung: with what it may wait for.

@@ -154,8 +154,8 @@ fn failed(path: &Path, what: &str, why: &dyn ToString) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::lesson::Lesson;
-    use crate::place::strategy::PlacementStrategy;
+    use crate::process::lesson::Lesson;
+    use crate::process::strategy::PlacementStrategy;
     use crate::report::Report;
 
     #[test]

@@ -3,7 +3,7 @@
 use cutape_registry::{Family, HostMemoryOp, Kind, MemoryOp};
 
 use crate::api::result_name;
-use crate::issue::player::Job;
+use crate::player::Job;
 
 /// Fills memory that the call has just allocated. Global variables, registered memory of the
 /// program and what it maps itself (cuMemMap) stay as they are.

@@ -8,7 +8,7 @@ use cutape_registry::Role;
 use crate::api::result_name;
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::gather;
-use crate::issue::player::Job;
+use crate::player::Job;
 use crate::report::{ReplacedInput, SavedOutput};
 
 impl Job<'_, '_> {

@@ -1,20 +1,11 @@
-//! How one call is issued again: its arguments, its handles, and what its function asks for.
+//! Re-issues one call: makes its arguments, calls the driver, compares what it returned, and notes
+//! the objects and memory that it made or ended.
 
-pub(crate) mod awaited;
-pub(crate) mod current;
-pub(crate) mod fill;
-pub(crate) mod frame;
-pub(crate) mod handles;
-pub(crate) mod host_bytes;
-pub(crate) mod issuer;
-pub(crate) mod kernels;
-pub(crate) mod length;
-pub(crate) mod marshal;
-pub(crate) mod player;
-pub(crate) mod skip;
-pub(crate) mod stream;
-pub(crate) mod stream_capture;
+pub(crate) mod context;
+mod fill;
+mod host_bytes;
+mod marshal;
+pub(crate) mod outcome;
+mod reissue;
 pub(crate) mod structs;
-pub(crate) mod tokens;
-pub(crate) mod traits;
-pub(crate) mod types;
+pub(crate) mod values;

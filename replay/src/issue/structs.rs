@@ -5,11 +5,11 @@ use cutape_format::Call;
 use cutape_registry::layout::is_padding;
 use cutape_registry::{Field, Function, Kind, Length, Meaning, Param, Role, Struct, structure};
 
-use crate::buffer::{copy_common, number};
-use crate::issue::handles::Resolved;
-use crate::issue::player::{Job, Player};
-use crate::issue::skip::Skip;
-use crate::issue::types::{is_address, is_range_attribute, pointee};
+use crate::api::buffer::{copy_common, number};
+use crate::calls::types::{is_address, is_range_attribute, pointee};
+use crate::objects::handles::Resolved;
+use crate::objects::skip::Skip;
+use crate::player::{Job, Player};
 
 /// What a pointer parameter points to, element by element.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod devices;
-pub(crate) mod fit;
 pub(crate) mod ranks;
 
 use std::collections::{BTreeSet, HashMap};

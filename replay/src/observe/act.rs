@@ -2,24 +2,23 @@
 
 use std::time::Duration;
 
-use cutape_registry::{Family, GraphOp, Kind, LaunchOp, NodeKind, StreamMemoryOp};
+use cutape_registry::{Family, GraphOp, Kind, LaunchOp, StreamMemoryOp};
 
 use crate::api::result_name;
-use crate::issue::handles::Resolved;
-use crate::issue::player::Job;
-use crate::observe::job::{Moments, ObservedCall, Reach};
+use crate::objects::handles::Resolved;
+use crate::observation::job::{Moments, ObservedCall, Reach};
+use crate::observation::memory::{Reader, Region};
+use crate::observation::nodes::{Step, steps_of};
+use crate::observation::observer::{GraphRun, Observer, Pending};
+use crate::observation::read::{Reachable, read_after, read_before};
+use crate::observation::texture::{arrays_of, textures_of};
+use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
 use crate::observe::launch;
-use crate::observe::live::all_live;
-use crate::observe::memory::{Reader, Region};
-use crate::observe::nodes::{Step, set_step, steps_of};
-use crate::observe::observer::{GraphRun, Observer, Pending};
+use crate::observe::live::{add_variables, all_live};
 use crate::observe::part::read_reachable;
-use crate::observe::read::{Reachable, read_after, read_before};
-use crate::observe::texture::{arrays_of, textures_of};
-use crate::observe::variables::{
-    add_variables, hashes_of, mark_as_loaded, named_addresses, variables_of,
-};
+use crate::overrides::graph_node::live_node;
 use crate::overrides::launch::source_of;
+use crate::player::Job;
 
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -149,7 +148,12 @@ fn observe(
     let first_seen = std::mem::take(&mut observer.first_seen);
     let mut reader = reader(job, observer);
     read_before(&mut reader, &reachable, pending, moments.before);
-    mark_as_loaded(&mut reader, &first_seen, &named_addresses(job), pending);
+    mark_as_loaded(
+        &mut reader,
+        &first_seen,
+        &named_addresses(&job.ranges),
+        pending,
+    );
     observer.first_seen = first_seen;
     Ok(())
 }
@@ -177,7 +181,11 @@ fn prepare_graph(
             observer.functions.insert(node.handle, loaded);
         }
         let launch = &mut node.launch;
-        match textures_of(job.player, &launch.parameters, &launch.layout) {
+        match textures_of(
+            (&job.api, &job.ranges, &job.handles),
+            &launch.parameters,
+            &launch.layout,
+        ) {
             Ok(textures) => launch.textures = textures,
             Err(why) => node.refused = Some(why),
         }
@@ -187,7 +195,7 @@ fn prepare_graph(
         moments,
         steps,
         regions,
-        named: named_addresses(job),
+        named: named_addresses(&job.ranges),
         context: launch::of_context(job),
     });
     Ok(())
@@ -322,34 +330,6 @@ fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
         }
         _ => {}
     }
-}
-
-/// The live node that a call about an executable graph names.
-fn live_node(job: &Job<'_, '_>) -> Option<u64> {
-    const NODE: usize = 1;
-    match job
-        .handles
-        .resolve(Kind::GraphNode, job.call.argument(NODE))
-    {
-        Resolved::Live(node) => Some(node),
-        _ => None,
-    }
-}
-
-/// A node of an executable graph got other parameters, with live handles and addresses.
-pub(crate) fn set_exec_node(job: &mut Job<'_, '_>, kind: NodeKind, params: &[u8]) {
-    let Some(mut observer) = job.player.observer.take() else {
-        return;
-    };
-    let exec = job.call.argument(0);
-    if let Some(Ok(steps)) = observer.execs.get_mut(&exec) {
-        let node = live_node(job).unwrap_or(0);
-        if let Err(why) = set_step(&job.api, steps, (node, kind), params) {
-            observer.execs.insert(exec, Err(why));
-        }
-    }
-    observer.followed = Some(job.call.index);
-    job.player.observer = Some(observer);
 }
 
 /// Reads the memory again.

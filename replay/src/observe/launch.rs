@@ -4,12 +4,12 @@ use cutape_format::layout::field;
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{AttributeType, Family, LaunchOp, Meaning, attributes};
 
+use crate::api::buffer::{set_word, word};
 use crate::api::result_name;
-use crate::buffer::{set_word, word};
-use crate::issue::player::{Job, Player};
-use crate::observe::job::ObservedLaunch;
-use crate::observe::texture::textures_of;
+use crate::observation::job::ObservedLaunch;
+use crate::observation::texture::textures_of;
 use crate::overrides::launch::{Source, packed, source_of};
+use crate::player::{Job, Player};
 
 const CONFIG_BYTES: usize = size_of("CUlaunchConfig");
 const CONFIG_GRID: usize = offset_of("CUlaunchConfig", "gridDimX");
@@ -105,7 +105,11 @@ pub(super) fn describe(job: &mut Job<'_, '_>) -> Result<Described, String> {
         .unwrap_or_default();
     let attribute = |id| Some((id, api.function_attribute(function, id).ok()?));
     launch.function_attributes = SETTABLE.into_iter().filter_map(attribute).collect();
-    launch.textures = textures_of(job.player, &launch.parameters, &launch.layout)?;
+    launch.textures = textures_of(
+        (&job.api, &job.ranges, &job.handles),
+        &launch.parameters,
+        &launch.layout,
+    )?;
     let module = api.module_of(function).ok();
     Ok(Described { launch, module })
 }

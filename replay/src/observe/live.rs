@@ -1,10 +1,15 @@
-//! The memory that is live in a replay.
+//! The memory that is live in a replay, and the variables of the modules that are.
+
+use std::collections::HashSet;
 
 use cutape_registry::Kind;
 
-use crate::issue::player::Player;
-use crate::observe::memory::Region;
+use crate::objects::handles::Resolved;
+use crate::observation::memory::Region;
+use crate::observation::observer::Observer;
+use crate::observation::variables::variables_of;
 use crate::place::mapped::Mapped;
+use crate::player::{Job, Player};
 
 /// All live memory, sorted by live address. Mapped memory in one piece is one region.
 pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
@@ -28,4 +33,42 @@ pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
     }
     regions.sort_by_key(|region| region.live);
     regions
+}
+
+/// Replaces variables that calls have found by all variables of the modules that live, with their
+/// names. A launch knows the modules whose kernels were launched and whose variables were found.
+pub(super) fn add_variables(job: &Job<'_, '_>, observer: &mut Observer, regions: &mut Vec<Region>) {
+    let found = job
+        .ranges
+        .all_live()
+        .filter(|range| range.kind == Kind::Global);
+    let owners: HashSet<(Kind, u64)> = found.filter_map(|range| range.owner).collect();
+    for owner in owners {
+        let Some(loaded) = job.handles.object(owner).map(|object| object.created.index) else {
+            continue;
+        };
+        if observer.variables.contains_key(&loaded) {
+            continue;
+        }
+        let Resolved::Live(live) = job.handles.resolve(owner.0, owner.1) else {
+            continue;
+        };
+        let module = match owner.0 {
+            Kind::Library => job.api.module_of_library(live),
+            _ => Ok(live),
+        };
+        if let (Ok(module), Some(names)) = (module, observer.job.variables.get(&loaded)) {
+            let variables = variables_of(&job.api, module, (names, loaded), &mut Vec::new());
+            observer.variables.insert(loaded, variables);
+        }
+    }
+    let live_code = job.handles.live_code();
+    observer
+        .variables
+        .retain(|loaded, _| live_code.contains(loaded));
+    let known: Vec<&Region> = observer.variables.values().flatten().collect();
+    let addresses: HashSet<u64> = known.iter().map(|variable| variable.live).collect();
+    regions.retain(|region| !addresses.contains(&region.live));
+    regions.extend(known.into_iter().cloned());
+    regions.sort_by_key(|region| region.live);
 }

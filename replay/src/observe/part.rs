@@ -3,17 +3,17 @@
 
 use std::collections::VecDeque;
 
+use crate::api::buffer::number;
 use crate::api::result_name;
-use crate::buffer::number;
 use crate::compare::received::holds;
-use crate::issue::player::Job;
-use crate::observe::job::ObservedCall;
+use crate::observation::job::ObservedCall;
+use crate::observation::memory::{Reader, Region, region_at};
+use crate::observation::observer::{Observer, Pending};
+use crate::observation::variables::{named_addresses, variables_of};
 use crate::observe::launch;
-use crate::observe::memory::{Reader, Region, region_at};
-use crate::observe::observer::{Observer, Pending};
-use crate::observe::variables::{named_addresses, variables_of};
 use crate::place::address::Found;
-use crate::place::slots::{gaps, union};
+use crate::player::Job;
+use crate::process::slots::{gaps, union};
 
 /// Reads what a part of the trace can reach, before its first call. All work is done.
 ///
@@ -45,7 +45,7 @@ pub(super) fn read_reachable(
             )),
         }
     }
-    let named = named_addresses(job);
+    let named = named_addresses(&job.ranges);
     let first_seen = std::mem::take(&mut observer.first_seen);
     let reads = std::mem::take(&mut observer.job.reads);
     let mut reader = Reader {

@@ -4,12 +4,12 @@ use cutape_registry::Kind;
 use cutape_registry::layout::{offset_of, size_of};
 
 use super::copy::{HostRows, LONGEST, MOST_ROWS, host_rows, is_host, source_bytes};
-use crate::buffer::{Buffer, number, set_word, word};
+use crate::api::buffer::{Buffer, number, set_word, word};
+use crate::calls::frame::Presets;
 use crate::compare::payload::Content;
 use crate::compare::readbacks::Target;
-use crate::issue::frame::Presets;
-use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
+use crate::player::{Job, Played};
 
 const OPERATION_BYTES: usize = size_of("CUDA_MEMCPY3D_BATCH_OP");
 const SOURCE: usize = offset_of("CUDA_MEMCPY3D_BATCH_OP", "src.type");

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::issue::player::{Job, Played, Player};
+use crate::player::{Job, Played, Player};
 
 extern "C" fn nothing(_data: *mut c_void) {}
 

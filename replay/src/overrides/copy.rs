@@ -5,15 +5,15 @@ use cutape_registry::layout::{find_field, offset_of, size_of};
 use cutape_registry::{CopyOp, CopyShape, Family, Kind, Meaning};
 
 use crate::api::INVALID_VALUE;
-use crate::buffer::{Buffer, set_word, word};
+use crate::api::buffer::{Buffer, set_word, word};
+use crate::calls::frame::Presets;
 use crate::compare::payload::{Content, Payload};
 use crate::compare::readbacks::Target;
-use crate::issue::frame::Presets;
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
+use crate::objects::skip::{Skip, skip};
 use crate::place::address::Found;
-use crate::place::pages::check_available;
 use crate::plan::private_memory::has_host_bytes;
+use crate::player::{Job, Played, Player};
+use crate::process::pages::check_available;
 
 // CUmemorytype.
 const HOST: u64 = 1;

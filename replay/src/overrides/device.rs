@@ -1,6 +1,6 @@
 //! Devices that are named by their bus address.
 
-use crate::issue::player::{Job, Played};
+use crate::player::{Job, Played};
 
 /// cuDeviceGetByPCIBusId: passes the bus address of the device that replaces the recorded one.
 pub(crate) fn by_bus_id(job: &mut Job<'_, '_>) -> Played {

@@ -1,7 +1,7 @@
 //! cuGetProcAddress: found or not, never where. cuGetExportTable: private tables are not asked for.
 
-use crate::issue::player::{Job, Played};
-use crate::issue::skip::skip;
+use crate::objects::skip::skip;
+use crate::player::{Job, Played};
 use crate::report::What;
 
 /// Asks again; compares the result, the status, and whether there was an address.

@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use cutape_format::layout::field;
 use cutape_registry::{AttributeType, Kind, Meaning, attributes};
 
-use crate::buffer::{copy_common, first, number};
+use crate::api::buffer::{copy_common, first, number};
+use crate::calls::frame::Expect;
 use crate::compare::payload::Payload;
 use crate::compare::readbacks::Target;
 use crate::compare::received::read_memory;
-use crate::issue::frame::Expect;
-use crate::issue::handles::{Belongs, Resolved};
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::skip;
+use crate::objects::handles::{Belongs, Resolved};
+use crate::objects::skip::skip;
 use crate::overrides::{callback, launch};
 use crate::plan::host_ranges::host_ranges;
+use crate::player::{Job, Played, Player};
 use crate::report::What;
 
 /// cuGraphLaunch: fills the host memory that its copies read, and expects what they write.

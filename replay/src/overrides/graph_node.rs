@@ -13,15 +13,14 @@ use cutape_registry::{
 };
 use std::mem::offset_of;
 
-use crate::buffer::{Buffer, first, lend, number, set_word, word};
-use crate::compare::outcome::OF_GRAPH;
+use crate::api::buffer::{Buffer, first, lend, number, set_word, word};
 use crate::compare::received::read_memory;
-use crate::issue::handles::Belongs;
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
+use crate::issue::outcome::OF_GRAPH;
 use crate::issue::structs::member;
-use crate::observe::act::set_exec_node;
+use crate::objects::handles::{Belongs, Resolved};
+use crate::objects::skip::{Skip, skip};
 use crate::overrides::{callback, copy, launch};
+use crate::player::{Job, Played, Player};
 
 /// What a struct describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +200,11 @@ pub(crate) fn given(job: &mut Job<'_, '_>) -> Played {
             && let Some(kind) = shape.kind()
         {
             let params = bytes.get(begin..).unwrap_or_default();
-            set_exec_node(job, kind, params);
+            let node = live_node(job).unwrap_or(0);
+            let (state, call) = (&mut **job.player, job.call);
+            if let Some(observer) = &mut state.observer {
+                observer.set_exec_node(&state.api, call, (node, kind), params);
+            }
         }
     }
     // The driver has copied all of it when it returns.
@@ -374,7 +377,8 @@ fn bodies(job: &mut Job<'_, '_>, position: usize, returned: &[u8]) {
     for (recorded, live) in recorded.chunks_exact(8).zip(live.chunks_exact(8)) {
         let key = (Kind::Graph, number(recorded));
         let live = Some(number(live));
-        job.player.handles.insert(key, live, belongs, job.site());
+        let site = job.site();
+        job.handles.insert(key, live, belongs, site);
     }
 }
 
@@ -418,6 +422,18 @@ fn masked(player: &Player<'_>, shape: Shape, expected: &[u8], received: &[u8]) -
         }
     }
     masked
+}
+
+/// The live node that a call about an executable graph names.
+pub(crate) fn live_node(job: &Job<'_, '_>) -> Option<u64> {
+    const NODE: usize = 1;
+    match job
+        .handles
+        .resolve(Kind::GraphNode, job.call.argument(NODE))
+    {
+        Resolved::Live(node) => Some(node),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

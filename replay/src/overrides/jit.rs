@@ -3,10 +3,10 @@
 use cutape_format::layout::field;
 use cutape_registry::OptionArray;
 
-use crate::buffer::{Buffer, number};
-use crate::issue::frame::Presets;
-use crate::issue::player::Job;
-use crate::issue::skip::{Skip, skip};
+use crate::api::buffer::{Buffer, number};
+use crate::calls::frame::Presets;
+use crate::objects::skip::{Skip, skip};
+use crate::player::Job;
 
 // Numbers of CUjit_option whose value is more than a number.
 const INFO_LOG_BUFFER: u32 = 3;

@@ -7,14 +7,14 @@ use cutape_format::{Bytes, layout::field};
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes};
 
-use crate::buffer::{Buffer, copy_common, lend, number, set_word, word};
+use crate::api::buffer::{Buffer, copy_common, lend, number, set_word, word};
+use crate::calls::frame::{Frame, Presets};
 use crate::compare::payload::Payload;
-use crate::issue::frame::{Frame, Presets};
-use crate::issue::kernels::{PARAMETER_BYTES, Prepared, Wish};
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
-use crate::launch_digests;
+use crate::digests;
+use crate::objects::kernels::{PARAMETER_BYTES, Prepared, Wish};
+use crate::objects::skip::{Skip, skip};
 use crate::place::address::Found;
+use crate::player::{Job, Played, Player};
 use crate::report::AssumedHandle;
 
 /// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE; zero ends the list.
@@ -176,7 +176,7 @@ pub(crate) fn packed<'t>(job: &mut Job<'_, 't>, source: &Source) -> Option<Cow<'
         None => recorded(job, source.params).or_else(|| recorded(job, source.extra?))?,
     };
     note_host_memory(job, &packed);
-    launch_digests::parameters(job, &packed);
+    digests::launches::parameters(job, &packed);
     if job.ranges.any_translated()
         || job.captures.has_moved_conditions()
         || job.handles.any_moved_texture()
@@ -229,8 +229,9 @@ pub(crate) fn rebuild(
         keeps_memory: source.keeps_memory || job.issuer.recorder.is_some(),
         is_capturing: job.captures.any_open(),
     };
-    let known = (&job.player.handles, &*job.player.api);
-    match job.player.issuer.kernels.give(known, wish, &packed) {
+    let state = &mut **job.player;
+    let known = (&state.handles, &*state.api);
+    match state.issuer.kernels.give(known, wish, &packed) {
         Some(given) => {
             built.kernel_params = given.1.memory.address();
             built.given = Some(given);

@@ -3,10 +3,10 @@
 use cutape_format::layout::field;
 use cutape_registry::OptionArray;
 
-use crate::buffer::{Buffer, number, word};
-use crate::issue::frame::Presets;
-use crate::issue::player::Job;
-use crate::issue::skip::{Skip, skip};
+use crate::api::buffer::{Buffer, number, word};
+use crate::calls::frame::Presets;
+use crate::objects::skip::{Skip, skip};
+use crate::player::Job;
 
 /// CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: points at tables of the recorded program.
 const HOST_TABLE: u32 = 0;

@@ -3,11 +3,11 @@
 use cutape_format::layout::field;
 use cutape_registry::{Family, Kind, LinkOp, OptionArray};
 
-use crate::buffer::Buffer;
-use crate::issue::frame::Presets;
-use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::api::buffer::Buffer;
+use crate::calls::frame::Presets;
+use crate::objects::skip::{Skip, skip};
 use crate::overrides::{jit, module};
+use crate::player::{Job, Played};
 
 /// The operations of a link state.
 pub(crate) fn link(job: &mut Job<'_, '_>) -> Played {

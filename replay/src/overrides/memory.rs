@@ -7,16 +7,16 @@ use crate::api::{
     Code, HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_CONTEXT,
     INVALID_VALUE, Location,
 };
-use crate::issue::frame::Frame;
-use crate::issue::handles::Belongs;
-use crate::issue::length::made_length;
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::{Skip, skip};
+use crate::calls::frame::Frame;
+use crate::objects::handles::Belongs;
+use crate::objects::skip::{Skip, skip};
 use crate::place::address::{Found, Range, Way};
-use crate::place::allocator;
-use crate::place::pages::{Pages, check_available};
 use crate::place::placement::Refusal;
 use crate::plan::PAGE;
+use crate::plan::length::made_length;
+use crate::player::{Job, Played, Player, ReplayState};
+use crate::process::allocator;
+use crate::process::pages::{Pages, check_available};
 
 /// cuMemAlloc, cuMemAllocPitch. A recorded failure is left to the driver.
 pub(crate) fn allocate(job: &mut Job<'_, '_>) -> Played {
@@ -27,10 +27,10 @@ pub(crate) fn allocate(job: &mut Job<'_, '_>) -> Played {
         }
         let length = made_length(job.call, job.function);
         let device = job.api.current_device().unwrap_or(0);
-        match job
-            .player
+        let state = &mut **job.player;
+        match state
             .placement
-            .map(&job.player.api, start, length, Location::Device(device))
+            .map(&state.api, start, length, Location::Device(device))
         {
             Ok(()) => {
                 frame.answer(0, start);
@@ -74,9 +74,9 @@ pub(crate) fn free(job: &mut Job<'_, '_>) -> Played {
         Some(range) if range.way == Way::Granules && job.call.succeeded() => {
             let frame = job.marshal(&[])?;
             before_end(job, &range);
-            job.player
-                .placement
-                .unmap(&job.player.api, range.start, range.length);
+            let state = &mut **job.player;
+            let placement = &mut state.placement;
+            placement.unmap(&state.api, range.start, range.length);
             job.answer(frame, 0)
         }
         Some(_) => job.plain(),
@@ -148,16 +148,16 @@ pub(crate) fn allocate_host(job: &mut Job<'_, '_>) -> Played {
 }
 
 /// Host memory at its recorded address, usable by the device.
-fn put_back(player: &mut Player<'_>, start: u64, length: u64) -> Result<Way, Refusal> {
-    if player.plan.in_device_slots(start, length) {
-        let location = player.placement.host_location();
-        player.placement.map(&player.api, start, length, location)?;
+fn put_back(state: &mut ReplayState<'_>, start: u64, length: u64) -> Result<Way, Refusal> {
+    if state.plan.in_device_slots(start, length) {
+        let location = state.placement.host_location();
+        state.placement.map(&state.api, start, length, location)?;
         return Ok(Way::PinnedGranules);
     }
-    let context = player.api.current_context().unwrap_or(0);
-    player
+    let context = state.api.current_context().unwrap_or(0);
+    state
         .placement
-        .register(&player.api, start, length, context)?;
+        .register(&state.api, start, length, context)?;
     Ok(Way::HostRegion)
 }
 
@@ -178,8 +178,9 @@ fn end_host(job: &mut Job<'_, '_>, range: &Range) -> Played {
     match range.way {
         Way::Plain => return job.reissue(frame),
         Way::PinnedGranules => {
-            let placement = &mut job.player.placement;
-            placement.unmap(&job.player.api, range.start, range.length);
+            let state = &mut **job.player;
+            let placement = &mut state.placement;
+            placement.unmap(&state.api, range.start, range.length);
         }
         _ => {}
     }

@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod callback;
-pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod entry_point;
@@ -25,7 +24,8 @@ use cutape_registry::{
     NodeKind, OccupancyOp, PointerOp, PrimaryOp, StreamMemoryOp, StreamOp, VirtualMemoryOp,
 };
 
-use crate::issue::player::{Job, Played};
+use crate::issue::context;
+use crate::player::{Job, Played};
 
 /// Plays one call.
 pub(crate) type Play = fn(&mut Job<'_, '_>) -> Played;

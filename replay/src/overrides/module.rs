@@ -7,14 +7,14 @@ use std::os::fd::AsRawFd;
 use cutape_format::{Bytes, layout::field};
 use cutape_registry::{Family, ImageSource, LinkOp};
 
-use crate::buffer::{Buffer, set_word};
-use crate::issue::frame::Presets;
-use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
-use crate::memory_file;
+use crate::api::buffer::{Buffer, set_word};
+use crate::calls::frame::Presets;
+use crate::objects::skip::{Skip, skip};
 use crate::overrides::jit;
 use crate::overrides::library::library_options;
 use crate::place::address::Found;
+use crate::player::{Job, Played};
+use crate::process::memory_file;
 
 /// The parameter behind which a load puts the handle.
 const LIBRARY: usize = 0;

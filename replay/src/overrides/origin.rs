@@ -6,8 +6,8 @@ use cutape_format::layout::OriginNote;
 use cutape_registry::Kind;
 
 use crate::api::result_name;
-use crate::issue::handles::{Belongs, Resolved, other_site};
-use crate::issue::player::Job;
+use crate::objects::handles::{Belongs, Resolved, other_site};
+use crate::player::Job;
 
 /// Adds the function of a note to the handles. Calls that need a function that is not found are
 /// skipped with a reason.

@@ -4,11 +4,11 @@
 use cutape_format::layout::field;
 use cutape_registry::{AttributeType, FUNCTIONS, Kind, Meaning, Role, id};
 
-use crate::buffer::{Buffer, number};
+use crate::api::buffer::{Buffer, number};
 use crate::compare::payload::Payload;
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::skip;
+use crate::objects::skip::skip;
 use crate::overrides::memory::placed;
+use crate::player::{Job, Played, Player};
 use crate::report::What;
 
 /// Room for one answer.

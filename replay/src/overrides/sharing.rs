@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cutape_registry::{Family, Shared, SharingOp, Width};
 
 use crate::alone::stand_in;
+use crate::api::buffer::Buffer;
 use crate::api::result_name;
-use crate::buffer::Buffer;
-use crate::issue::frame::Presets;
-use crate::issue::player::{Job, Played};
-use crate::issue::skip::{Skip, skip};
+use crate::calls::frame::Presets;
+use crate::objects::skip::{Skip, skip};
+use crate::player::{Job, Played};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const FILE_DESCRIPTOR: u64 = 1;

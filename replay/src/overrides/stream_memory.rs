@@ -3,11 +3,11 @@
 
 use cutape_format::layout::field;
 
+use crate::calls::awaited::awaited_in;
 use crate::compare::payload::Payload;
-use crate::issue::awaited::awaited_in;
-use crate::issue::player::{Job, Played, Player};
-use crate::issue::skip::Skip;
+use crate::objects::skip::Skip;
 use crate::place::address::Found;
+use crate::player::{Job, Played, Player};
 
 const REASON: &str = "waits for a value in host memory, which the program itself may have written";
 

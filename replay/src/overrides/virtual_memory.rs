@@ -1,8 +1,8 @@
 //! Address reservations of the program, inside the replayer's own.
 
-use crate::issue::player::{Job, Played};
 use crate::place::address::Way;
-use crate::place::slots::SLOT;
+use crate::player::{Job, Played};
+use crate::process::slots::SLOT;
 
 /// cuMemAddressReserve: the slots around it are reserved already.
 pub(crate) fn reserve(job: &mut Job<'_, '_>) -> Played {

@@ -6,7 +6,7 @@ use cutape_model::IntervalMap;
 use cutape_registry::{Family, Function, Kind, MemoryOp};
 use rustc_hash::FxBuildHasher;
 
-use crate::buffer::{copy_common, number};
+use crate::api::buffer::{copy_common, number};
 
 /// What drivers align device memory to.
 const ALIGNMENT: u64 = 512;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::buffer::Buffer;
+use crate::api::buffer::Buffer;
 
 /// Most bytes that stand in for pageable memory of the program in all graphs together.
 const LARGEST: u64 = 16 << 30;

@@ -7,7 +7,7 @@ use cutape_format::layout::field;
 use cutape_registry::layout::{offset_of, size_of};
 use cutape_registry::{Family, Function, VirtualMemoryOp};
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 
 /// Mapped pieces of reservations.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@
 
 use cutape_registry::Kind;
 
-use crate::place::address_space::{AddressSpace, OwnSpace, Ranges};
-use crate::place::lesson::{Lesson, Misplaced};
-use crate::place::slots::{SLOT, gaps, slots_around, union};
 use crate::plan::HostRegion;
+use crate::process::address_space::{AddressSpace, OwnSpace, Ranges};
+use crate::process::lesson::{Lesson, Misplaced};
+use crate::process::slots::{SLOT, gaps, slots_around, union};
 
 /// Below this lie the executable and its heap; the kernel places mappings from the top down.
 const LOWEST: u64 = 0x6000_0000_0000;
@@ -258,7 +258,7 @@ mod simulated;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::mapping::map_exactly;
+    use crate::process::mapping::map_exactly;
 
     const PAGE: u64 = 0x1000;
 

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use crate::api::{Api, Code, Location};
-use crate::place::mapping::map_exactly;
-use crate::place::slots::{SLOT, gaps, union};
 use crate::plan::{HostRegion, Plan};
+use crate::process::mapping::map_exactly;
+use crate::process::slots::{SLOT, gaps, union};
 
 /// Unit of mappings.
 pub(crate) const GRANULE: u64 = 2 << 20;
@@ -320,7 +320,7 @@ fn map_region(region: HostRegion) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::slots::slots_around;
+    use crate::process::slots::slots_around;
 
     #[test]
     fn slots_are_32_mib_around_the_bytes() {

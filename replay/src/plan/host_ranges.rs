@@ -1,6 +1,6 @@
 //! Host memory that the copies of a launched graph use, as the recorder described it.
 
-use crate::buffer::number;
+use crate::api::buffer::number;
 
 /// Most rows of host memory of one copy in a graph.
 const MOST_ROWS: u64 = 1 << 26;

@@ -2,6 +2,7 @@
 
 pub(crate) mod exchange_outputs;
 pub(crate) mod host_ranges;
+pub(crate) mod length;
 pub(crate) mod needs;
 pub(crate) mod pending_writes;
 pub(crate) mod private_memory;
@@ -14,13 +15,13 @@ use cutape_registry::{
 };
 use serde::Serialize;
 
-use crate::issue::length::made_length;
-use crate::place::arenas::{arenas_in, coming_arenas};
-use crate::place::slots::{SLOT, slots_around, union};
 use crate::plan::exchange_outputs::{AllExchangeOutputs, OutputCollector};
+use crate::plan::length::made_length;
 use crate::plan::needs::{Needs, Observer};
 use crate::plan::pending_writes::PendingWrites;
 use crate::plan::private_memory::PrivateMemoryObserver;
+use crate::process::arenas::{arenas_in, coming_arenas};
+use crate::process::slots::{SLOT, slots_around, union};
 
 /// What a replay of a trace needs, and what it cannot do.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -12,8 +12,8 @@ use cutape_registry::{
 use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
-use crate::buffer::number;
-use crate::issue::length::made_length;
+use crate::api::buffer::number;
+use crate::plan::length::made_length;
 
 /// What a trace needs of a machine.
 #[derive(Clone, Debug, Default, Serialize)]

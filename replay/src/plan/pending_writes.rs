@@ -9,8 +9,8 @@ use cutape_model::{HostWrites, PendingWrite, described_sources, function_of};
 use cutape_registry::{CopyOp, Family, GraphOp, Param, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::issue::length::length_of;
 use crate::plan::host_ranges::host_ranges;
+use crate::plan::length::length_of;
 
 /// What work may have been writing at the calls that matter.
 #[derive(Clone, Debug, Default)]

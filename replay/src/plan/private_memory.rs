@@ -6,7 +6,7 @@ use cutape_format::{Call, Trace};
 use cutape_model::{DescribedAccess, IntervalMap, described_accesses_in};
 use cutape_registry::{CopyOp, Family, Function, Kind, MemoryType, Role};
 
-use crate::issue::length::{length_of, made_length};
+use crate::plan::length::{length_of, made_length};
 
 /// The device memory that a call names whose result does not depend on host memory: address and
 /// length. Other calls may name memory of the system's allocator; of a copy that may, what it reads

@@ -180,7 +180,7 @@ mod tests {
         }
         let (parent, rank) = message::pair().unwrap();
         let (labels, functions) = (["rank 0".to_owned()], BTreeMap::new());
-        let file = crate::memory_file::create(c"test").unwrap();
+        let file = crate::process::memory_file::create(c"test").unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| Broker::new(vec![parent], &labels, &functions).serve(&stop));

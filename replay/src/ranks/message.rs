@@ -181,7 +181,7 @@ mod tests {
             bytes: vec![1, 2, 3],
         };
         let want = Message::Want { rank: 1, call: 9 };
-        let mut file = File::from(crate::memory_file::create(c"test").unwrap());
+        let mut file = File::from(crate::process::memory_file::create(c"test").unwrap());
         file.write_all(b"here").unwrap();
         send(one.as_fd(), &offer, Some(file.as_raw_fd())).unwrap();
         send(one.as_fd(), &want, None).unwrap();

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::guard::position::{ENDED, Page, Position, RankWait};
 use crate::machine::ranks::RankDevices;
+use crate::process::position::{ENDED, Page, Position, RankWait};
 use crate::ranks::message::{self, Message};
 use crate::ranks::order::Before;
 use crate::ranks::shared_files::SharedFile;

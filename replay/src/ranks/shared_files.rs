@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use cutape_model::Exchanges;
 use serde::{Deserialize, Serialize};
 
-use crate::memory_file;
+use crate::process::memory_file;
 
 /// A file that takes the place of a recorded one.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! may belong to other exports than assumed. Such a circle would last for ever: nobody in it makes
 //! progress, and each waits for the next.
 
-use crate::guard::position::RankWait;
+use crate::process::position::RankWait;
 
 /// One rank of a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,18 @@
 //! Repeats calls of a trace for a measurement, each time on the same memory.
 //!
-//! The trace is replayed as usual. `steps` keeps what the driver is given for the selected calls.
-//! `snapshot` reads live memory before the first of them, finds what they changed after the last,
-//! and restores that before each iteration. `work` runs and times iterations. From the first
+//! The trace is replayed as usual. `calls/steps.rs` keeps what the driver is given for the selected
+//! calls. `snapshot` reads live memory before the first of them, finds what they changed after the
+//! last, and restores that before each iteration. `work` runs and times iterations. From the first
 //! selected call on, calls that end objects are deferred, so that the repeated calls find their
 //! objects alive; calls that are neither work nor waits run once (`repeatable`). `replacement`
 //! launches another kernel instead of a recorded one, and `outputs` compares the results of the
 //! two.
 
-mod driver;
 mod outputs;
 mod put_back;
 mod repeatable;
 mod replacement;
 mod snapshot;
-pub(crate) mod steps;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,14 +23,15 @@ use cutape_format::Call;
 use cutape_registry::Kind;
 use serde::{Deserialize, Serialize};
 
+use crate::api::buffer::Buffer;
 use crate::api::{Code, result_name};
-use crate::buffer::Buffer;
+use crate::calls::steps::{self, Recorder, Step, calls_of};
 use crate::error::Error;
-use crate::guard::position::Position;
-use crate::issue::current::Decoded;
-use crate::issue::player::Player;
 use crate::place::mapped::Mapped;
 use crate::play::play;
+use crate::player::Player;
+use crate::player::current::Decoded;
+use crate::process::position::Position;
 use crate::report::{Report, Skipped, tally};
 
 pub use outputs::{Element, Mismatch, Tolerance, compare};
@@ -43,7 +42,6 @@ use outputs::{bytes_of, compare_regions};
 use put_back::PutBack;
 use repeatable::{ends_something, why_once};
 use snapshot::{Region, Snapshot};
-use steps::{Recorder, Step, calls_of};
 
 /// What to measure.
 #[derive(Clone, Debug, Default)]

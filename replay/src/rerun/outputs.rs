@@ -1,6 +1,6 @@
 //! Compares what two kernels wrote: bit by bit, or as numbers with a tolerance.
 
-use crate::buffer::{copy_common, first};
+use crate::api::buffer::{copy_common, first};
 use serde::{Deserialize, Serialize};
 
 /// The type of a buffer's elements.

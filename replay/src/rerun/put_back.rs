@@ -5,7 +5,7 @@
 use cutape_registry::{FUNCTIONS, id};
 
 use crate::api::{Api, Code};
-use crate::rerun::steps::Step;
+use crate::calls::steps::Step;
 
 /// Unit of places in the copy.
 const ALIGNMENT: u64 = 256;

@@ -7,9 +7,9 @@ use cutape_registry::{
     VirtualMemoryOp, canonical_stream, layout,
 };
 
-use crate::buffer::number;
+use crate::api::buffer::number;
+use crate::calls::steps::Issued;
 use crate::compare::received::read_memory;
-use crate::rerun::steps::Issued;
 
 /// Why a call is issued once, while the state is built, and not in each iteration; `None` if it is
 /// repeated.

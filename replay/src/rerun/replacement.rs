@@ -3,11 +3,11 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use crate::api::buffer::Buffer;
 use crate::api::{Api, result_name};
-use crate::buffer::Buffer;
-use crate::issue::player::Player;
+use crate::calls::steps::Step;
+use crate::player::Player;
 use crate::rerun::repeatable::launched_position;
-use crate::rerun::steps::Step;
 
 /// A kernel to launch instead of a recorded one.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use cutape_registry::Kind;
 use crate::api::{Api, Code, result_name};
 use crate::compare::received::read_memory;
 use crate::place::address::Range;
-use crate::place::pages::available_memory;
+use crate::process::pages::available_memory;
 
 /// Bytes that are read and compared at a time.
 const CHUNK: usize = 64 << 20;

@@ -7,10 +7,10 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Api, Code, result_name};
-use crate::guard::position::Position;
+use crate::calls::steps::{Step, issue, issued_by};
+use crate::process::position::Position;
 use crate::rerun::repeatable::stream_of;
 use crate::rerun::snapshot::Snapshot;
-use crate::rerun::steps::{Step, issue, issued_by};
 
 /// Bytes of scratch memory that are written before each iteration on the device's clock: enough to
 /// keep the device busy until the host has enqueued the first event and call, and to leave the

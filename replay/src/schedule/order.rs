@@ -16,8 +16,8 @@ use cutape_model::looked;
 use cutape_registry::{Function, Waits};
 
 use super::overlap::{Done, Overlap, Step, clock_skew};
-use crate::issue::current::Part;
-use crate::issue::traits::{self, CaptureStep, Functions, Traits};
+use crate::calls::traits::{self, CaptureStep, Functions, Traits};
+use crate::player::current::Part;
 
 /// A call between its enter and its return.
 struct Held<'t> {

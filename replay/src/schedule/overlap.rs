@@ -12,9 +12,9 @@ use cutape_format::{Call, Trace};
 use cutape_registry::{Function, Kind, Role};
 use rustc_hash::FxBuildHasher;
 
-use crate::issue::current::Part;
-use crate::issue::length::made_length;
-use crate::issue::traits::{self, Traits};
+use crate::calls::traits::{self, Traits};
+use crate::plan::length::made_length;
+use crate::player::current::Part;
 
 /// A thread, and how many of its calls must be done.
 pub(crate) type Done = (u32, u64);

@@ -6,8 +6,9 @@
 //! because waking a sleeping thread takes some 50 µs on a virtual machine, and threads of a
 //! framework take turns within a millisecond.
 //!
-//! There is one player. A thread has it while it prepares a call and while it looks at the result.
-//! If calls overlap, it lends the player to the others while the driver has the call ([`Lease`]).
+//! There is one state of the replay. A thread has it while it prepares a call and while it looks at
+//! the result. If calls overlap, its player lends the state to the others while the driver has the
+//! call ([`Lease`]).
 
 #![allow(
     clippy::indexing_slicing,
@@ -25,10 +26,10 @@ use cutape_format::Trace;
 use super::order::Steps;
 use super::overlap::Done;
 use crate::error::Error;
-use crate::guard::position::Position;
-use crate::issue::current::{Decoded, Part};
-use crate::issue::player::{self, Player};
 use crate::play;
+use crate::player::current::{Decoded, Part};
+use crate::player::{self, Player, ReplayState};
+use crate::process::position::Position;
 use crate::rerun::Rerun;
 use crate::schedule::running::{Running, start};
 
@@ -37,7 +38,7 @@ const BATCH: usize = 1024;
 /// Calls that are read and not taken by a thread before the reader waits.
 const READ_AHEAD: usize = 4096;
 /// In lockstep nothing comes between calls of one thread that wait for no other: so many are played
-/// before the player is given back, and before threads that wait for them are looked at.
+/// before the state is given back, and before threads that wait for them are looked at.
 const TOGETHER: usize = 16;
 /// How many calls before its turn a thread is woken.
 const EARLY: u64 = 64;
@@ -75,16 +76,13 @@ pub(crate) fn play<'t>(
     let options = player.options;
     let threads = trace.thread_count();
     let position = Arc::clone(&player.issuer.position);
-    let blank = || options.threads.then(|| Box::new(player.blank()));
-    let mut blanks: Vec<_> = (0..threads).map(|_| blank()).collect();
     // The driver allocates from the heap there, as it did in the recording, and not from an arena
     // of a thread, which would be mapped in the gaps for its memory (52 MiB where NCCL's kernels
     // are compiled, seen with driver 580).
     let own = player.is_natural().then(|| main_thread(trace)).flatten();
-    let own_blank = own.and_then(|thread| blanks[thread].take());
     let shared = Arc::new(Shared {
         table: Mutex::new(Table {
-            player: Some(Box::new(player)),
+            state: Some(player.into_parts().0),
             rerun,
             wanting: VecDeque::new(),
             threads: (0..threads).map(|_| State::default()).collect(),
@@ -114,11 +112,11 @@ pub(crate) fn play<'t>(
                 let decoded = Decoded::new(step.call, step.function, compared);
                 (step.after, decoded.part(step.part))
             });
-            read(scope, running, shared, steps, (own, &mut blanks));
+            read(scope, running, shared, steps, own);
         });
         running.wait(tell, || {
             if let Some(thread) = own {
-                Arc::clone(shared).play_all(thread, own_blank);
+                Arc::clone(shared).play_all(thread);
             }
         });
     });
@@ -127,8 +125,8 @@ pub(crate) fn play<'t>(
         return Err(error);
     }
     let panicked = || Error::child("a replaying thread", "panicked");
-    let player = table.player.take().ok_or_else(panicked)?;
-    Ok((*player, table.rerun.take()))
+    let state = table.state.take().ok_or_else(panicked)?;
+    Ok((Player::new(state, None), table.rerun.take()))
 }
 
 /// What a thread that sleeps waits for.
@@ -140,8 +138,8 @@ enum Asleep {
     Unread,
     /// For calls of other threads, of which this is one.
     Undone,
-    /// For the player.
-    Player,
+    /// For the state.
+    Lent,
 }
 
 /// A thread, as the others see it.
@@ -162,10 +160,10 @@ struct State<'t> {
 
 struct Table<'t> {
     /// `None` while a thread has it.
-    player: Option<Box<Player<'t>>>,
+    state: Option<Box<ReplayState<'t>>>,
     /// A measurement that each call is handed to.
     rerun: Option<Box<Rerun>>,
-    /// The threads that wait for it, in order.
+    /// The threads that wait for the state, in order.
     wanting: VecDeque<usize>,
     threads: Vec<State<'t>>,
     /// Calls in all queues.
@@ -176,7 +174,7 @@ struct Table<'t> {
     spent: Vec<Vec<Next<'t>>>,
     all_read: bool,
     over: bool,
-    /// A thread panicked, perhaps with the player.
+    /// A thread panicked, perhaps with the state.
     broken: bool,
     error: Option<Error>,
 }
@@ -280,27 +278,21 @@ struct Shared<'t> {
     keep_going: bool,
 }
 
-/// With what a thread lends the player.
+/// With what a thread lends the state.
 struct Lease<'t> {
     shared: Arc<Shared<'t>>,
     thread: usize,
-    /// Takes the player's place meanwhile; `None` while it does.
-    blank: Option<Box<Player<'t>>>,
 }
 
 impl<'t> player::Lease<'t> for Lease<'t> {
-    fn lend(&mut self, player: &mut Player<'t>) {
-        if let Some(mut lent) = self.blank.take() {
-            std::mem::swap(player, &mut *lent);
-            self.shared.give(lent);
-        }
+    fn lend(&mut self, state: Box<ReplayState<'t>>) {
+        self.shared.give(state);
     }
 
-    fn take_back(&mut self, player: &mut Player<'t>) {
+    fn take_back(&mut self) -> Box<ReplayState<'t>> {
         let table = self.shared.lock();
-        let mut own = self.shared.take(table, self.thread, &mut Wakes::default());
-        std::mem::swap(player, &mut *own);
-        self.blank = Some(own);
+        let mut wakes = Wakes::default();
+        self.shared.take(table, self.thread, &mut wakes)
     }
 }
 
@@ -343,34 +335,34 @@ impl<'t> Shared<'t> {
         self.lock()
     }
 
-    /// Puts the player back for the next thread that wants it.
-    fn give(&self, player: Box<Player<'t>>) {
+    /// Puts the state back for the next thread that wants it.
+    fn give(&self, state: Box<ReplayState<'t>>) {
         let mut table = self.lock();
-        table.player = Some(player);
+        table.state = Some(state);
         let mut wakes = Wakes::default();
         wakes.go.extend(table.wanting.front());
         self.leave(table, &mut wakes);
     }
 
-    /// Takes the player when it is there, and leaves the table.
+    /// Takes the state when it is there, and leaves the table.
     fn take<'a>(
         &'a self,
         mut table: MutexGuard<'a, Table<'t>>,
         thread: usize,
         wakes: &mut Wakes,
-    ) -> Box<Player<'t>> {
+    ) -> Box<ReplayState<'t>> {
         loop {
-            if let Some(player) = table.player.take() {
-                if table.threads[thread].asleep == Asleep::Player {
+            if let Some(state) = table.state.take() {
+                if table.threads[thread].asleep == Asleep::Lent {
                     table.threads[thread].asleep = Asleep::No;
                     table.wanting.retain(|&wanting| wanting != thread);
                 }
                 self.leave(table, wakes);
-                return player;
+                return state;
             }
             assert!(!table.broken, "another replaying thread has panicked");
-            if table.threads[thread].asleep != Asleep::Player {
-                table.threads[thread].asleep = Asleep::Player;
+            if table.threads[thread].asleep != Asleep::Lent {
+                table.threads[thread].asleep = Asleep::Lent;
                 table.wanting.push_back(thread);
             }
             table = self.sleep(table, thread, wakes);
@@ -430,19 +422,15 @@ impl<'t> Shared<'t> {
     }
 
     /// A recorded thread: plays its calls until there are no more.
-    fn play_all(self: &Arc<Self>, thread: usize, blank: Option<Box<Player<'t>>>) {
+    fn play_all(self: &Arc<Self>, thread: usize) {
         let _end = EndOnPanic(self);
         let _ = self.gates[thread].thread.set(std::thread::current());
-        let lease = |blank| -> Box<dyn player::Lease<'t> + 't> {
-            let shared = Arc::clone(self);
-            let blank = Some(blank);
-            Box::new(Lease {
-                shared,
-                thread,
-                blank,
-            })
-        };
-        let mut lease = blank.map(lease);
+        let mut lease = self
+            .overlapping
+            .then(|| -> Box<dyn player::Lease<'t> + 't> {
+                let shared = Arc::clone(self);
+                Box::new(Lease { shared, thread })
+            });
         let mut wakes = Wakes::default();
         let mut table = self.lock();
         while let Some((mut calls, found)) = self.next_calls(table, thread, &mut wakes) {
@@ -453,8 +441,8 @@ impl<'t> Shared<'t> {
                     return;
                 };
                 let mut rerun = ready.rerun.take();
-                let mut player = self.take(ready, thread, &mut wakes);
-                player.lease = lease.take();
+                let state = self.take(ready, thread, &mut wakes);
+                let mut player = Player::new(state, lease.take());
                 let following = calls[at + 1..].iter().take(TOGETHER - 1);
                 let follows = |next: &&Next<'t>| !self.overlapping && next.0.is_empty();
                 let end = at + 1 + following.take_while(follows).count();
@@ -466,11 +454,12 @@ impl<'t> Shared<'t> {
                         break;
                     }
                 }
-                lease = player.lease.take();
+                let state;
+                (state, lease) = player.into_parts();
                 table = self.lock();
                 table.rerun = rerun;
                 let played = (thread, (at - begin) as u64);
-                self.are_done(&mut table, played, player, outcome, &mut wakes);
+                self.are_done(&mut table, played, state, outcome, &mut wakes);
             }
             table.spent.push(calls);
         }
@@ -498,21 +487,21 @@ impl<'t> Shared<'t> {
         outcome
     }
 
-    fn is_over(&self, player: &Player<'t>) -> bool {
-        player.report.divergence_count > 0 && !self.keep_going
+    fn is_over(&self, state: &ReplayState<'t>) -> bool {
+        state.report.divergence_count > 0 && !self.keep_going
     }
 
-    /// Calls of a thread are done, which gives the player back.
+    /// Calls of a thread are done, which gives the state back.
     fn are_done(
         &self,
         table: &mut Table<'t>,
         (thread, played): (usize, u64),
-        player: Box<Player<'t>>,
+        state: Box<ReplayState<'t>>,
         outcome: Result<(), Error>,
         wakes: &mut Wakes,
     ) {
-        table.over |= self.is_over(&player);
-        table.player = Some(player);
+        table.over |= self.is_over(&state);
+        table.state = Some(state);
         if let Err(error) = outcome {
             table.error.get_or_insert(error);
             table.over = true;
@@ -564,9 +553,9 @@ fn read<'scope, 't: 'scope>(
     running: &'scope Running,
     shared: &Arc<Shared<'t>>,
     mut steps: impl Iterator<Item = Next<'t>>,
-    (own, blanks): (Option<usize>, &mut [Option<Box<Player<'t>>>]),
+    own: Option<usize>,
 ) {
-    let mut started = vec![false; blanks.len()];
+    let mut started = vec![false; shared.gates.len()];
     let mut spent: Vec<Vec<Next<'t>>> = Vec::new();
     loop {
         let mut parts: Vec<(usize, Vec<Next<'t>>)> = Vec::new();
@@ -619,10 +608,9 @@ fn read<'scope, 't: 'scope>(
                 continue;
             }
             let (runner, its) = (running.enter(), Arc::clone(shared));
-            let blank = blanks[thread].take();
             let start = start(scope, thread as u32, move || {
                 let _runner = runner;
-                its.play_all(thread, blank);
+                its.play_all(thread);
             });
             if let Err(error) = start {
                 table.error = Some(error);

@@ -5,7 +5,7 @@
 use cutape_format::layout::ARENA;
 
 use super::*;
-use crate::place::arenas::{arenas_in, coming_arenas};
+use crate::process::arenas::{arenas_in, coming_arenas};
 
 const PAGE: u64 = 0x1000;
 /// Where the mappings of a process end whose addresses are not random.

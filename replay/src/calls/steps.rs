@@ -1,0 +1,193 @@
+//! Calls to repeat: arguments with live handles and addresses, and the memory that they point to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use cutape_format::Call;
+use cutape_registry::{FUNCTIONS, Function, id};
+
+use crate::api::buffer::Buffer;
+use crate::api::{Api, Code, NOT_READY, result_name};
+use crate::calls::traits;
+use crate::process::position::Position;
+
+/// How long the device may take until a query reports that its work is done.
+const PATIENCE_SECONDS: u64 = 30;
+
+/// A call as it was issued to the driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Issued {
+    pub index: u64,
+    pub function: &'static Function,
+    pub args: Vec<u64>,
+    /// The current context at the call.
+    pub context: u64,
+}
+
+/// One step of an iteration.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Writes what the program had written to pinned or managed memory.
+    Store { address: u64, bytes: Vec<u8> },
+    /// Calls the driver.
+    Call(Issued),
+    /// Copies bytes that an exchange had changed, which is left out: a call of the replay itself.
+    Put { issued: Issued, bytes: Arc<[u8]> },
+}
+
+/// Collects the steps of one call of the trace. The player has one while it plays a call to repeat.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) buffers: Vec<Buffer>,
+    /// The first result other than success.
+    pub(crate) failed: Option<Code>,
+    /// Why the call was not issued.
+    pub(crate) skipped: Option<String>,
+}
+
+impl Recorder {
+    /// Adds a call of the driver.
+    pub(crate) fn issued(
+        &mut self,
+        call: &Call,
+        function: &'static Function,
+        args: &[u64],
+        context: u64,
+        result: Code,
+    ) {
+        if result != 0 {
+            self.failed.get_or_insert(result);
+        }
+        self.steps.push(Step::Call(Issued {
+            index: call.index,
+            function,
+            args: args.to_vec(),
+            context,
+        }));
+    }
+
+    /// Adds bytes that were written to host memory of the program.
+    pub(crate) fn stored(&mut self, address: u64, bytes: &[u8]) {
+        let bytes = bytes.to_vec();
+        self.steps.push(Step::Store { address, bytes });
+    }
+
+    /// Adds bytes of an exchange that were put back, on a stream of the current context.
+    pub(crate) fn put(
+        &mut self,
+        call: &Call,
+        (address, bytes): (u64, &[u8]),
+        (stream, per_thread): (u64, bool),
+        context: u64,
+    ) {
+        let id = match per_thread {
+            true => id::cuMemcpyHtoDAsync_v2_ptsz,
+            false => id::cuMemcpyHtoDAsync_v2,
+        };
+        let Some(function) = FUNCTIONS.get(usize::from(id)) else {
+            return;
+        };
+        let bytes: Arc<[u8]> = bytes.into();
+        let args = [address, bytes.as_ptr() as u64, bytes.len() as u64, stream];
+        let issued = Issued {
+            index: call.index,
+            function,
+            args: args.to_vec(),
+            context,
+        };
+        self.steps.push(Step::Put { issued, bytes });
+    }
+
+    /// The call is not issued.
+    pub(crate) fn skip(&mut self, why: &str) {
+        self.skipped = Some(why.to_owned());
+    }
+
+    /// Keeps memory that arguments point to.
+    pub(crate) fn keep(&mut self, buffers: impl IntoIterator<Item = Buffer>) {
+        self.buffers.extend(buffers);
+    }
+}
+
+/// The calls of the trace among the steps.
+pub(crate) fn calls_of(steps: &[Step]) -> impl Iterator<Item = &Issued> {
+    steps.iter().filter_map(|step| match step {
+        Step::Call(issued) => Some(issued),
+        Step::Store { .. } | Step::Put { .. } => None,
+    })
+}
+
+/// All that the steps issue to the driver.
+pub(crate) fn issued_by(steps: &[Step]) -> impl Iterator<Item = &Issued> {
+    steps.iter().filter_map(|step| match step {
+        Step::Call(issued) | Step::Put { issued, .. } => Some(issued),
+        Step::Store { .. } => None,
+    })
+}
+
+/// Issues all steps once. `current` is the thread's current context, before and after.
+///
+/// # Errors
+/// The first call that does not succeed, in one line.
+pub(crate) fn issue(
+    api: &Api,
+    steps: &[Step],
+    current: &mut u64,
+    position: &Position,
+) -> Result<(), String> {
+    for step in steps {
+        match step {
+            Step::Store { address, bytes } => {
+                // SAFETY: the player found these bytes inside live host memory of this process when
+                // it made the step, and calls that end such memory are deferred from then on.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), *address as *mut u8, bytes.len())
+                };
+            }
+            Step::Call(issued) | Step::Put { issued, .. } => {
+                if issued.context != *current && issued.context != 0 {
+                    api.set_current(issued.context)
+                        .map_err(|code| failed(issued, code))?;
+                    *current = issued.context;
+                }
+                position.call.store(issued.index, Ordering::Relaxed);
+                let mut code = call_driver(api, issued)?;
+                if code == NOT_READY && traits::of(issued.function).is_query {
+                    code = wait_until_ready(api, issued)?;
+                }
+                if code != 0 {
+                    return Err(failed(issued, code));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wait_until_ready(api: &Api, issued: &Issued) -> Result<Code, String> {
+    let begin = Instant::now();
+    loop {
+        match call_driver(api, issued)? {
+            NOT_READY if begin.elapsed().as_secs() < PATIENCE_SECONDS => std::hint::spin_loop(),
+            code => return Ok(code),
+        }
+    }
+}
+
+fn call_driver(api: &Api, issued: &Issued) -> Result<Code, String> {
+    // SAFETY: the player has issued the same arguments; the memory that they point to is kept with
+    // the steps, and nothing that the call uses ends before them.
+    unsafe { api.call(issued.function.id, &issued.args) }
+        .map_err(|error| format!("call {} {}: {error}", issued.index, issued.function.name))
+}
+
+fn failed(issued: &Issued, code: Code) -> String {
+    format!(
+        "call {} {} returned {} when it was repeated",
+        issued.index,
+        issued.function.name,
+        result_name(code)
+    )
+}

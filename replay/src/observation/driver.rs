@@ -1,0 +1,227 @@
+//! Typed driver calls that only an observation makes.
+
+use std::ffi::{CStr, CString};
+use std::time::{Duration, Instant};
+
+use cutape_registry::id;
+
+use crate::api::buffer::Buffer;
+use crate::api::{Api, Code, INVALID_VALUE, NOT_READY};
+use crate::observation::job::ObservedLaunch;
+use crate::observation::memset::Memset;
+
+/// Longest name of a kernel that is read.
+const LONGEST_NAME: usize = 1 << 16;
+/// CU_EVENT_DISABLE_TIMING.
+const EVENT_WITHOUT_TIME: u64 = 2;
+
+impl Api {
+    /// The module of a live function.
+    pub(crate) fn module_of(&self, function: u64) -> Result<u64, Code> {
+        self.get(id::cuFuncGetModule, &[function])
+    }
+
+    /// The module of a live library in the current context.
+    pub(crate) fn module_of_library(&self, library: u64) -> Result<u64, Code> {
+        self.get(id::cuLibraryGetModule, &[library])
+    }
+
+    /// The name of a live function in its image.
+    pub(crate) fn name_of(&self, function: u64) -> Result<String, Code> {
+        let address: u64 = self.get(id::cuFuncGetName, &[function])?;
+        if address == 0 {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: the driver returned a string that lives as long as the function
+        // (cuFuncGetName).
+        let name = unsafe { CStr::from_ptr(address as *const libc::c_char) };
+        let name = name.to_string_lossy();
+        Ok(name.chars().take(LONGEST_NAME).collect())
+    }
+
+    /// Address and bytes of a variable of a live module.
+    pub(crate) fn variable(&self, module: u64, name: &str) -> Result<(u64, u64), Code> {
+        let name = CString::new(name).map_err(|_| INVALID_VALUE)?;
+        let (mut address, mut bytes) = (0u64, 0u64);
+        let outputs = [&raw mut address as u64, &raw mut bytes as u64];
+        let args = [outputs[0], outputs[1], module, name.as_ptr() as u64];
+        self.own(id::cuModuleGetGlobal_v2, &args)?;
+        Ok((address, bytes))
+    }
+
+    /// Whether the work of all streams of a live context ends soon. True as well where the driver
+    /// cannot tell (before CUDA 12.5) or the work has failed.
+    pub(crate) fn ends_soon(&self, context: u64, patience: Duration) -> bool {
+        let recorded = |api: &Self| {
+            let event: u64 = api.get(id::cuEventCreate, &[EVENT_WITHOUT_TIME])?;
+            match api.own(id::cuCtxRecordEvent, &[context, event]) {
+                Ok(()) => Ok(event),
+                Err(code) => api.own(id::cuEventDestroy_v2, &[event]).and(Err(code)),
+            }
+        };
+        let Ok(event) = self.in_context(context, recorded) else {
+            return true;
+        };
+        let since = Instant::now();
+        let is_running = || self.own(id::cuEventQuery, &[event]) == Err(NOT_READY);
+        let mut ends = !is_running();
+        while !ends && since.elapsed() < patience {
+            std::thread::sleep(Duration::from_micros(100));
+            ends = !is_running();
+        }
+        // Its memory is released when it is complete (cuEventDestroy).
+        let _ = self.own(id::cuEventDestroy_v2, &[event]);
+        ends
+    }
+
+    /// A limit of the current context.
+    pub(crate) fn limit(&self, limit: u32) -> Result<u64, Code> {
+        self.get(id::cuCtxGetLimit, &[u64::from(limit)])
+    }
+}
+
+/// Nodes and edges of graphs.
+impl Api {
+    /// The nodes of a live graph.
+    pub(crate) fn nodes_of(&self, graph: u64) -> Result<Vec<u64>, Code> {
+        let mut count = 0u64;
+        let place = &raw mut count as u64;
+        self.own(id::cuGraphGetNodes, &[graph, 0, place])?;
+        let mut nodes = vec![0u64; count as usize];
+        if count > 0 {
+            let list = nodes.as_mut_ptr() as u64;
+            self.own(id::cuGraphGetNodes, &[graph, list, place])?;
+        }
+        Ok(nodes)
+    }
+
+    /// The edges of a live graph: from, to.
+    pub(crate) fn edges_of(&self, graph: u64) -> Result<Vec<(u64, u64)>, Code> {
+        let mut count = 0u64;
+        let place = &raw mut count as u64;
+        // Since 12.3 edges have data, which the older function refuses to leave out.
+        let has_data = self.exports(id::cuGraphGetEdges_v2);
+        let ask = |from: u64, to: u64, data: u64| match has_data {
+            true => self.own(id::cuGraphGetEdges_v2, &[graph, from, to, data, place]),
+            false => self.own(id::cuGraphGetEdges, &[graph, from, to, place]),
+        };
+        ask(0, 0, 0)?;
+        // The driver has written the count through the address.
+        // SAFETY: a local of this function.
+        let length = unsafe { std::ptr::read_volatile(&raw const count) } as usize;
+        let [mut from, mut to, mut data] = [(); 3].map(|()| vec![0u64; length]);
+        if length > 0 {
+            let lists = [&mut from, &mut to, &mut data].map(|list| list.as_mut_ptr() as u64);
+            let [from, to, data] = lists;
+            ask(from, to, data)?;
+        }
+        Ok(from.into_iter().zip(to).collect())
+    }
+
+    /// `CUgraphNodeType` of a live node.
+    pub(crate) fn type_of(&self, node: u64) -> Result<u32, Code> {
+        let mut kind = 0u32;
+        self.own(id::cuGraphNodeGetType, &[node, &raw mut kind as u64])?;
+        Ok(kind)
+    }
+
+    /// The graph of a live child graph node.
+    pub(crate) fn child_of(&self, node: u64) -> Result<u64, Code> {
+        let mut graph = 0u64;
+        let place = &raw mut graph as u64;
+        self.own(id::cuGraphChildGraphNodeGetGraph, &[node, place])?;
+        Ok(graph)
+    }
+
+    fn node_params(&self, function: u16, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+        // Longer than the struct, for drivers with a longer one.
+        let mut words = vec![0u64; length.div_ceil(8) + 32];
+        self.own(function, &[node, words.as_mut_ptr() as u64])?;
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    pub(crate) fn kernel_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+        self.node_params(id::cuGraphKernelNodeGetParams_v2, node, length)
+    }
+
+    pub(crate) fn copy_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+        self.node_params(id::cuGraphMemcpyNodeGetParams, node, length)
+    }
+
+    pub(crate) fn memset_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+        self.node_params(id::cuGraphMemsetNodeGetParams, node, length)
+    }
+
+    /// The value of an attribute of a live kernel node.
+    pub(crate) fn node_attribute(
+        &self,
+        node: u64,
+        attribute: u32,
+        length: usize,
+    ) -> Result<Vec<u8>, Code> {
+        let mut words = vec![0u64; length.div_ceil(8)];
+        let args = [node, u64::from(attribute), words.as_mut_ptr() as u64];
+        self.own(id::cuGraphKernelNodeGetAttribute, &args)?;
+        Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+    }
+
+    /// Copies as a `CUDA_MEMCPY3D` describes.
+    pub(crate) fn copy_described(&self, params: &[u8]) -> Result<(), Code> {
+        let params = Buffer::of(params);
+        self.own(id::cuMemcpy3D_v2, &[params.address()])
+    }
+
+    /// Sets memory.
+    pub(crate) fn set_described(&self, memset: &Memset) -> Result<(), Code> {
+        let &Memset {
+            target,
+            pitch,
+            value,
+            element,
+            width,
+            height,
+        } = memset;
+        let (line, plane) = match element {
+            1 => (id::cuMemsetD8_v2, id::cuMemsetD2D8_v2),
+            2 => (id::cuMemsetD16_v2, id::cuMemsetD2D16_v2),
+            _ => (id::cuMemsetD32_v2, id::cuMemsetD2D32_v2),
+        };
+        match height {
+            0 | 1 => self.own(line, &[target, value, width]),
+            _ => self.own(plane, &[target, pitch, value, width, height]),
+        }
+    }
+
+    /// Launches a live function or kernel in the default stream. `pointers` is an array of
+    /// pointers to the parameters, `attributes` an array of `CUlaunchAttribute`.
+    pub(crate) fn launch(
+        &self,
+        handle: u64,
+        launch: &ObservedLaunch,
+        pointers: u64,
+        attributes: &[u8],
+    ) -> Result<(), Code> {
+        let attributes = Buffer::of(attributes);
+        let count = launch.attributes.len() as u64;
+        let numbers = [&launch.grid[..], &launch.block[..], &[launch.shared]].concat();
+        if count == 0 {
+            let mut args = vec![handle];
+            args.extend(numbers.iter().map(|&number| u64::from(number)));
+            args.extend([0, pointers, 0]);
+            return self.own(id::cuLaunchKernel, &args);
+        }
+        // CUlaunchConfig: seven numbers and padding, the stream, the attributes and their count.
+        let mut config: Vec<u8> = numbers.iter().flat_map(|word| word.to_le_bytes()).collect();
+        config.resize(32, 0);
+        for word in [0, attributes.address(), count] {
+            config.extend(word.to_le_bytes());
+        }
+        let config = Buffer::of(&config);
+        self.own(
+            id::cuLaunchKernelEx,
+            &[config.address(), handle, pointers, 0],
+        )
+    }
+}

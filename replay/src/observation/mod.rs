@@ -1,0 +1,22 @@
+//! What is read around calls of a replay, and how.
+//!
+//! `job` says what to read and what was read, `observer` is the state between calls, `pages` the
+//! file. `memory` finds memory and reads it, `read` what a launch can reach, `texture` finds
+//! texture and surface objects among parameters, `array` reads the arrays that they show,
+//! `variables` finds the variables of modules, `places` their addresses in memory. An observed
+//! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
+//! the driver that only an observation makes.
+
+pub(crate) mod array;
+pub(crate) mod driver;
+pub(crate) mod graph_run;
+pub(crate) mod job;
+pub(crate) mod memory;
+pub(crate) mod memset;
+pub(crate) mod nodes;
+pub(crate) mod observer;
+pub(crate) mod pages;
+pub(crate) mod places;
+pub(crate) mod read;
+pub(crate) mod texture;
+pub(crate) mod variables;
