@@ -9,10 +9,15 @@ use cutape_format::layout::{
     FramesNote, MarkerNote, PythonCodeNote, marker_action, marker_source, python_frame,
 };
 use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
-use cutape_tests::{Verdict, parts, root, run};
+use cutape_tests::{Verdict, compiled, parts, record, root, run};
 use serde::Deserialize;
 
-cutape_tests::suite![dump_finds_the_calls, the_page_finds_the_calls];
+cutape_tests::suite![
+    dump_finds_the_calls,
+    the_page_finds_the_calls,
+    every_verb_takes_every_term,
+    check_chooses_rules_and_calls,
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,4 +168,136 @@ fn the_page_finds_the_calls(folder: &Path) -> Verdict {
     let sources = root().join("report/page/script");
     run(Command::new("node").args([&script, &page, &sources, &table()])).assert_code(0);
     Verdict::Passed
+}
+
+/// A recording with call stacks: link state, modules, launches.
+fn recorded(folder: &Path) -> PathBuf {
+    let trace = folder.join("app.cutape");
+    let program = compiled("demo/link_demo");
+    run(&mut record(&trace, &["--stacks=all"], &[&program])).assert(0);
+    trace
+}
+
+fn every_verb_takes_every_term(folder: &Path) {
+    let trace = recorded(folder);
+    let output = folder.join("output");
+    let sets = [
+        ("object:function#1 kind:launch", true),
+        ("stack:main kind:launch not failed", true),
+        ("memory:0x1,kernel:* <1000s result:CUDA_SUCCESS scale", true),
+        ("object:function#9", false),
+        ("kind:launch failed", false),
+        ("kind:launch >1000s", false),
+        ("kind:launch stack:nosuch", false),
+        ("kind:launch memory:0x1", false),
+    ];
+    let verbs: [&[&str]; 7] = [
+        &["dump"],
+        &["check", "--fail-on", "never"],
+        &["replay", "--driver", "null"],
+        &["trim", "-o", "OUTPUT"],
+        &["extract", "--all", "OUTPUT"],
+        &["export", "--format", "jsonl", "-o", "OUTPUT"],
+        &[
+            "bench",
+            "--driver",
+            "null",
+            "--no-plots",
+            "--measure-seconds=0.01",
+            "--output=OUTPUT",
+        ],
+    ];
+    for verb in verbs {
+        for (set, has_calls) in sets {
+            let _ = fs::remove_file(&output);
+            let _ = fs::remove_dir_all(&output);
+            let mut command = parts().cutape(&[&verb[0], &trace, &"--calls", &set]);
+            let options = verb[1..].iter();
+            command.args(options.map(|word| word.replace("OUTPUT", output.to_str().unwrap())));
+            let said = run(command.current_dir(folder));
+            let what = format!("{verb:?} {set}: {}", said.describe());
+            assert_eq!(said.code(), Some(if has_calls { 0 } else { 2 }), "{what}");
+            assert!(
+                has_calls || said.stderr.contains("no call matches"),
+                "{what}"
+            );
+        }
+    }
+}
+
+fn check_chooses_rules_and_calls(folder: &Path) {
+    let trace = recorded(folder);
+    let check = |options: &[&str]| {
+        let mut command = parts().cutape(&[&"check", &trace]);
+        let said = run(command.args(options));
+        (said.code().unwrap(), said.stdout + &said.stderr)
+    };
+    let (code, text) = check(&["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let [finding] = json["findings"].as_array().unwrap().as_slice() else {
+        panic!("{json:#}");
+    };
+    assert_eq!(
+        (code, &finding["rule"]),
+        (1, &"link-cubin-after-destroy".into())
+    );
+    let call = finding["call"]["call"].to_string();
+    let others = format!("not {call}");
+    let left_out = "no findings; not shown: 1 of other rules or calls";
+    let suppressed = "no findings; not shown: 1 suppressed";
+    for (options, code, expected) in [
+        (&["--rules", "link-*"][..], 1, "1 error"),
+        (
+            &["--rules", "memory-*,link-cubin-after-destroy"],
+            1,
+            "1 error",
+        ),
+        (&["--rules", "memory-*"], 0, left_out),
+        (&["--rules", "link-* -link-cubin-*"], 0, left_out),
+        (&["--rules", "-link-*"], 0, left_out),
+        (
+            &["--rules", "lnk-*"],
+            2,
+            "no rule `lnk-*`; did you mean `link-*`?",
+        ),
+        (&["--rules", "link-* memory-*"], 2, "no rule is left"),
+        (&["--calls", &call], 1, "1 error"),
+        (&["--calls", "kind:code thread:0"], 1, "1 error"),
+        (&["--calls", &others], 0, left_out),
+        (
+            &["--calls", "kernel:nosuch"],
+            2,
+            "no kernel `nosuch` is launched",
+        ),
+        (&["--calls", "kernel:"], 2, "no name after `kernel:`"),
+        (&["--allow", "link-* message:*destroyed*"], 0, suppressed),
+        (
+            &["--allow", "memory-leak", "--allow", "link-*"],
+            0,
+            suppressed,
+        ),
+        (&["--allow", "link-* message:*other*"], 1, "1 error"),
+        (
+            &["--allow", "link-* mesage:x"],
+            2,
+            "did you mean `message`?",
+        ),
+    ] {
+        let (found, text) = check(options);
+        assert_eq!(found, code, "{options:?}: {text}");
+        assert!(text.contains(expected), "{options:?}: {text}");
+    }
+    let mut command = parts().cutape(&[&"check", &"--calls", &"3", &"--", &"./app"]);
+    assert_eq!(run(&mut command).code(), Some(2));
+    // A folder may have traces without such calls.
+    let folder = folder.join("traces");
+    fs::create_dir(&folder).unwrap();
+    fs::rename(&trace, folder.join("app.cutape")).unwrap();
+    TraceBuilder::new(cutape_registry::SIGNATURE_TEXT)
+        .write(&folder.join("empty.cutape"))
+        .unwrap();
+    for (set, code) in [(&*call, 1), (&*others, 0), ("kernel:nosuch", 2)] {
+        let said = run(&mut parts().cutape(&[&"check", &"--calls", &set, &folder]));
+        assert_eq!(said.code(), Some(code), "{set}: {}", said.describe());
+    }
 }
