@@ -9,23 +9,21 @@ mod term;
 mod tests;
 mod unmatched;
 
-use std::fmt;
 use std::ops::Range;
 
-use cutape_analyzer::demangle::{bare, demangle};
 use cutape_analyzer::glob::matches;
 use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::{Trace, TraceClock};
 
 use self::expression::Expression;
 pub(crate) use self::marked::Markers;
-pub(crate) use self::matching::{Chooser, Seen};
+pub(crate) use self::matching::{CallSet, Chooser, matches_kernel};
+use self::matching::{matches_result, short_result};
 use self::term::Term;
 pub(crate) use self::unmatched::no_kernel;
 use self::unmatched::no_match;
 
 use crate::failure::Failure;
-use crate::symbols::Resolver;
 
 /// The language, for errors.
 const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \
@@ -47,29 +45,7 @@ pub(crate) fn help(what: &str) -> String {
     format!("{what}\n\n{HELP}")
 }
 
-/// Some of a trace's calls.
-pub(crate) struct CallSet {
-    expression: Expression<Term>,
-    clock: Option<TraceClock>,
-    /// For call stacks.
-    resolver: Resolver,
-}
-
-impl fmt::Debug for CallSet {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.expression.fmt(formatter)
-    }
-}
-
 impl CallSet {
-    fn new(expression: Expression<Term>) -> Self {
-        Self {
-            expression,
-            clock: None,
-            resolver: Resolver::default(),
-        }
-    }
-
     /// Parses a set; the error is one line: what is wrong, where, what is allowed.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match Expression::parse(text, &mut Term::parse) {
@@ -201,16 +177,6 @@ fn known_result(glob: &str, trace: &Trace) -> Result<(), String> {
     ))
 }
 
-/// `CUDA_ERROR_NOT_FOUND` as most people call it: `NOT_FOUND`.
-fn short_result(name: &str) -> &str {
-    name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
-}
-
-/// Whether a glob matches a result's name, whole or without `CUDA_ERROR_`.
-fn matches_result(glob: &str, name: &str) -> bool {
-    matches(glob, name) || matches(glob, short_result(name))
-}
-
 fn range_of(expression: &Expression<Term>) -> Option<Range<u64>> {
     let join = |parts: &[Expression<Term>], join: fn(Range<u64>, Range<u64>) -> Range<u64>| {
         let ranges: Option<Vec<Range<u64>>> = parts.iter().map(range_of).collect();
@@ -223,13 +189,6 @@ fn range_of(expression: &Expression<Term>) -> Option<Range<u64>> {
         Expression::Any(parts) => join(parts, |a, b| a.start.min(b.start)..a.end.max(b.end)),
         Expression::All(parts) => join(parts, |a, b| a.start.max(b.start)..a.end.min(b.end)),
     }
-}
-
-/// Whether a glob matches a kernel's name: as in the image, or demangled with or without
-/// parameters.
-pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
-    let readable = demangle(kernel);
-    matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare(&readable))
 }
 
 /// Parses a number or a range of numbers as sets have them: `120`, `100..200`, `100..=200`,

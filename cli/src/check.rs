@@ -18,6 +18,7 @@ use cutape_analyzer::output::Style;
 use cutape_analyzer::{Confidence, Severity, Suppressions};
 use cutape_format::{Call, Trace};
 
+use self::filter::MOST_REPEATS;
 pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
 use self::selection::Rules;
@@ -27,9 +28,6 @@ use crate::input;
 use crate::output::{self, ReportFile};
 use crate::overwrite::Overwrite;
 use crate::record::options::{Recording, Stacks};
-
-/// How many findings of one mistake are listed.
-pub(crate) const MOST_REPEATS: u64 = 1;
 
 /// What `check` takes.
 #[derive(clap::Args)]

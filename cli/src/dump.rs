@@ -127,7 +127,7 @@ impl CallFilter {
             && self
                 .calls
                 .as_ref()
-                .is_none_or(|set| renderer.is_in(set, call))
+                .is_none_or(|set| set.contains_rendered(call, renderer))
     }
 
     /// Whether to print a marker: where calls are chosen by ranges or marks, one that lies in them.

@@ -78,7 +78,7 @@ impl Marked {
                 None => {
                     return Some(Err(format!(
                         "`{0}`: a mark is a moment, which has no calls; write {0}.. for what \
-                         follows it, or {0}..mark:NAME",
+                         follows it, or {0}..mark:NAME; names with spaces need quotes",
                         word.escape_debug()
                     )));
                 }

@@ -1,24 +1,42 @@
 //! Whether a call is in a set.
 
+use std::fmt;
+
 use cutape_analyzer::decode::function_of;
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_analyzer::glob::matches;
-use cutape_format::{Call, Trace};
+use cutape_format::{Call, Trace, TraceClock};
 use cutape_model::{Effects, Operands, Scope, TraceState};
 use cutape_registry::Kind;
 use cutape_report::CallKind;
 
+use super::expression::Expression;
 use super::term::Term;
-use super::{CallSet, matches_kernel, matches_result};
+use crate::render::Renderer;
 use crate::render::labels::{self, Labels};
 use crate::stacks;
+use crate::symbols::Resolver;
+
+/// Some of a trace's calls.
+pub(crate) struct CallSet {
+    pub(super) expression: Expression<Term>,
+    pub(super) clock: Option<TraceClock>,
+    /// For call stacks.
+    resolver: Resolver,
+}
+
+impl fmt::Debug for CallSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expression.fmt(formatter)
+    }
+}
 
 /// What is known when a set is asked about a call, which has been observed.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'a> {
-    pub(crate) trace: &'a Trace,
+struct Seen<'a> {
+    trace: &'a Trace,
     /// Those that `dump` shows.
-    pub(crate) labels: &'a Labels,
+    labels: &'a Labels,
 }
 
 /// Finds the calls of a set while it observes all calls, in order.
@@ -105,8 +123,25 @@ impl<'s> Chooser<'s> {
 }
 
 impl CallSet {
+    pub(super) fn new(expression: Expression<Term>) -> Self {
+        Self {
+            expression,
+            clock: None,
+            resolver: Resolver::default(),
+        }
+    }
+
+    /// Whether the set contains a call that a renderer has observed.
+    pub(crate) fn contains_rendered(&self, call: &Call<'_>, renderer: &mut Renderer<'_>) -> bool {
+        let seen = Seen {
+            trace: renderer.trace,
+            labels: &renderer.labels,
+        };
+        self.contains(call, renderer.state.launched_kernel(call), seen)
+    }
+
     /// Whether the set contains a call; `kernel` is the kernel that it launches, if known.
-    pub(crate) fn contains(&self, call: &Call<'_>, kernel: Option<&str>, seen: Seen<'_>) -> bool {
+    fn contains(&self, call: &Call<'_>, kernel: Option<&str>, seen: Seen<'_>) -> bool {
         self.expression
             .holds(&mut |term| self.holds(term, call, kernel, seen))
     }
@@ -247,4 +282,21 @@ fn names_memory(call: &Call<'_>, labels: &Labels, address: u64) -> bool {
         Some(range) => addresses.any(|named| range.contains(&named)),
         None => addresses.any(|named| named == address),
     }
+}
+
+/// Whether a glob matches a kernel's name: as in the image, or demangled with or without
+/// parameters.
+pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
+    let readable = demangle(kernel);
+    matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare(&readable))
+}
+
+/// `CUDA_ERROR_NOT_FOUND` as most people call it: `NOT_FOUND`.
+pub(super) fn short_result(name: &str) -> &str {
+    name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
+}
+
+/// Whether a glob matches a result's name, whole or without `CUDA_ERROR_`.
+pub(super) fn matches_result(glob: &str, name: &str) -> bool {
+    matches(glob, name) || matches(glob, short_result(name))
 }

@@ -7,8 +7,7 @@ use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::{Call, Trace};
 use cutape_model::{Scope, TraceState};
 
-use super::CallSet;
-use super::matching::{Chooser, is_failed, result_name};
+use super::matching::{CallSet, Chooser, is_failed, result_name};
 use super::term::Term;
 use crate::quantity;
 

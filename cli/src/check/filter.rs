@@ -11,10 +11,12 @@ use cutape_analyzer::{
 };
 use cutape_format::{Call, Trace};
 
-use super::MOST_REPEATS;
 use super::selection::{Rules, Selection};
 use crate::failure::Failure;
 use crate::input::Completeness;
+
+/// How many findings of one mistake are listed.
+pub(super) const MOST_REPEATS: u64 = 1;
 
 /// How many keys are told apart when repeats are counted.
 const MOST_KEYS: usize = 1 << 16;

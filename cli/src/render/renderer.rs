@@ -16,7 +16,6 @@ use serde_json::json;
 use super::images::ImageReader;
 use super::labels::Labels;
 use super::launch::Launch;
-use crate::call_set::{CallSet, Seen};
 use cutape_model::LaunchShape;
 use cutape_model::{Scope, TraceState};
 
@@ -129,11 +128,11 @@ impl Known {
 /// Decodes calls, with what earlier calls created.
 #[derive(Debug)]
 pub(crate) struct Renderer<'t> {
-    trace: &'t Trace,
+    pub(crate) trace: &'t Trace,
     limits: Limits,
     /// By signature number.
     plans: Vec<Option<Rc<Plan<'t>>>>,
-    labels: Labels,
+    pub(crate) labels: Labels,
     /// The driver's state after the calls observed.
     pub(crate) state: TraceState,
     /// By function or kernel handle: offset and size of each parameter.
@@ -222,15 +221,6 @@ impl<'t> Renderer<'t> {
         }
         let trace = self.trace;
         self.plans[place].get_or_insert_with(|| Rc::new(Plan::of(trace.signature(function), trace)))
-    }
-
-    /// Whether a set contains a call that has been observed.
-    pub(crate) fn is_in(&mut self, set: &CallSet, call: &Call<'_>) -> bool {
-        let seen = Seen {
-            trace: self.trace,
-            labels: &self.labels,
-        };
-        set.contains(call, self.state.launched_kernel(call), seen)
     }
 
     /// Decodes a call that has been observed.

@@ -72,7 +72,7 @@ impl Test {
     fn matches(&mut self, renderer: &mut Renderer<'_>, call: &Call<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::Set(set) => renderer.is_in(set, call),
+            Self::Set(set) => set.contains_rendered(call, renderer),
             Self::Uses(uses) => uses.matches(renderer, call),
         }
     }
