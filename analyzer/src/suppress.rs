@@ -35,15 +35,18 @@ enum Key {
     Result,
     /// The class.
     Class,
+    /// The title.
+    Message,
 }
 
-const KEYS: [(&str, Key); 6] = [
+const KEYS: [(&str, Key); 7] = [
     ("kernel", Key::Kernel),
     ("module", Key::Module),
     ("library", Key::Library),
     ("frame", Key::Frame),
     ("result", Key::Result),
     ("class", Key::Class),
+    ("message", Key::Message),
 ];
 
 impl Key {
@@ -82,6 +85,7 @@ impl Key {
             }),
             Self::Result => call.is_some_and(|call| is(&call.result_text())),
             Self::Class => is(finding.class.word()),
+            Self::Message => is(&finding.title),
         }
     }
 }
@@ -153,6 +157,11 @@ impl Suppressions {
             entries.push(entry);
         }
         Ok(Self { entries })
+    }
+
+    /// Leaves out those of another list, too.
+    pub fn extend(&mut self, other: Self) {
+        self.entries.extend(other.entries);
     }
 
     /// True if the finding is to be left out.

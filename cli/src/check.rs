@@ -7,6 +7,7 @@ pub(crate) mod live;
 pub(crate) mod pass;
 mod ranges;
 mod report;
+mod selection;
 mod silence;
 
 use std::ffi::OsString;
@@ -14,19 +15,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_analyzer::output::Style;
-use cutape_analyzer::{Confidence, Severity};
+use cutape_analyzer::{Confidence, Severity, Suppressions};
 use cutape_format::{Call, Trace};
 
+use self::filter::MOST_REPEATS;
 pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
+use self::selection::Rules;
+use crate::call_set;
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::input;
 use crate::output::{self, ReportFile};
 use crate::overwrite::Overwrite;
 use crate::record::options::{Recording, Stacks};
-
-/// How many findings of one mistake are listed.
-pub(crate) const MOST_REPEATS: u64 = 1;
 
 /// What `check` takes.
 #[derive(clap::Args)]
@@ -41,15 +42,36 @@ pub(crate) struct Arguments {
     #[arg(value_name = "TRACE|FOLDER", conflicts_with = "program")]
     #[arg(verbatim_doc_comment)]
     trace: Option<PathBuf>,
+    /// Only findings of these rules: link-*,memory-*; `-memory-leak` or
+    /// `not peer-*` leave rules out.
+    ///
+    /// The terms are joined as those of --calls: a comma joins several, a space
+    /// takes the rules in both.
+    #[arg(long, value_name = "RULES", verbatim_doc_comment)]
+    #[arg(value_parser = Rules::parse, allow_hyphen_values = true)]
+    rules: Option<Rules>,
+    /// Only findings at these calls of the trace, or about objects that they
+    /// created and that nothing destroyed.
+    #[arg(long, value_name = "SET", conflicts_with_all = ["program", "explain_silence"])]
+    #[arg(verbatim_doc_comment, long_help = call_set::help(
+        "Only findings at these calls of the trace, or about objects that they\n\
+         created and that nothing destroyed."
+    ))]
+    calls: Option<String>,
+    /// Leave out these findings: a line of a file of --suppress, e.g.
+    /// 'memory-leak kernel:warm_up*'. May be given several times.
+    #[arg(long, value_name = "LINE", verbatim_doc_comment)]
+    #[arg(value_parser = selection::allowed)]
+    allow: Vec<Suppressions>,
     /// How to print findings.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     format: Format,
     /// Leave out findings that this file lists.
     ///
     /// Each line names a rule; then, optionally, a function; then, optionally,
-    /// more that must match: kernel:NAME, module:NAME, library:NAME, frame:NAME,
-    /// result:NAME, class:NAME. * stands for any characters, ? for one, and #
-    /// begins a comment.
+    /// more that must match: kernel:NAME, module:FILE, library:FILE, frame:NAME,
+    /// result:NAME, class:NAME, message:TEXT. * stands for any characters, ? for
+    /// one, and # begins a comment.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     suppress: Option<PathBuf>,
     /// Leave out findings that --write-baseline or --format json wrote to FILE.
@@ -140,6 +162,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let others = others.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let format = arguments.format;
     let choice = Choice {
+        rules: arguments.rules.as_ref(),
+        calls: arguments.calls.as_deref(),
+        allow: &arguments.allow,
         suppress: arguments.suppress.as_deref(),
         baseline: arguments.baseline.as_deref(),
         all: arguments.all,
@@ -202,6 +227,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             ));
         }
     };
+    filter.expect_calls()?;
     match &file {
         Some(file) => file.write(&report::whole(format, &name, &filter)?)?,
         None => {
@@ -241,6 +267,7 @@ fn check_file(
     let trace = input::open_for_walk(path)?;
     // Rules read the content of blobs.
     input::expect_undamaged(&trace, &trace.verify_blobs())?;
+    filter.choose_calls(&trace);
     filter.hold();
     let (walked, checked) = pass::check_trace(&trace, filter, observe)?;
     input::known_functions(&trace, walked.unknown_function())?;

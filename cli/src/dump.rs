@@ -19,7 +19,7 @@ use serde_json::{Map, Value as Json, json};
 
 use self::markers::MarkerLines;
 use self::source::SourceCalls;
-use crate::call_set::CallSet;
+use crate::call_set::{self, CallSet};
 use crate::failure::Failure;
 use crate::input::Completeness;
 use crate::output::{self, Format};
@@ -37,13 +37,8 @@ use cutape_model::Scope;
 pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
-    /// Print only these calls: 120, 100..200, cuMem*, kernel:saxpy*,
-    /// range:step*, mark:A..mark:B, thread:3.
-    ///
-    /// A comma joins several. range:NAME are the calls of all threads during
-    /// the ranges of that name (NVTX): train/step for a range inside another,
-    /// `step[0]` for the first, `step[-1]` for the last, DOMAIN@NAME.
-    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    /// Print only these calls.
+    #[arg(long, value_name = "SET", long_help = call_set::help("Print only these calls."))]
     calls: Option<String>,
     /// Text for people, or one JSON object per line.
     #[arg(long, value_enum, default_value = "text")]
@@ -127,12 +122,12 @@ impl CallFilter {
         range.unwrap_or(0..u64::MAX)
     }
 
-    fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
+    fn contains(&self, call: &Call<'_>, renderer: &mut Renderer<'_>) -> bool {
         self.thread.is_none_or(|thread| thread == call.thread)
             && self
                 .calls
                 .as_ref()
-                .is_none_or(|set| set.contains(call, kernel))
+                .is_none_or(|set| set.contains_rendered(call, renderer))
     }
 
     /// Whether to print a marker: where calls are chosen by ranges or marks, one that lies in them.
@@ -183,9 +178,7 @@ fn write_calls(
         progress.step();
         markers.write_before(call.ticks, &shows, out)?;
         renderer.observe(call);
-        if !range.contains(&call.index)
-            || !filter.contains(call, renderer.state.launched_kernel(call))
-        {
+        if !range.contains(&call.index) || !filter.contains(call, &mut renderer) {
             return Ok(());
         }
         shown += 1;

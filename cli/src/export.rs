@@ -1,5 +1,8 @@
 //! `cutape export`: writes what a trace shows for other programs.
 
+mod chosen;
+
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -11,6 +14,8 @@ use cutape_export::tables::{JsonLines, ParquetFolder, TableSink};
 use cutape_export::timeline::{ChromeTrace, LARGEST_FILE, Perfetto, TimelineSink};
 use cutape_format::Trace;
 
+use self::chosen::Chosen;
+use crate::call_set::{self, CallSet};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, shown};
@@ -37,6 +42,13 @@ pub(crate) struct Arguments {
     output: PathBuf,
     #[command(flatten)]
     overwrite: Overwrite,
+    /// Only these calls: what they launch, copy, wait for and allocate, and findings
+    /// about them. Objects, images and ranges of the trace are written all.
+    #[arg(long, value_name = "SET", verbatim_doc_comment, long_help = call_set::help(
+        "Only these calls: what they launch, copy, wait for and allocate, and findings\n\
+         about them. Objects, images and ranges of the trace are written all."
+    ))]
+    calls: Option<String>,
     /// Also write the decoded arguments of every call (parquet, jsonl).
     #[arg(long)]
     arguments: bool,
@@ -85,6 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let export = Export {
         traces: &traces,
         target,
+        set: arguments.calls.as_deref(),
     };
     let (calls, files) = match format {
         ExportFormat::Parquet => {
@@ -137,22 +150,49 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 struct Export<'a> {
     traces: &'a [PathBuf],
     target: &'a Path,
+    /// `--calls`.
+    set: Option<&'a str>,
 }
 
 impl Export<'_> {
     /// Writes the rows of all traces; returns the number of calls.
     fn write<S: Sink<Error = Error>>(&self, sink: &mut S) -> Result<u64, Failure> {
-        let mut calls = 0;
+        let (mut written, mut unmatched) = (0, None);
         for path in self.traces {
             let trace = input::open_for_walk(path)?;
+            let chosen = self.set.map(|text| {
+                CallSet::for_trace(text, &trace).and_then(|set| set.some_calls(text, &trace))
+            });
             let mut progress = Progress::over_calls("exporting", [&trace]);
+            let mut calls = 0;
             let each = &mut || {
                 calls += 1;
                 progress.step();
             };
-            self.write_trace(&trace, sink, each)?;
+            let Some(chosen) = chosen else {
+                self.write_trace(&trace, sink, each)?;
+                written += calls;
+                continue;
+            };
+            // A trace of a folder may have none of them.
+            let chosen: BTreeSet<u64> = match chosen {
+                Ok(chosen) => chosen.into_iter().collect(),
+                Err(failure) => {
+                    unmatched = Some(failure);
+                    BTreeSet::new()
+                }
+            };
+            written += chosen.len() as u64;
+            let mut sink = Chosen {
+                sink,
+                calls: chosen,
+            };
+            self.write_trace(&trace, &mut sink, each)?;
         }
-        Ok(calls)
+        match unmatched.filter(|_| written == 0) {
+            Some(failure) => Err(failure),
+            None => Ok(written),
+        }
     }
 
     fn write_trace<S: Sink<Error = Error>>(

@@ -14,7 +14,7 @@ mod selection;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::call_set::CallSet;
+use crate::call_set::{self, CallSet};
 use crate::failure::Failure;
 use crate::guarded::{GuardedOptions, ReportOption};
 use crate::one_rank::RankOption;
@@ -65,11 +65,8 @@ pub(crate) struct Arguments {
     #[arg(long, group = "what", verbatim_doc_comment)]
     all: bool,
     /// With --all: only the launches among these calls.
-    ///
-    /// SET is 120, 100..200, kernel:saxpy*, range:step*, thread:3; a comma joins
-    /// several.
     #[arg(long, value_name = "SET", conflicts_with_all = ["images", "launch"])]
-    #[arg(verbatim_doc_comment)]
+    #[arg(long_help = call_set::help("With --all: only the launches among these calls."))]
     calls: Option<String>,
     /// With --all: only N launches, of all kernels and from all over the trace.
     #[arg(long, value_name = "N", conflicts_with_all = ["images", "launch"])]

@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use self::folder::Folder;
 pub(crate) use self::summary::Summary;
+use crate::call_set;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::progress::Progress;
@@ -31,9 +32,10 @@ pub(crate) struct Arguments {
     /// The trace, or a folder of traces to list side by side.
     trace: PathBuf,
     /// In a folder, the calls at which ranks are compared: the n-th of each rank.
-    ///
-    /// Default: kernel:nccl*, the collectives of NCCL. SET is as in `dump`.
-    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    #[arg(long, value_name = "SET", long_help = call_set::help(
+        "In a folder, the calls at which ranks are compared: the n-th of each rank.\n\
+         Default: kernel:nccl*, the collectives of NCCL."
+    ))]
     align: Option<String>,
     /// Tables for people, or one JSON object with raw numbers.
     #[arg(long, value_enum, default_value = "text")]

@@ -19,6 +19,7 @@ mod call_set;
 mod check;
 mod clock;
 mod completions;
+mod config;
 mod debug_file;
 mod demo;
 mod diff;
@@ -61,15 +62,16 @@ mod trim;
 mod view;
 
 use std::panic::UnwindSafe;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing::Level;
 
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// Records every CUDA driver call of an unmodified program, replays the
@@ -92,6 +94,12 @@ struct Arguments {
     /// The same as --color never.
     #[arg(long, global = true, hide = true, overrides_with = "color")]
     no_color: bool,
+    /// The project's file. Default: cutape.toml here or in a folder around this.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+    /// Do not read cutape.toml.
+    #[arg(long, global = true)]
+    no_config: bool,
 }
 
 impl Arguments {
@@ -194,8 +202,9 @@ fn main() -> ExitCode {
         start_log(Level::WARN);
         return guarded(|| status_of(first_look::run(Path::new(&only))));
     }
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let arguments = match parse() {
+        Ok(Ok(arguments)) => arguments,
+        Ok(Err(failure)) => return status_of(Err(failure)),
         Err(error) => {
             // Help and version are results, the rest is unusable input.
             let status = if error.use_stderr() {
@@ -212,6 +221,32 @@ fn main() -> ExitCode {
     arguments.color().write_global();
     start_log(arguments.log);
     guarded(|| run(arguments.verb))
+}
+
+/// Parses the command line, with defaults of the project's file.
+fn parse() -> Result<Result<Arguments, Failure>, clap::Error> {
+    let command = Arguments::command();
+    let matches = command.clone().try_get_matches()?;
+    let arguments = Arguments::from_arg_matches(&matches)?;
+    let verb = matches.subcommand().filter(|(name, _)| {
+        let known = command.find_subcommand(name);
+        !arguments.no_config && known.is_some_and(|known| !known.is_hide_set())
+    });
+    let Some((verb, given)) = verb else {
+        return Ok(Ok(arguments));
+    };
+    let changed = Config::find(arguments.config.as_deref()).and_then(|config| {
+        let changed = config.map(|config| config.apply(&command, verb, given));
+        changed.transpose()
+    });
+    match changed {
+        Ok(None) => Ok(Ok(arguments)),
+        Ok(Some(changed)) => {
+            let matches = changed.try_get_matches()?;
+            Arguments::from_arg_matches(&matches).map(Ok)
+        }
+        Err(failure) => Ok(Err(failure)),
+    }
 }
 
 /// Clap suggests hidden commands, too, instead of a misspelt one.

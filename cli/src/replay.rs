@@ -17,7 +17,7 @@ use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Sel
 
 use self::host_files::HostFiles;
 use crate::call_image::{self, CallImage};
-use crate::call_set::CallSet;
+use crate::call_set::{self, CallSet};
 use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions, ReportOption};
 use crate::input::{Completeness, WithState};
@@ -45,11 +45,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
     /// Compare only these calls, and stop after the last.
-    ///
-    /// Earlier calls are re-issued too, because these depend on them. SET is
-    /// 120, 100..200, cuMem*, kernel:saxpy*, range:step*, thread:3; a comma
-    /// joins several.
-    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    #[arg(long, value_name = "SET", long_help = call_set::help(
+        "Compare only these calls, and stop after the last. Earlier calls are\n\
+         re-issued too, because these depend on them."
+    ))]
     calls: Option<String>,
     /// Stop before the call with this index.
     #[arg(long, value_name = "N")]

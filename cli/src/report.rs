@@ -6,7 +6,6 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_analyzer::Confidence;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bench::Benchmark;
-use crate::check::{Choice, FindingFilter, MOST_REPEATS};
+use crate::check::{Choice, FindingFilter};
 use crate::failure::Failure;
 use crate::info::Summary;
 use crate::overwrite::Overwrite;
@@ -135,11 +134,8 @@ fn report_of(
     let summary = Summary::of(trace, &mut Progress::over_calls("reading", [trace]))?;
     let choice = Choice {
         suppress: arguments.suppress.as_deref(),
-        baseline: None,
         all: arguments.all,
-        expects_errors: false,
-        confidence: Confidence::Assumed,
-        most_repeats: MOST_REPEATS,
+        ..Choice::default()
     };
     let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;
     let resolver = Resolver::default();

@@ -37,7 +37,7 @@ use self::shared::SharedTrace;
 use self::state::State;
 use self::terminal::{Outside, Terminal};
 use self::theme::Theme;
-use crate::call_set::CallSet;
+use crate::call_set::{self, CallSet};
 use crate::failure::{BUG, Failure};
 use crate::input::Completeness;
 use crate::output;
@@ -47,9 +47,10 @@ use crate::output;
 pub(crate) struct Arguments {
     /// The trace. One that a program is being recorded to is followed.
     trace: PathBuf,
-    /// Show only these calls at first: 120, 100..200, cuMem*, kernel:saxpy*,
-    /// range:step*, mark:A..mark:B, thread:3. The key f changes it.
-    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    /// Show only these calls at first. The key f changes it.
+    #[arg(long, value_name = "SET", long_help = call_set::help(
+        "Show only these calls at first. The key f changes it."
+    ))]
     calls: Option<String>,
 }
 

@@ -26,6 +26,32 @@ pub enum CallKind {
 }
 
 impl CallKind {
+    /// In the order of the page.
+    pub const ALL: [Self; 8] = [
+        Self::Launch,
+        Self::Copy,
+        Self::Fill,
+        Self::Wait,
+        Self::Order,
+        Self::Memory,
+        Self::Code,
+        Self::Other,
+    ];
+
+    /// Its name in the page and in call sets.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Launch => "launch",
+            Self::Copy => "copy",
+            Self::Fill => "fill",
+            Self::Wait => "wait",
+            Self::Order => "order",
+            Self::Memory => "memory",
+            Self::Code => "code",
+            Self::Other => "other",
+        }
+    }
+
     /// The kind of a function; [`CallKind::Other`] for one that the registry does not know.
     pub fn of(function: Option<&Function>) -> Self {
         let Some(function) = function else {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cutape_analyzer::demangle::bare;
 use cutape_analyzer::{Finding, FindingKey};
 use cutape_export::rows::{
     CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, LaunchRow, MemoryRow, ObjectRow,
@@ -16,7 +17,9 @@ use crate::call_kind::CallKind;
 use crate::columns::{Coding, Column, Columns};
 use crate::completion::Completion;
 use crate::dictionary::Dictionary;
-use crate::facts::{Collected, FunctionFact, KernelFact, ObjectKind, Shape, StreamFact, Tables};
+use crate::facts::{
+    Collected, FunctionFact, KernelFact, MarkerName, ObjectKind, Shape, StreamFact, Tables,
+};
 use crate::range_rows::RangeRows;
 
 /// A column has this number, plus one, for nothing.
@@ -42,8 +45,8 @@ pub struct Collector<'f> {
     streams: Dictionary<u32, StreamFact>,
     directions: Dictionary<&'static str, String>,
     object_kinds: Dictionary<(Kind, Option<MemoryKind>), ObjectKind>,
-    range_names: Dictionary<String, String>,
-    mark_names: Dictionary<String, String>,
+    range_names: Dictionary<MarkerName, MarkerName>,
+    mark_names: Dictionary<MarkerName, MarkerName>,
     range_rows: RangeRows,
     calls: CallColumns,
     launches: [Column; 3],
@@ -193,9 +196,13 @@ impl<'f> Collector<'f> {
     /// The number of the kernel that a row names.
     fn kernel(&mut self, row: &LaunchRow<'_>) -> u64 {
         let name = row.kernel.unwrap_or("");
-        self.kernels.number(name, || KernelFact {
-            name: row.kernel.map(str::to_owned),
-            shown: row.demangled.or(row.kernel).unwrap_or(UNNAMED).to_owned(),
+        self.kernels.number(name, || {
+            let shown = row.demangled.or(row.kernel).unwrap_or(UNNAMED);
+            KernelFact {
+                name: row.kernel.map(str::to_owned),
+                shown: shown.to_owned(),
+                bare: bare(shown).to_owned(),
+            }
         })
     }
 
@@ -291,6 +298,14 @@ fn add_objects(columns: &mut Columns, mut objects: Vec<ObjectEntry>) {
     });
 }
 
+fn marker_name(row: &RangeRow<'_>) -> MarkerName {
+    MarkerName {
+        name: row.name.to_owned(),
+        domain: row.domain.unwrap_or_default().to_owned(),
+        path: row.path.to_owned(),
+    }
+}
+
 impl Sink for Collector<'_> {
     type Error = cutape_format::Error;
 
@@ -314,6 +329,7 @@ impl Sink for Collector<'_> {
             .or_insert_with(|| {
                 tables.functions.push(FunctionFact {
                     name: row.function.to_owned(),
+                    base: record.signature.base.to_string(),
                     kind: CallKind::of(function_of(record.signature)),
                 });
                 tables.functions.len() as u64 - 1
@@ -417,7 +433,8 @@ impl Sink for Collector<'_> {
         };
         let thread = row.thread.map_or(0, |thread| u64::from(thread) + 1);
         if row.is_mark {
-            let name = self.mark_names.number(row.name, || row.name.to_owned());
+            let name = marker_name(row);
+            let name = self.mark_names.number(&name, || name.clone());
             let [times, threads, names] = &mut self.marks;
             times.push(begin);
             threads.push(thread);
@@ -427,7 +444,8 @@ impl Sink for Collector<'_> {
         let open = if row.is_open { u64::MAX } else { begin };
         let end = row.end_ns.unwrap_or(open);
         let range_row = self.range_rows.row_of(row.thread, begin, end);
-        let name = self.range_names.number(row.name, || row.name.to_owned());
+        let name = marker_name(row);
+        let name = self.range_names.number(&name, || name.clone());
         let [begins, durations, threads, names, rows] = &mut self.ranges;
         begins.push(begin);
         durations.push(end.saturating_sub(begin));

@@ -58,13 +58,16 @@ pub(crate) struct Tables {
     pub(crate) streams: Vec<StreamFact>,
     pub(crate) directions: Vec<String>,
     pub(crate) object_kinds: Vec<ObjectKind>,
-    pub(crate) range_names: Vec<String>,
-    pub(crate) mark_names: Vec<String>,
+    pub(crate) range_names: Vec<MarkerName>,
+    pub(crate) mark_names: Vec<MarkerName>,
 }
 
 #[derive(Debug, Serialize)]
 pub(crate) struct FunctionFact {
+    /// As it is exported.
     pub(crate) name: String,
+    /// As the manual calls it.
+    pub(crate) base: String,
     pub(crate) kind: CallKind,
 }
 
@@ -74,6 +77,18 @@ pub(crate) struct KernelFact {
     pub(crate) name: Option<String>,
     /// As in its source.
     pub(crate) shown: String,
+    /// The same without its result and parameters.
+    pub(crate) bare: String,
+}
+
+/// What a range or a mark is called.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct MarkerName {
+    pub(crate) name: String,
+    /// Of NVTX; empty for the default one.
+    pub(crate) domain: String,
+    /// The names of the ranges around it and its own.
+    pub(crate) path: String,
 }
 
 /// The shape of a launch; `None` for what the trace lacks.

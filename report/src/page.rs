@@ -18,11 +18,13 @@ const STYLES: [&str; 4] = [
 ];
 
 /// What a script uses when the page is read comes before it.
-const SCRIPTS: [&str; 26] = [
+const SCRIPTS: [&str; 28] = [
     include_str!("../page/script/data.js"),
     include_str!("../page/script/quantity.js"),
     include_str!("../page/script/element.js"),
     include_str!("../page/script/trace.js"),
+    include_str!("../page/script/expression.js"),
+    include_str!("../page/script/call_set.js"),
     include_str!("../page/script/filter.js"),
     include_str!("../page/script/memory_series.js"),
     include_str!("../page/script/painter.js"),

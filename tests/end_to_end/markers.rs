@@ -136,7 +136,7 @@ fn calls_are_chosen_by_range(folder: &Path) {
         ("range:train/step[0]", 3),
         ("range:step/backward", 10),
         ("range:library@*", 1),
-        ("mark:with payload..mark:own mark", 3),
+        ("mark:\"with payload\"..mark:\"own mark\"", 3),
     ] {
         assert_eq!(dump(calls), count, "{calls}");
     }

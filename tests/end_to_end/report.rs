@@ -275,7 +275,7 @@ fn the_filter_chooses_calls(folder: &Path) -> Verdict {
     };
     for (words, matching) in [
         ("cuLaunchKernel", launches),
-        ("function:culaunch*", launches),
+        ("function:cuLaunch*", launches),
         ("kernel:nothing", launches),
         ("kind:launch", launches),
         ("-kind:launch", total - launches),

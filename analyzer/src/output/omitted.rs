@@ -11,7 +11,9 @@ use crate::finding::Class;
 pub struct Omitted {
     /// By class: not misuse.
     pub hidden: BTreeMap<Class, u64>,
-    /// Matched by the suppression file.
+    /// Of other rules or calls than asked for.
+    pub not_chosen: u64,
+    /// Matched by a suppression.
     pub suppressed: u64,
     /// In the baseline.
     pub known: u64,
@@ -33,6 +35,7 @@ impl Omitted {
             )
         });
         let others = [
+            ("of other rules or calls".to_owned(), self.not_chosen),
             ("suppressed".to_owned(), self.suppressed),
             ("in the baseline".to_owned(), self.known),
             ("below --confidence".to_owned(), self.uncertain),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
-use crate::call_set::{CallSet, no_kernel};
+use crate::call_set::{CallSet, Chooser, no_kernel};
 use crate::failure::Failure;
 use cutape_analyzer::demangle::{demangle, last_name};
 use cutape_model::LaunchShape;
@@ -124,12 +124,16 @@ fn launches(
     most: usize,
 ) -> Result<Selection, Failure> {
     let mut state = TraceState::new(Scope::Kernels);
+    let mut chooser = set.map(|set| Chooser::new(set, trace));
     let mut selection = Selection::default();
     let mut known: HashMap<(String, String), u64> = HashMap::new();
     let mut capturing = HashSet::new();
     let mut keys = Vec::new();
     for call in trace.calls() {
         state.observe(&call);
+        if let Some(chooser) = &mut chooser {
+            chooser.observe(&call);
+        }
         let Some(function) = function_of(call.signature) else {
             continue;
         };
@@ -149,7 +153,10 @@ fn launches(
             continue;
         }
         let kernel = state.launched_kernel(&call);
-        if set.is_some_and(|set| !set.contains(&call, kernel)) {
+        if chooser
+            .as_ref()
+            .is_some_and(|chooser| !chooser.contains(&call, kernel))
+        {
             continue;
         }
         let kernel = kernel.unwrap_or("unnamed").to_owned();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cutape_replay::Clock;
 use serde::{Deserialize, Serialize};
 
+use crate::call_set;
 use crate::failure::Failure;
 use crate::guarded::{GuardedOptions, ReportOption};
 use crate::one_rank::RankOption;
@@ -23,10 +24,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     pub(super) driver: Vec<PathBuf>,
     /// Measure only these calls, after issuing the calls before them.
-    ///
-    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, range:step*, thread:3; a
-    /// comma joins several.
-    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    #[arg(long, value_name = "SET", long_help = call_set::help(
+        "Measure only these calls, after issuing the calls before them."
+    ))]
     pub(super) calls: Option<String>,
     /// Measure each kernel separately: its first launch of each shape.
     #[arg(long)]

@@ -17,6 +17,31 @@ pub(super) enum Marked {
     Between(Option<Pattern>, Option<Pattern>),
 }
 
+/// Moments, in ticks, by begin; they neither overlap nor touch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Moments(Vec<Range<u64>>);
+
+impl Moments {
+    /// Nested and overlapping ones become one.
+    fn of(mut all: Vec<Range<u64>>) -> Self {
+        all.sort_by_key(|moments| moments.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for next in all {
+            match joined.last_mut() {
+                Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+                _ => joined.push(next),
+            }
+        }
+        Self(joined)
+    }
+
+    pub(super) fn contain(&self, ticks: u64) -> bool {
+        let behind = self.0.partition_point(|range| range.start <= ticks);
+        let last = behind.checked_sub(1).and_then(|at| self.0.get(at));
+        last.is_some_and(|range| ticks < range.end)
+    }
+}
+
 /// Names ranges or marks: `[DOMAIN@]NAME[NUMBER]`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
@@ -53,7 +78,7 @@ impl Marked {
                 None => {
                     return Some(Err(format!(
                         "`{0}`: a mark is a moment, which has no calls; write {0}.. for what \
-                         follows it, or {0}..mark:NAME",
+                         follows it, or {0}..mark:NAME; names with spaces need quotes",
                         word.escape_debug()
                     )));
                 }
@@ -71,8 +96,15 @@ impl Marked {
         Some(bound(from).and_then(|from| Ok(Self::Between(from, bound(to)?))))
     }
 
-    /// The moments, in ticks.
-    pub(super) fn moments(&self, markers: &Markers) -> Result<Vec<Range<u64>>, String> {
+    /// Its moments in a trace; an error if it names nothing there.
+    pub(super) fn moments(&self, markers: &Markers) -> Result<Moments, String> {
+        match self.no_match(markers) {
+            Some(error) => Err(error),
+            None => self.found(markers).map(Moments::of),
+        }
+    }
+
+    fn found(&self, markers: &Markers) -> Result<Vec<Range<u64>>, String> {
         match self {
             Self::Ranges(pattern) => {
                 let found = pattern.select(markers.matching_ranges(pattern), "range")?;
@@ -118,7 +150,7 @@ impl Marked {
     }
 
     /// What to say if nothing matches.
-    pub(super) fn no_match(&self, markers: &Markers) -> Option<String> {
+    fn no_match(&self, markers: &Markers) -> Option<String> {
         match self {
             Self::Ranges(pattern) => markers
                 .matching_ranges(pattern)
@@ -228,26 +260,23 @@ impl Markers {
         names.join("/")
     }
 
+    /// Those whose name matches, alone or with names of the ranges around it: `train/step`.
     fn matching_ranges(&self, pattern: &Pattern) -> Vec<usize> {
-        let name_matches = |at: usize| {
-            // The name, then with one more of the names around it each time.
-            let mut path = String::new();
-            let mut at = Some(at);
-            while let Some(range) = at.and_then(|at| self.ranges.get(at)) {
-                match path.is_empty() {
-                    true => path.push_str(&range.name),
-                    false => path.insert_str(0, &format!("{}/", range.name)),
-                }
-                if matches(&pattern.name, &path) {
-                    return true;
-                }
-                at = range.parent;
-            }
-            false
+        let name_matches = |at: usize, name: &str| {
+            let path = self.path(at);
+            let own = path.len() - name.len();
+            let before = path.get(..own).unwrap_or_default();
+            let begins = before.rmatch_indices('/').skip(1).map(|(at, _)| at + 1);
+            let begins = std::iter::once(own).chain(begins);
+            begins
+                .chain((own > 0).then_some(0))
+                .any(|begin| matches(&pattern.name, &path[begin..]))
         };
         let ranges = self.ranges.iter().enumerate();
         ranges
-            .filter(|(at, range)| pattern.matches_domain(&range.domain) && name_matches(*at))
+            .filter(|(at, range)| {
+                pattern.matches_domain(&range.domain) && name_matches(*at, &range.name)
+            })
             .map(|(at, _)| at)
             .collect()
     }
@@ -287,12 +316,16 @@ impl Markers {
         }
         let more = if names.len() > SHOWN { ", ..." } else { "" };
         names.truncate(SHOWN);
+        let quote = match names.iter().any(|name| name.contains(' ')) {
+            true => format!("; names with spaces need quotes, {what}:\"NAME\""),
+            false => String::new(),
+        };
         let names: Vec<String> = names
             .iter()
             .map(|name| name.escape_debug().to_string())
             .collect();
         format!(
-            "no {what} `{shown}`; the trace has {}{more}",
+            "no {what} `{shown}`; the trace has {}{more}{quote}",
             names.join(", ")
         )
     }

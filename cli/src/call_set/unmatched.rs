@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_analyzer::suggestion::did_you_mean;
-use cutape_format::Trace;
+use cutape_format::{Call, Trace};
 use cutape_model::{Scope, TraceState};
 
+use super::matching::{CallSet, Chooser, is_failed, result_name};
 use super::term::Term;
 use crate::quantity;
 
@@ -23,6 +24,8 @@ struct Contents {
     functions: BTreeSet<String>,
     /// Launches of each kernel, by its name without result and parameters.
     kernels: BTreeMap<String, u64>,
+    /// Of calls that failed.
+    results: BTreeSet<String>,
 }
 
 impl Contents {
@@ -31,17 +34,27 @@ impl Contents {
         let mut contents = Self::default();
         for call in trace.calls() {
             state.observe(&call);
-            contents.calls += 1;
-            contents.threads.insert(call.thread);
-            if !contents.functions.contains(&*call.signature.base) {
-                contents.functions.insert(call.signature.base.to_string());
-            }
-            if let Some(kernel) = state.launched_kernel(&call) {
-                let name = demangle(kernel);
-                *contents.kernels.entry(bare(&name).to_owned()).or_default() += 1;
-            }
+            contents.add(&call, state.launched_kernel(&call), trace);
         }
         contents
+    }
+
+    fn add(&mut self, call: &Call<'_>, kernel: Option<&str>, trace: &Trace) {
+        self.calls += 1;
+        self.threads.insert(call.thread);
+        if !self.functions.contains(&*call.signature.base) {
+            self.functions.insert(call.signature.base.to_string());
+        }
+        if let Some(kernel) = kernel {
+            let name = demangle(kernel);
+            *self.kernels.entry(bare(&name).to_owned()).or_default() += 1;
+        }
+        if is_failed(call)
+            && let Some(name) = result_name(call, trace)
+            && !self.results.contains(name)
+        {
+            self.results.insert(name.to_owned());
+        }
     }
 
     /// Why no call matches a term.
@@ -66,8 +79,34 @@ impl Contents {
                     did_you_mean(glob, names)
                 )
             }
-            Term::Kernel(glob) => self.lacks_kernel(glob),
-            Term::Marked(_) => "no call lies in what the markers enclose".to_owned(),
+            Term::Kernel(glob, _) => self.lacks_kernel(glob),
+            Term::Marked(..) => "no call lies in what the markers enclose".to_owned(),
+            Term::Text(text, _) => {
+                let names = self.functions.iter().map(String::as_str);
+                let names = names.chain(self.kernels.keys().map(String::as_str));
+                format!(
+                    "no function, kernel or result contains `{}`{}",
+                    text.escape_debug(),
+                    did_you_mean(text, names)
+                )
+            }
+            Term::Failed => "no call failed".to_owned(),
+            Term::Result(glob) => {
+                let others: Vec<&str> = self.results.iter().map(String::as_str).collect();
+                let others = match others.is_empty() {
+                    true => "no call failed".to_owned(),
+                    false => format!("calls returned {}", others.join(", ")),
+                };
+                format!("no call returned `{}`; {others}", glob.escape_debug())
+            }
+            Term::Longer(_) => "no call takes that long".to_owned(),
+            Term::Shorter(_) => "no call takes so little time".to_owned(),
+            Term::Kind(kind) => format!("no call is of the kind {}", kind.key()),
+            Term::Object(glob) => format!("no call names `{}`", glob.escape_debug()),
+            Term::Memory(address) => format!("no call names memory at {address:#x}"),
+            Term::Stack(glob, _) => {
+                format!("no call stack has `{}`", glob.escape_debug())
+            }
         }
     }
 
@@ -114,17 +153,30 @@ pub(crate) fn no_kernel(glob: &str, trace: &Trace) -> String {
     Contents::of(trace).lacks_kernel(glob)
 }
 
-/// Why no call of a trace matches any of the terms, in one line.
-pub(super) fn no_match(terms: &[Term], trace: &Trace) -> String {
+/// Why no call of a trace is in a set, in one line.
+pub(super) fn no_match(set: &CallSet, trace: &Trace) -> String {
     let contents = Contents::of(trace);
+    let terms = set.expression.terms();
+    let mut is_found = vec![false; terms.len()];
+    let mut chooser = Chooser::with_kernels(set, trace);
+    for call in trace.calls() {
+        chooser.observe(&call);
+        chooser.each_term(&call, &mut |number| is_found[number] = true);
+    }
     let mut reasons: Vec<String> = Vec::new();
-    for term in terms {
+    for ((term, is_negated), is_found) in terms.into_iter().zip(is_found) {
+        if is_negated || is_found {
+            continue;
+        }
         let reason = contents.lacks(term);
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
     }
-    format!("no call matches: {}", reasons.join("; "))
+    match reasons.is_empty() {
+        true => "no call matches all of it, though its parts match some".to_owned(),
+        false => format!("no call matches: {}", reasons.join("; ")),
+    }
 }
 
 #[cfg(test)]
@@ -157,8 +209,7 @@ mod tests {
             ("kernel:zeros", "`kernel:*zeros*` matches 1 kernel"),
             ("kernel:xyz", "the trace has `fill_zeros`, `saxpy`"),
         ] {
-            let terms: Result<Vec<Term>, _> = set.split(',').map(Term::parse).collect();
-            let message = no_match(&terms.unwrap(), &trace);
+            let message = no_match(&CallSet::parse(set).unwrap(), &trace);
             assert!(message.contains(expected), "{set}: {message}");
             assert!(message.starts_with("no call matches: "), "{set}: {message}");
         }

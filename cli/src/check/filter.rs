@@ -11,14 +11,25 @@ use cutape_analyzer::{
 };
 use cutape_format::{Call, Trace};
 
+use super::selection::{Rules, Selection};
 use crate::failure::Failure;
 use crate::input::Completeness;
+
+/// How many findings of one mistake are listed.
+pub(super) const MOST_REPEATS: u64 = 1;
 
 /// How many keys are told apart when repeats are counted.
 const MOST_KEYS: usize = 1 << 16;
 
 /// Which findings count, as the user says.
+#[derive(Clone, Copy)]
 pub(crate) struct Choice<'a> {
+    /// `--rules`.
+    pub(crate) rules: Option<&'a Rules>,
+    /// `--calls`.
+    pub(crate) calls: Option<&'a str>,
+    /// `--allow`.
+    pub(crate) allow: &'a [Suppressions],
     /// `--suppress`.
     pub(crate) suppress: Option<&'a Path>,
     /// `--baseline`.
@@ -31,6 +42,22 @@ pub(crate) struct Choice<'a> {
     pub(crate) confidence: Confidence,
     /// `--most-repeats`: findings with one key.
     pub(crate) most_repeats: u64,
+}
+
+impl Default for Choice<'_> {
+    fn default() -> Self {
+        Self {
+            rules: None,
+            calls: None,
+            allow: &[],
+            suppress: None,
+            baseline: None,
+            all: false,
+            expects_errors: false,
+            confidence: Confidence::Assumed,
+            most_repeats: MOST_REPEATS,
+        }
+    }
 }
 
 /// What is taken back if a trace proves damaged.
@@ -51,7 +78,8 @@ enum HeldLine {
 
 /// Drops findings that the user suppressed or that a baseline contains, and prints the others.
 pub(crate) struct FindingFilter {
-    suppressions: Option<Suppressions>,
+    selection: Selection,
+    suppressions: Suppressions,
     baseline: Option<Baseline>,
     all: bool,
     expects_errors: bool,
@@ -82,9 +110,13 @@ impl FindingFilter {
     /// Reads the files of `--suppress` and `--baseline`.
     ///
     /// # Errors
-    /// If a file cannot be read or parsed.
+    /// If a file cannot be read or parsed, or another option is wrong.
     pub(crate) fn new(choice: &Choice<'_>, prints: bool, style: Style) -> Result<Self, Failure> {
         let suppressions = choice.suppress.map(|path| parse(path, Suppressions::parse));
+        let mut suppressions = suppressions.transpose()?.unwrap_or_default();
+        for allowed in choice.allow {
+            suppressions.extend(allowed.clone());
+        }
         let baseline = choice.baseline.map(|path| parse(path, Baseline::parse));
         let baseline = baseline.transpose()?;
         if baseline.as_ref().is_some_and(Baseline::is_without_keys) {
@@ -94,7 +126,8 @@ impl FindingFilter {
             );
         }
         Ok(Self {
-            suppressions: suppressions.transpose()?,
+            selection: Selection::new(choice.rules, choice.calls)?,
+            suppressions,
             baseline,
             all: choice.all,
             expects_errors: choice.expects_errors,
@@ -149,6 +182,16 @@ impl FindingFilter {
         self.process = process;
     }
 
+    /// Finds the calls of `--calls` in a trace, before its findings are added.
+    pub(crate) fn choose_calls(&mut self, trace: &Trace) {
+        self.selection.choose_calls(trace, self.process.clone());
+    }
+
+    /// Fails if no trace has calls of `--calls`.
+    pub(crate) fn expect_calls(&mut self) -> Result<(), Failure> {
+        self.selection.expect_calls()
+    }
+
     /// Prints a line to stdout, until that fails.
     pub(crate) fn print(&mut self, text: &str) {
         if let Some(held) = &mut self.held {
@@ -193,8 +236,11 @@ impl FindingFilter {
             if self.expects_errors && finding.class == Class::Misuse && was_refused(&finding) {
                 finding.class = Class::ExpectedError;
             }
-            let suppressions = self.suppressions.as_ref();
-            if suppressions.is_some_and(|list| list.matches(&finding)) {
+            if !self.selection.contains(&finding) {
+                self.omitted.not_chosen += 1;
+                continue;
+            }
+            if self.suppressions.matches(&finding) {
                 self.omitted.suppressed += 1;
                 continue;
             }

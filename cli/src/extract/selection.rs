@@ -7,7 +7,7 @@ use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_registry::{Family, GraphOp, LaunchOp};
 
-use crate::call_set::CallSet;
+use crate::call_set::{CallSet, Chooser};
 use crate::failure::Failure;
 use cutape_model::{Scope, TraceState};
 
@@ -74,14 +74,21 @@ impl Launches {
 /// The launches that succeeded, of a set of calls.
 pub(super) fn launches(trace: &Trace, set: Option<&CallSet>) -> Vec<Launch> {
     let mut state = TraceState::new(Scope::Kernels);
+    let mut chooser = set.map(|set| Chooser::new(set, trace));
     let mut launches = Vec::new();
     for call in trace.calls() {
         state.observe(&call);
+        if let Some(chooser) = &mut chooser {
+            chooser.observe(&call);
+        }
         if Launches::of(&call) == Launches::Nothing || !call.succeeded() {
             continue;
         }
         let kernel = state.launched_kernel(&call);
-        if set.is_none_or(|set| set.contains(&call, kernel)) {
+        if chooser
+            .as_ref()
+            .is_none_or(|chooser| chooser.contains(&call, kernel))
+        {
             launches.push(Launch {
                 call: call.index,
                 is_graph: Launches::of(&call) == Launches::Graph,

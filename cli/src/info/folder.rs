@@ -95,7 +95,7 @@ impl Folder {
                     if let Err(why) = &set {
                         unmatched = format!("{}: {why}", trace);
                     }
-                    let mut builder = set.as_ref().ok().map(RankBuilder::new);
+                    let mut builder = set.as_ref().ok().map(|set| RankBuilder::new(set, &open));
                     let mut exchanges = ExchangeBuilder::default();
                     let collectors = (builder.as_mut(), &mut exchanges);
                     let process = Process::of(trace, &open, collectors, &mut progress);

@@ -8,7 +8,7 @@ use cutape_format::{Call, ClockStart, Trace};
 use serde::Serialize;
 
 use super::tables::table;
-use crate::call_set::{CallSet, Markers};
+use crate::call_set::{CallSet, Chooser, Markers};
 use crate::output::printable;
 use crate::quantity::{count, grouped, time, time_or_unknown};
 use cutape_analyzer::demangle::{bare, demangle};
@@ -57,16 +57,16 @@ pub(crate) struct LastCall {
 
 /// Collects what is compared while calls are given in order.
 pub(super) struct RankBuilder<'s> {
-    set: &'s CallSet,
+    chooser: Chooser<'s>,
     state: TraceState,
     found: RankedCalls,
 }
 
 impl<'s> RankBuilder<'s> {
     /// `set` names the calls that are compared, resolved for the trace.
-    pub(super) fn new(set: &'s CallSet) -> Self {
+    pub(super) fn new(set: &'s CallSet, trace: &'s Trace) -> Self {
         Self {
-            set,
+            chooser: Chooser::new(set, trace),
             state: TraceState::new(Scope::Work),
             found: RankedCalls::default(),
         }
@@ -74,8 +74,9 @@ impl<'s> RankBuilder<'s> {
 
     pub(super) fn add(&mut self, call: &Call<'_>) {
         self.state.observe(call);
+        self.chooser.observe(call);
         let kernel = self.state.launched_kernel(call).map(str::to_owned);
-        if self.set.contains(call, kernel.as_deref()) {
+        if self.chooser.contains(call, kernel.as_deref()) {
             // What a stream captures runs when the graph is launched.
             if kernel.is_none() || !self.is_captured(call) {
                 let name = kernel.unwrap_or_else(|| call.signature.name.clone());
@@ -121,7 +122,7 @@ impl<'s> RankBuilder<'s> {
                 Work::Kernel(kernel) => self.state.kernel_name(kernel.function),
                 _ => None,
             });
-        let wanted = kernels.filter(|kernel| self.set.contains(call, Some(kernel)));
+        let wanted = kernels.filter(|kernel| self.chooser.contains(call, Some(kernel)));
         for kernel in wanted.map(str::to_owned).collect::<Vec<_>>() {
             *self.found.in_graphs.entry(kernel.clone()).or_default() += 1;
             self.found.add(kernel, call);

@@ -1,5 +1,7 @@
 //! Labels for handles and device addresses: `module#2`, `memory#1+0x40`.
 
+use std::ops::Range;
+
 use cutape_analyzer::decode::Names;
 use cutape_format::Call;
 use cutape_model::{
@@ -33,7 +35,7 @@ impl Labels {
         effects
             .objects
             .iter()
-            .any(|&(_, effect)| labelled(effect).is_some())
+            .any(|&(_, effect)| labelled_by(effect).is_some())
     }
 
     /// Adds the objects of a call; expects every call, in order.
@@ -41,41 +43,57 @@ impl Labels {
         if !call.succeeded() {
             return;
         }
-        for &(position, effect) in &effects.objects {
-            let Some((kind, is_new)) = labelled(effect) else {
-                continue;
-            };
-            let bytes = call.out_bytes(position).unwrap_or_default();
-            let (handles, rest) = bytes.as_chunks::<8>();
-            if !rest.is_empty() {
-                continue;
+        for (kind, handle, is_new) in outputs(effects, call) {
+            if handle != 0 && (is_new || self.objects.find(kind, handle) == Lookup::Unknown) {
+                let site = Site::of(effects.function.name, call);
+                let new = NewObject::of(kind, handle, Origin::Created, site, call);
+                self.objects.create(new, ());
             }
-            for handle in handles.iter().map(|word| u64::from_le_bytes(*word)) {
-                if handle != 0 && (is_new || self.objects.find(kind, handle) == Lookup::Unknown) {
-                    let site = Site::of(effects.function.name, call);
-                    let new = NewObject::of(kind, handle, Origin::Created, site, call);
-                    self.objects.create(new, ());
-                }
-                if matches!(
-                    kind,
-                    Kind::Memory | Kind::HostMemory | Kind::Global | Kind::Reservation
-                ) {
-                    self.ranges
-                        .insert(handle, effects.size_of(call, kind), kind);
-                }
+            if matches!(
+                kind,
+                Kind::Memory | Kind::HostMemory | Kind::Global | Kind::Reservation
+            ) {
+                self.ranges
+                    .insert(handle, effects.size_of(call, kind), kind);
             }
         }
     }
 
-    fn label(&self, kind: Kind, handle: u64) -> Option<String> {
+    /// The memory that has an address, and its kind.
+    pub(crate) fn around(&self, address: u64) -> Option<(Range<u64>, Kind)> {
+        let (range, &kind) = self.ranges.find(address)?;
+        Some((range, kind))
+    }
+
+    pub(crate) fn label(&self, kind: Kind, handle: u64) -> Option<String> {
         let id = self.objects.find(kind, handle).known()?;
         let number = self.objects.get(id)?.generation;
         Some(format!("{}#{number}", kind.key()))
     }
 }
 
+/// The objects that a call creates or finds.
+pub(crate) fn created(effects: &Effects, call: &Call<'_>) -> Vec<(Kind, u64)> {
+    let outputs = outputs(effects, call).filter(|_| call.succeeded());
+    outputs.map(|(kind, handle, _)| (kind, handle)).collect()
+}
+
+/// The labelled objects that a call returns, each with whether it is new.
+fn outputs(effects: &Effects, call: &Call<'_>) -> impl Iterator<Item = (Kind, u64, bool)> {
+    let labelled = effects.objects.iter();
+    let labelled =
+        labelled.filter_map(|&(position, effect)| Some((position, labelled_by(effect)?)));
+    labelled.flat_map(move |(position, (kind, is_new))| {
+        let bytes = call.out_bytes(position).unwrap_or_default();
+        let (handles, rest) = bytes.as_chunks::<8>();
+        let handles = if rest.is_empty() { handles } else { &[] };
+        let handles = handles.iter().map(|word| u64::from_le_bytes(*word));
+        handles.map(move |handle| (kind, handle, is_new))
+    })
+}
+
 /// The kind of the labelled object, and whether the call creates it.
-fn labelled(effect: Effect) -> Option<(Kind, bool)> {
+fn labelled_by(effect: Effect) -> Option<(Kind, bool)> {
     match effect {
         Effect::Create(kind, _) => Some((kind, true)),
         Effect::Find(kind, _) | Effect::FindMany(kind, _) => Some((kind, false)),
@@ -94,7 +112,7 @@ impl Names for Labels {
 
     /// E.g. `memory#1+0x40`.
     fn place(&self, address: u64) -> Option<String> {
-        let (range, &kind) = self.ranges.find(address)?;
+        let (range, kind) = self.around(address)?;
         let label = self.label(kind, range.start)?;
         Some(match address - range.start {
             0 => label,

@@ -128,11 +128,11 @@ impl Known {
 /// Decodes calls, with what earlier calls created.
 #[derive(Debug)]
 pub(crate) struct Renderer<'t> {
-    trace: &'t Trace,
+    pub(crate) trace: &'t Trace,
     limits: Limits,
     /// By signature number.
     plans: Vec<Option<Rc<Plan<'t>>>>,
-    labels: Labels,
+    pub(crate) labels: Labels,
     /// The driver's state after the calls observed.
     pub(crate) state: TraceState,
     /// By function or kernel handle: offset and size of each parameter.

@@ -7,7 +7,7 @@ use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_registry::{Family, GraphOp};
 
-use crate::call_set::{CallSet, number_range};
+use crate::call_set::{self, CallSet, number_range};
 use crate::failure::Failure;
 
 /// The options that choose calls; exactly one is given.
@@ -15,10 +15,7 @@ use crate::failure::Failure;
 #[group(required = true, multiple = false)]
 pub(crate) struct Choice {
     /// Keep these calls.
-    ///
-    /// SET is 120, 100..200, cuMem*, kernel:saxpy*, range:step*, thread:3; a
-    /// comma joins several.
-    #[arg(long, value_name = "SET", verbatim_doc_comment)]
+    #[arg(long, value_name = "SET", long_help = call_set::help("Keep these calls."))]
     calls: Option<String>,
     /// Keep the last N calls.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

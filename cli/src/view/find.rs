@@ -33,7 +33,7 @@ pub(super) type IsCancelled<'a> = &'a dyn Fn() -> bool;
 /// Whether a call is of a scope.
 enum Test {
     All,
-    Set(CallSet),
+    Set(Box<CallSet>),
     Uses(UsesOf),
 }
 
@@ -59,7 +59,7 @@ impl Test {
             Scope::Set(text) => {
                 let set = CallSet::parse(text)?.resolve(trace)?;
                 let range = set.range().unwrap_or(0..u64::MAX);
-                (Self::Set(set), range)
+                (Self::Set(Box::new(set)), range)
             }
             Scope::Uses(key) => {
                 let uses = UsesOf::of(shared, trace, *key).map_err(|error| error.to_string())?;
@@ -72,7 +72,7 @@ impl Test {
     fn matches(&mut self, renderer: &mut Renderer<'_>, call: &Call<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::Set(set) => set.contains(call, renderer.state.launched_kernel(call)),
+            Self::Set(set) => set.contains_rendered(call, renderer),
             Self::Uses(uses) => uses.matches(renderer, call),
         }
     }

@@ -5,13 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_analyzer::output::{self as analyzer, Style};
-use cutape_analyzer::{Confidence, Finding, Severity};
+use cutape_analyzer::{Finding, Severity};
 use cutape_format::{Cursor, Error, Trace};
 
 use super::pane::{PaneLine, Role, linked};
 use super::reply::{Reply, Send};
 use super::shared::SharedTrace;
-use crate::check::MOST_REPEATS;
 use crate::check::filter::{Choice, FindingFilter};
 use crate::check::pass::Pass;
 use crate::failure::Failure;
@@ -56,15 +55,7 @@ impl Reporter<'_> {
 
 /// Checks the whole trace; of a growing one also what comes.
 pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure> {
-    let choice = Choice {
-        suppress: None,
-        baseline: None,
-        all: false,
-        expects_errors: false,
-        confidence: Confidence::Assumed,
-        most_repeats: MOST_REPEATS,
-    };
-    let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;
+    let mut filter = FindingFilter::new(&Choice::default(), false, Style::PLAIN)?;
     let mut pass = Pass::default();
     let mut reporter = Reporter {
         send,

@@ -1,4 +1,4 @@
-// What the keys do, and the words of the filter.
+// What the keys do, and the terms of the filter.
 
 const KEYS = {
   Everywhere: [
@@ -55,8 +55,8 @@ function fillHelp(dialog) {
         element(
           "p",
           { class: "dim" },
-          "A call must match all words. The filter holds in the timeline, which greys the other " +
-            "calls, and in the views Calls and Kernels.",
+          "A set of calls, as --calls of the verbs takes it. The filter holds in the timeline, which " +
+            "greys the other calls, and in the views Calls and Kernels.",
         ),
         list(FILTER_WORDS),
       ),

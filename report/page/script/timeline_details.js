@@ -13,9 +13,9 @@ function tipOf(timeline, hit) {
     return [badge(hit.finding.severity), " ", hit.finding.title];
   }
   if (hit.mark !== undefined) {
-    const { markNames, markName, markTime } = trace.ranges;
+    const { markTime } = trace.ranges;
     return [
-      element("b", {}, markNames[markName[hit.mark]]),
+      element("b", {}, trace.ranges.nameOfMark(hit.mark)),
       ` at ${exact(trace, markTime[hit.mark])}`,
     ];
   }
@@ -150,7 +150,7 @@ function markDetails(timeline, mark) {
   const { trace } = timeline;
   const { ranges } = trace;
   return [
-    element("h2", {}, `Mark ${ranges.markNames[ranges.markName[mark]]}`),
+    element("h2", {}, `Mark ${ranges.nameOfMark(mark)}`),
     facts([
       ["at", exact(trace, ranges.markTime[mark])],
       ["thread", ranges.markThread[mark] ? trace.threadName(ranges.markThread[mark] - 1) : null],

@@ -289,7 +289,16 @@ class RangeTable {
   }
 
   nameOf(range) {
+    return this.markerOf(range).name;
+  }
+
+  /** Its name, its domain, and its path: the names of the ranges around it and its own. */
+  markerOf(range) {
     return this.names[this.name[range]];
+  }
+
+  nameOfMark(mark) {
+    return this.markNames[this.markName[mark]].name;
   }
 
   /** One that did not end, ends with the trace. */

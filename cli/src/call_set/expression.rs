@@ -1,0 +1,299 @@
+//! Terms joined by "and", "or" and "not": what `--calls` and `--rules` have in common, and the
+//! filter of the report page (`report/page/script/expression.js`).
+
+/// How deep parentheses and negations may nest.
+const DEEPEST: usize = 64;
+
+/// Terms and how they are joined.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Expression<T> {
+    Term(T),
+    Not(Box<Self>),
+    All(Vec<Self>),
+    Any(Vec<Self>),
+}
+
+/// A term as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Without its quotes.
+    pub(crate) text: String,
+    /// It begins with a quote.
+    pub(crate) is_quoted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(Word),
+    And,
+    Or,
+    Not,
+    Open,
+    Close,
+}
+
+impl<T> Expression<T> {
+    /// Parses a text; `term` parses a word. An error says what is wrong.
+    pub(crate) fn parse(
+        text: &str,
+        term: &mut dyn FnMut(&Word) -> Result<T, String>,
+    ) -> Result<Self, String> {
+        let mut tokens = tokens(text)?;
+        tokens.reverse();
+        let mut parser = Parser {
+            tokens,
+            depth: 0,
+            term,
+        };
+        let expression = parser.any()?;
+        match parser.tokens.is_empty() {
+            true => Ok(expression),
+            false => Err("a `)` without its `(`".into()),
+        }
+    }
+
+    /// Whether it holds if `test` says which terms do.
+    pub(crate) fn holds(&self, test: &mut dyn FnMut(&T) -> bool) -> bool {
+        match self {
+            Self::Term(term) => test(term),
+            Self::Not(inner) => !inner.holds(test),
+            Self::All(parts) => parts.iter().all(|part| part.holds(test)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(test)),
+        }
+    }
+
+    /// All terms; with each, whether it is negated.
+    pub(crate) fn terms(&self) -> Vec<(&T, bool)> {
+        let mut found = Vec::new();
+        self.collect(false, &mut found);
+        found
+    }
+
+    fn collect<'e>(&'e self, is_negated: bool, found: &mut Vec<(&'e T, bool)>) {
+        match self {
+            Self::Term(term) => found.push((term, is_negated)),
+            Self::Not(inner) => inner.collect(!is_negated, found),
+            Self::All(parts) | Self::Any(parts) => {
+                parts
+                    .iter()
+                    .for_each(|part| part.collect(is_negated, found));
+            }
+        }
+    }
+
+    /// Changes each term.
+    pub(crate) fn for_each_mut<E>(
+        &mut self,
+        change: &mut dyn FnMut(&mut T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Term(term) => change(term),
+            Self::Not(inner) => inner.for_each_mut(change),
+            Self::All(parts) | Self::Any(parts) => parts
+                .iter_mut()
+                .try_for_each(|part| part.for_each_mut(change)),
+        }
+    }
+}
+
+struct Parser<'p, T> {
+    /// The next one last.
+    tokens: Vec<Token>,
+    depth: usize,
+    term: &'p mut dyn FnMut(&Word) -> Result<T, String>,
+}
+
+impl<T> Parser<'_, T> {
+    fn any(&mut self) -> Result<Expression<T>, String> {
+        let mut parts = vec![self.all()?];
+        while self.tokens.pop_if(|next| *next == Token::Or).is_some() {
+            parts.push(self.all()?);
+        }
+        Ok(joined(parts, Expression::Any))
+    }
+
+    fn all(&mut self) -> Result<Expression<T>, String> {
+        let mut parts = vec![self.one()?];
+        loop {
+            match self.tokens.last() {
+                None | Some(Token::Or | Token::Close) => break,
+                Some(Token::And) => _ = self.tokens.pop(),
+                Some(_) => {}
+            }
+            parts.push(self.one()?);
+        }
+        Ok(joined(parts, Expression::All))
+    }
+
+    fn one(&mut self) -> Result<Expression<T>, String> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(format!("more than {DEEPEST} parentheses inside each other"));
+        }
+        let one = match self.tokens.pop() {
+            Some(Token::Word(word)) => Expression::Term((self.term)(&word)?),
+            Some(Token::Not) => Expression::Not(Box::new(self.one()?)),
+            Some(Token::Open) => {
+                let inner = self.any()?;
+                if self.tokens.pop().is_none() {
+                    return Err("a `(` without its `)`".into());
+                }
+                inner
+            }
+            None | Some(Token::And | Token::Or | Token::Close) => {
+                return Err("an empty term".into());
+            }
+        };
+        self.depth -= 1;
+        Ok(one)
+    }
+}
+
+fn joined<T>(
+    mut parts: Vec<Expression<T>>,
+    join: fn(Vec<Expression<T>>) -> Expression<T>,
+) -> Expression<T> {
+    match (parts.pop(), parts.is_empty()) {
+        (Some(only), true) => only,
+        (last, _) => {
+            parts.extend(last);
+            join(parts)
+        }
+    }
+}
+
+fn tokens(text: &str) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let single = match first {
+            ',' => Some(Token::Or),
+            '(' => Some(Token::Open),
+            ')' => Some(Token::Close),
+            '-' | '!' => Some(Token::Not),
+            _ => None,
+        };
+        rest = match single {
+            Some(token) => {
+                tokens.push(token);
+                &rest[1..]
+            }
+            None => {
+                let (token, behind) = word(rest)?;
+                tokens.push(token);
+                behind
+            }
+        };
+        rest = rest.trim_start();
+    }
+    Ok(tokens)
+}
+
+/// The word at the begin of a text, and what follows it. Quotes keep what would end it; parentheses
+/// inside belong to it, as those of a kernel's parameters do.
+fn word(text: &str) -> Result<(Token, &str), String> {
+    let mut word = Word {
+        is_quoted: text.starts_with('"'),
+        ..Word::default()
+    };
+    let (mut is_inside, mut has_quotes, mut depth) = (false, false, 0_usize);
+    let mut end = text.len();
+    for (at, character) in text.char_indices() {
+        match character {
+            '"' => {
+                (is_inside, has_quotes) = (!is_inside, true);
+                continue;
+            }
+            _ if is_inside => {}
+            ')' if depth == 0 => {
+                end = at;
+                break;
+            }
+            _ if character == ',' || character.is_whitespace() => {
+                end = at;
+                break;
+            }
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        word.text.push(character);
+    }
+    if is_inside {
+        return Err("a quote without its end".into());
+    }
+    let token = match (&*word.text, has_quotes) {
+        ("and", false) => Token::And,
+        ("or", false) => Token::Or,
+        ("not", false) => Token::Not,
+        _ => Token::Word(word),
+    };
+    Ok((token, &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With all parentheses.
+    fn shape(expression: &Expression<String>) -> String {
+        let all = |parts: &[Expression<String>], between: &str| {
+            let parts: Vec<String> = parts.iter().map(shape).collect();
+            format!("({})", parts.join(between))
+        };
+        match expression {
+            Expression::Term(word) => word.clone(),
+            Expression::Not(inner) => format!("!{}", shape(inner)),
+            Expression::All(parts) => all(parts, " & "),
+            Expression::Any(parts) => all(parts, " | "),
+        }
+    }
+
+    fn parse(text: &str) -> Result<String, String> {
+        let mut term = |word: &Word| Ok(word.text.clone());
+        Expression::parse(text, &mut term).map(|parsed| shape(&parsed))
+    }
+
+    #[test]
+    fn terms_are_joined() {
+        for (text, expected) in [
+            ("a", "a"),
+            (" a , b", "(a | b)"),
+            ("a b,c and d", "((a & b) | (c & d))"),
+            ("a or b c", "(a | (b & c))"),
+            ("not a -b !c", "(!a & !b & !c)"),
+            ("not (a, b) c", "(!(a | b) & c)"),
+            ("- -a", "!!a"),
+            ("f(int", "f(int"),
+            ("(f(int))", "f(int)"),
+            ("f(g(x)) y", "(f(g(x)) & y)"),
+            ("range:\"step 0, 1\"[2] b-c", "(range:step 0, 1[2] & b-c)"),
+            ("\"not\" and \"and\"", "(not & and)"),
+            ("\"(\"", "("),
+            ("a\nb", "(a & b)"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors() {
+        let deep = "(".repeat(100_000);
+        for (text, expected) in [
+            ("", "an empty term"),
+            ("a,", "an empty term"),
+            (",a", "an empty term"),
+            ("a,,b", "an empty term"),
+            ("a and", "an empty term"),
+            ("a and and b", "an empty term"),
+            ("not", "an empty term"),
+            ("()", "an empty term"),
+            ("(a", "a `(` without its `)`"),
+            ("a)", "a `)` without its `(`"),
+            ("x \"a b", "a quote without its end"),
+            (&deep, "more than 64 parentheses inside each other"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), expected);
+        }
+    }
+}

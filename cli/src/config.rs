@@ -1,0 +1,280 @@
+//! `cutape.toml`, the file of a project: defaults for the options of the verbs.
+//!
+//! A table is a verb, a key is the long name of one of its options. The command line wins: over an
+//! option that it gives, and over those that conflict with what it gives.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use cutape_analyzer::suggestion::did_you_mean;
+use toml::{Spanned, Value};
+
+use crate::failure::Failure;
+
+const NAME: &str = "cutape.toml";
+
+type Options = BTreeMap<Spanned<String>, Spanned<Value>>;
+
+/// The project's file.
+pub(crate) struct Config {
+    path: PathBuf,
+    text: String,
+    verbs: BTreeMap<Spanned<String>, Options>,
+}
+
+/// What the file says about an option.
+struct Setting {
+    /// Where in the text.
+    at: usize,
+    option: String,
+    /// Empty for an option without a value.
+    values: Vec<String>,
+}
+
+impl Config {
+    /// The file of that name, else the nearest in the current folder and those around it.
+    pub(crate) fn find(given: Option<&Path>) -> Result<Option<Self>, Failure> {
+        if let Some(path) = given {
+            return Self::read(path).map(Some);
+        }
+        let Ok(folder) = std::env::current_dir() else {
+            return Ok(None);
+        };
+        let mut paths = folder.ancestors().map(|folder| folder.join(NAME));
+        paths
+            .find(|path| path.is_file())
+            .map(|path| Self::read(&path))
+            .transpose()
+    }
+
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::unusable(format!("cannot read {}: {error}", path.display()))
+        })?;
+        let mut config = Self {
+            path: path.to_owned(),
+            text,
+            verbs: BTreeMap::new(),
+        };
+        config.verbs = toml::from_str(&config.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            config.wrong(at, &error.message().replace('\n', " "))
+        })?;
+        Ok(config)
+    }
+
+    /// The command with the file's defaults for a verb; `given` is what the command line says.
+    pub(crate) fn apply(
+        &self,
+        command: &Command,
+        verb: &str,
+        given: &ArgMatches,
+    ) -> Result<Command, Failure> {
+        let mut settings = Vec::new();
+        for (name, options) in &self.verbs {
+            let table = name.get_ref();
+            let subcommand = command.find_subcommand(table);
+            let Some(subcommand) = subcommand.filter(|known| !known.is_hide_set()) else {
+                let visible = command
+                    .get_subcommands()
+                    .filter(|known| !known.is_hide_set());
+                let suggestion = did_you_mean(table, visible.map(Command::get_name));
+                let table = table.escape_debug();
+                return Err(self.wrong(
+                    name.span().start,
+                    &format!("no verb is called `{table}`{suggestion}"),
+                ));
+            };
+            for (key, value) in options {
+                let setting = self.setting(subcommand, key, value)?;
+                if table == verb {
+                    settings.extend(setting);
+                }
+            }
+        }
+        let verb_command = command.find_subcommand(verb).unwrap_or(command);
+        self.check(command, verb, &settings)?;
+        let is_overruled = |option: &Arg| {
+            let mut explicit = verb_command
+                .get_arguments()
+                .filter(|arg| is_given(given, arg));
+            explicit.any(|other| {
+                other.get_id() == option.get_id() || conflict(verb_command, option, other)
+            })
+        };
+        let option_of = |setting: &Setting| option(verb_command, &setting.option).cloned();
+        let settings = settings
+            .into_iter()
+            .filter_map(|setting| Some((option_of(&setting)?, setting.values)))
+            .filter(|(option, _)| !is_overruled(option));
+        let mut changed = command.clone();
+        for (option, values) in settings {
+            // Clap keeps defaults for the life of the process.
+            let mut values: Vec<&'static str> = values
+                .into_iter()
+                .map(|value| &*String::leak(value))
+                .collect();
+            if values.is_empty() {
+                values.push("true");
+            }
+            changed = changed.mut_subcommand(verb, |verb| {
+                verb.mut_arg(option.get_id(), |option| option.default_values(values))
+            });
+        }
+        Ok(changed)
+    }
+
+    /// What a key says; `None` for an option that is switched off.
+    fn setting(
+        &self,
+        verb: &Command,
+        key: &Spanned<String>,
+        value: &Spanned<Value>,
+    ) -> Result<Option<Setting>, Failure> {
+        let (name, at) = (key.get_ref().as_str(), key.span().start);
+        let Some(option) = option(verb, name) else {
+            let names = verb.get_arguments().filter_map(Arg::get_long);
+            let suggestion = did_you_mean(name, names);
+            let name = name.escape_debug();
+            return Err(self.wrong(
+                at,
+                &format!("`{}` has no option --{name}{suggestion}", verb.get_name()),
+            ));
+        };
+        // One of such a group is always on the command line, and the others would join it.
+        let mut groups = verb.get_groups();
+        if groups.any(|group| {
+            !group.clone().is_multiple() && group.get_args().any(|id| id == option.get_id())
+        }) {
+            return Err(self.wrong(
+                at,
+                &format!("--{name} can be given on the command line only"),
+            ));
+        }
+        let is_flag = matches!(option.get_action(), ArgAction::SetTrue);
+        let values = match (value.get_ref(), is_flag) {
+            (Value::Boolean(false), true) => return Ok(None),
+            (Value::Boolean(true), true) => Some(Vec::new()),
+            (_, true) => return Err(self.wrong(at, &format!("{name} is true or false"))),
+            (Value::Array(values), _) if values.is_empty() => return Ok(None),
+            (Value::Array(values), _) if matches!(option.get_action(), ArgAction::Append) => {
+                values.iter().map(text_of).collect()
+            }
+            (value, _) => text_of(value).map(|text| vec![text]),
+        };
+        let Some(values) = values else {
+            return Err(self.wrong(
+                at,
+                &format!("the value of {name} is neither text nor a number"),
+            ));
+        };
+        let is_path = !matches!(
+            option.get_value_hint(),
+            ValueHint::Unknown | ValueHint::Other
+        );
+        let values = values.into_iter().map(|value| match is_path {
+            true => self.resolved(&value),
+            false => value,
+        });
+        Ok(Some(Setting {
+            at,
+            option: name.to_owned(),
+            values: values.collect(),
+        }))
+    }
+
+    /// A path as it is from the file's folder. `null` is a driver.
+    fn resolved(&self, value: &str) -> String {
+        let folder = self.path.parent().filter(|_| value != "null");
+        let path = folder.map(|folder| folder.join(value));
+        path.map_or_else(
+            || value.to_owned(),
+            |path| path.to_string_lossy().into_owned(),
+        )
+    }
+
+    /// Parses each option alone, for the line of what is wrong, and then all, for conflicts.
+    fn check(&self, command: &Command, verb: &str, settings: &[Setting]) -> Result<(), Failure> {
+        let words_of = |setting: &Setting| -> Vec<String> {
+            let option = &setting.option;
+            match setting.values.is_empty() {
+                true => vec![format!("--{option}")],
+                false => {
+                    let values = setting.values.iter();
+                    values.map(|value| format!("--{option}={value}")).collect()
+                }
+            }
+        };
+        let parse = |words: Vec<String>| {
+            let words = ["cutape", verb].into_iter().map(str::to_owned).chain(words);
+            let parsed = command.clone().try_get_matches_from(words);
+            parsed.err().filter(|error| {
+                // The rest of the command line is not here.
+                !matches!(
+                    error.kind(),
+                    ErrorKind::MissingRequiredArgument
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                )
+            })
+        };
+        let text = |error: &clap::Error| {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.trim_start_matches("error: ").to_owned()
+        };
+        for setting in settings {
+            if let Some(error) = parse(words_of(setting)) {
+                return Err(self.wrong(setting.at, &text(&error)));
+            }
+        }
+        match parse(settings.iter().flat_map(words_of).collect()) {
+            Some(error) => {
+                let at = settings.first().map_or(0, |setting| setting.at);
+                Err(self.wrong(at, &text(&error)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Something is wrong at that place of the text.
+    fn wrong(&self, at: usize, what: &str) -> Failure {
+        let line = 1 + self.text.get(..at).unwrap_or("").matches('\n').count();
+        Failure::unusable(format!("{}: line {line}: {what}", self.path.display()))
+    }
+}
+
+/// The option of a verb with that long name.
+fn option<'c>(verb: &'c Command, name: &str) -> Option<&'c Arg> {
+    let mut options = verb.get_arguments().filter(|arg| !arg.is_hide_set());
+    options.find(|arg| arg.get_long() == Some(name))
+}
+
+/// Whether the command line has it.
+fn is_given(given: &ArgMatches, arg: &Arg) -> bool {
+    let id = arg.get_id().as_str();
+    given.try_contains_id(id).is_ok_and(|is_known| is_known)
+        && given.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+fn conflict(verb: &Command, one: &Arg, other: &Arg) -> bool {
+    let has = |of: &Arg, with: &Arg| {
+        let conflicts = verb.get_arg_conflicts_with(of);
+        conflicts.iter().any(|arg| arg.get_id() == with.get_id())
+    };
+    has(one, other) || has(other, one)
+}
+
+/// A value as on the command line; `None` for a date or a table.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        Value::Boolean(is) => Some(is.to_string()),
+        Value::Array(_) | Value::Table(_) | Value::Datetime(_) => None,
+    }
+}

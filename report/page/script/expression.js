@@ -1,0 +1,103 @@
+// Terms joined by "and", "or" and "not", as cli/src/call_set/expression.rs has them.
+
+/** What is wrong with a filter. */
+class FilterError extends Error {}
+
+/** How deep parentheses and negations may nest. */
+const DEEPEST = 64;
+
+/** Parses to { term }, { not }, { all } or { any }; `parseTerm` takes { text, isQuoted }. */
+function parseExpression(text, parseTerm) {
+  const tokens = expressionTokens(text);
+  let at = 0;
+  let depth = 0;
+  const join = (parts, key) => (parts.length === 1 ? parts[0] : { [key]: parts });
+  const any = () => {
+    const parts = [all()];
+    while (tokens[at] === "or") {
+      at += 1;
+      parts.push(all());
+    }
+    return join(parts, "any");
+  };
+  const all = () => {
+    const parts = [one()];
+    while (at < tokens.length && tokens[at] !== "or" && tokens[at] !== ")") {
+      at += tokens[at] === "and" ? 1 : 0;
+      parts.push(one());
+    }
+    return join(parts, "all");
+  };
+  const one = () => {
+    depth += 1;
+    if (depth > DEEPEST) {
+      throw new FilterError(`more than ${DEEPEST} parentheses inside each other`);
+    }
+    const token = tokens[at++];
+    let parsed;
+    if (typeof token === "object") {
+      parsed = { term: parseTerm(token) };
+    } else if (token === "not") {
+      parsed = { not: one() };
+    } else if (token === "(") {
+      parsed = any();
+      if (tokens[at++] !== ")") {
+        throw new FilterError("a `(` without its `)`");
+      }
+    } else {
+      throw new FilterError("an empty term");
+    }
+    depth -= 1;
+    return parsed;
+  };
+  const expression = any();
+  if (at < tokens.length) {
+    throw new FilterError("a `)` without its `(`");
+  }
+  return expression;
+}
+
+/** Words are objects, what joins them is text. */
+function expressionTokens(text) {
+  const single = { ",": "or", "(": "(", ")": ")", "-": "not", "!": "not" };
+  const tokens = [];
+  let rest = text.trimStart();
+  while (rest !== "") {
+    if (single[rest[0]]) {
+      tokens.push(single[rest[0]]);
+      rest = rest.slice(1).trimStart();
+      continue;
+    }
+    const { token, length } = expressionWord(rest);
+    tokens.push(token);
+    rest = rest.slice(length).trimStart();
+  }
+  return tokens;
+}
+
+/** Quotes keep what would end a word; parentheses inside belong to it. */
+function expressionWord(text) {
+  let [word, isInside, hasQuotes, depth, at] = ["", false, false, 0, 0];
+  for (; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') {
+      [isInside, hasQuotes] = [!isInside, true];
+      continue;
+    }
+    if (!isInside) {
+      if (character === "," || /\s/.test(character) || (character === ")" && depth === 0)) {
+        break;
+      }
+      depth += { "(": 1, ")": -1 }[character] ?? 0;
+    }
+    word += character;
+  }
+  if (isInside) {
+    throw new FilterError("a quote without its end");
+  }
+  const isKeyword = !hasQuotes && ["and", "or", "not"].includes(word);
+  return {
+    token: isKeyword ? word : { text: word, isQuoted: text[0] === '"' },
+    length: at,
+  };
+}
