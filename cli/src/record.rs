@@ -239,13 +239,14 @@ fn what_to_check(trace: &Path) -> &Path {
             .next()
             .is_some()
     };
-    match Trace::open_indexed(trace) {
-        Ok(opened) if has_rank(&opened) => match trace.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        },
-        _ => trace,
+    if !Trace::open_indexed(trace).is_ok_and(|opened| has_rank(&opened)) {
+        return trace;
     }
+    let here = std::env::current_dir().ok();
+    let folder = trace.parent().filter(|folder| *folder != Path::new(""));
+    folder
+        .filter(|folder| here.as_deref() != Some(*folder))
+        .unwrap_or(Path::new("."))
 }
 
 /// The program's name without its folder.
