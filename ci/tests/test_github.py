@@ -76,6 +76,13 @@ def run(project, package, tmp_path):
     return run
 
 
+def test_the_package_must_be_named(run, tmp_path):
+    assert ACTION["inputs"]["package"]["required"]
+    status, runner = run(STEPS, run="python3 good.py", package="")
+    assert status != 0 and "PACKAGE: name the wheel" in runner.printed
+    assert not (tmp_path / "temp/cutape").exists()
+
+
 def test_findings_fail_the_job_and_are_uploaded(run, project, tmp_path):
     # This one installs the package, too. Making an environment takes seconds.
     status, runner = run(STEPS, run="python3 good.py\npython3 bad.py")

@@ -52,6 +52,12 @@ def test_outcomes(run, given, status, words):
     assert words in ended.stdout
 
 
+def test_the_package_must_be_named(run, project):
+    ended = run(WHOLE, RECORD="python3 good.py", PACKAGE="")
+    assert ended.returncode != 0 and "PACKAGE: name the wheel" in ended.stdout
+    assert not (project / ".cutape").exists()
+
+
 def test_reports_are_where_the_job_names_them(run, project):
     # This one installs the package, too. Making an environment takes seconds.
     ended = run(WHOLE, RECORD="python3 bad.py", REPLAY="good.cutape", REPLAY_ARGS="--driver null")

@@ -45,6 +45,8 @@ mod overwrite;
 mod pack;
 mod payloads;
 mod progress;
+#[cfg(test)]
+mod python_options;
 mod quantity;
 mod rank_folder;
 mod record;

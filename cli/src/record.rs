@@ -164,8 +164,11 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     if on_terminal && let Some(first) = outcome.traces.first() {
         let what = what_was_recorded(&outcome.traces);
-        let next = output::quoted(first.as_os_str());
-        message!("{what}; next: cutape check {next}");
+        let next = what_to_check(first);
+        message!(
+            "{what}; next: cutape check {}",
+            output::quoted(next.as_os_str())
+        );
     }
     Ok(ExitCode::from(outcome.exit_code()))
 }
@@ -225,6 +228,25 @@ fn what_was_recorded(traces: &[PathBuf]) -> String {
         "{} of {processes} in {names}",
         quantity::count(calls, "call")
     )
+}
+
+/// The trace; of a process with a rank the folder, whose traces are also checked against each other.
+fn what_to_check(trace: &Path) -> &Path {
+    let has_rank = |trace: &Trace| {
+        let known = ["rank", "rank.local"].into_iter();
+        known
+            .filter_map(|key| trace.meta_value(key))
+            .next()
+            .is_some()
+    };
+    if !Trace::open_indexed(trace).is_ok_and(|opened| has_rank(&opened)) {
+        return trace;
+    }
+    let here = std::env::current_dir().ok();
+    let folder = trace.parent().filter(|folder| *folder != Path::new(""));
+    folder
+        .filter(|folder| here.as_deref() != Some(*folder))
+        .unwrap_or(Path::new("."))
 }
 
 /// The program's name without its folder.

@@ -24,6 +24,7 @@ use crate::input::{Completeness, WithState};
 use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
 use crate::output::ReportFile;
+use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 
 /// The hidden verb of the guarded child.
@@ -126,7 +127,8 @@ pub(crate) struct Arguments {
     )]
     set: Vec<String>,
     /// Save the bytes that a copy writes to host memory: 'call 912 dstHost=FILE',
-    /// or a name of --io. FILE must not exist. Can be given several times.
+    /// or a name of --io. FILE must not exist, except with --overwrite. Can be given
+    /// several times.
     ///
     /// A FILE that ends in .npy gets numpy's header, with the type and shape of
     /// --io, or of `y.npy:float32[128,64]`; otherwise it is an array of uint8.
@@ -137,6 +139,8 @@ pub(crate) struct Arguments {
         verbatim_doc_comment
     )]
     save: Vec<String>,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Names of inputs and outputs (TOML). Default: app.io.toml for app.cutape.
     #[arg(long, value_name = "FILE")]
     io: Option<PathBuf>,
@@ -268,7 +272,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     call_image::read(&trace, &arguments.replace_image)?;
     let files = files_of(&trace, &arguments)?;
-    files.check_outputs()?;
+    files.check_outputs(arguments.overwrite)?;
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
     let command = |one: OneReplay| {
@@ -330,7 +334,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         junit.write(&as_junit()?)?;
     }
     output.write(&WithState::new(&report, &state), &printed)?;
-    files.publish(&report)?;
+    files.publish(&report, arguments.overwrite)?;
     let agrees = report.agrees_but_for(&arguments.allow);
     Ok(status(agrees, &state, &arguments))
 }

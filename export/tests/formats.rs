@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cutape_export::rows::Rows;
 use cutape_export::tables::{
-    JsonLines, ParquetFolder, SCHEMA_VERSION, TABLES, TableSink, TableWriter,
+    JsonLines, OWN_COLUMNS, ParquetFolder, SCHEMA_VERSION, TABLES, TableSink, TableWriter,
 };
 use cutape_export::timeline::{ChromeTrace, TimelineSink};
 use cutape_format::Trace;
@@ -134,16 +134,15 @@ fn parquet_files() {
     assert_eq!(found.len(), 2 * TABLES.len());
     for table in TABLES {
         for part in 0..2 {
-            let name = format!(
-                "{}/process={process}/rank=3/part-{part}.parquet",
-                table.name
-            );
+            let part_name = ["", ".1"][part];
+            let name = format!("{}/rank3.process{process}{part_name}.parquet", table.name);
             let reader = SerializedFileReader::new(File::open(folder.join(&name)).unwrap());
             let reader = reader.unwrap();
             let facts = reader.metadata().file_metadata();
             let columns = facts.schema_descr().columns().iter();
             let columns: Vec<_> = columns.map(|column| column.name().to_owned()).collect();
-            let expected: Vec<_> = table.columns().map(|column| column.name).collect();
+            let expected = table.columns().chain(OWN_COLUMNS);
+            let expected: Vec<_> = expected.map(|column| column.name).collect();
             assert_eq!(columns, expected, "{name}");
             let mut keys = facts.key_value_metadata().unwrap().iter();
             let version = keys.find(|entry| entry.key == "cutape.schema").unwrap();
@@ -163,6 +162,9 @@ fn parquet_files() {
             for row in rows {
                 let row = row.unwrap();
                 assert_eq!(row.get_string(0).unwrap(), ["one", "two"][part], "{name}");
+                let [own, rank] = [row.len() - 2, row.len() - 1];
+                assert_eq!(row.get_long(own).unwrap(), i64::from(process), "{name}");
+                assert_eq!(row.get_long(rank).unwrap(), 3, "{name}");
             }
         }
     }

@@ -12,18 +12,20 @@ import os
 
 _MODULES = {
     "_native": (
-        "Call Calls DamagedTrace Error NewerVersion NotATrace Payload Table Thread Trace open schema"
+        "Call Calls DamagedTrace Error NewerVersion NotATrace Table Thread Trace open schema"
     ),
-    "_recording": "NotRecording is_recording mark range record",
-    "_values": "Address Missing Named",
+    "_options": "check record replay",
+    "_recording": "Block NotRecording is_recording mark range",
+    "_values": "Address Missing Named Payload",
     "_verbs": (
         "CommandError Divergence Finding FindingCall Findings Frame ObjectHistory RecordedProcess"
-        " RelatedCall ReplayReport check replay"
+        " RelatedCall ReplayReport"
     ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["program", *sorted(_HOMES)]
+# Not those that `from cutape import *` would put in place of Python's own.
+__all__ = ["program", *sorted(_HOMES.keys() - {"open", "range"})]
 
 
 def program() -> str:
@@ -43,4 +45,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> "list[str]":
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})

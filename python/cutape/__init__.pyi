@@ -5,21 +5,21 @@ from ._native import (
     Error as Error,
     NewerVersion as NewerVersion,
     NotATrace as NotATrace,
-    Payload as Payload,
     Table as Table,
     Thread as Thread,
     Trace as Trace,
     open as open,
     schema as schema,
 )
+from ._options import check as check, record as record, replay as replay
 from ._recording import (
+    Block as Block,
     NotRecording as NotRecording,
     is_recording as is_recording,
     mark as mark,
     range as range,
-    record as record,
 )
-from ._values import Address as Address, Missing as Missing, Named as Named
+from ._values import Address as Address, Missing as Missing, Named as Named, Payload as Payload
 from ._verbs import (
     CommandError as CommandError,
     Divergence as Divergence,
@@ -31,8 +31,6 @@ from ._verbs import (
     RecordedProcess as RecordedProcess,
     RelatedCall as RelatedCall,
     ReplayReport as ReplayReport,
-    check as check,
-    replay as replay,
 )
 
 __all__: list[str]

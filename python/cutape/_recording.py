@@ -1,4 +1,4 @@
-"""The recording of the running program: `record`, `mark`, `range`.
+"""The recording of the running program: blocks, `mark`, `range`.
 
 A program that `cutape record` started has cutape's library in place of libcuda. Its functions put
 ranges and marks into the trace; a block is cut out of the trace that exists so far.
@@ -7,6 +7,7 @@ ranges and marks into the trace; a block is cut out of the trace that exists so 
 import contextlib
 import ctypes
 import itertools
+import json
 import os
 import sys
 import threading
@@ -25,6 +26,8 @@ _blocks = itertools.count(1)
 
 class NotRecording(Error):
     """The running program is not being recorded."""
+
+    __module__ = "cutape"
 
 
 def _find_recorder() -> Optional[ctypes.CDLL]:
@@ -100,30 +103,17 @@ def _own_trace() -> Optional[str]:
     return None
 
 
-class record:
-    """Writes the driver calls of a block, and those that they need, to a trace of their own.
+class Block:
+    """A block of the program whose calls get a trace of their own: what `record` returns."""
 
-    The program must have been started with `cutape record`, which records all of it: the block is
-    cut out when it ends, as `cutape trim` does. It has the calls of all threads during the block.
-    The file must not exist. `state` and `driver` are those of `cutape trim`.
-
-    >>> with cutape.record("step.cutape") as step:      # doctest: +SKIP
-    ...     train_step()
-    >>> step.trace.table("launches").to_pandas()        # doctest: +SKIP
-    """
+    __module__ = "cutape"
 
     path: str
     """The file."""
 
-    def __init__(
-        self, path: Path, *, state: str = "recorded", driver: Optional[Path] = None
-    ) -> None:
+    def __init__(self, path: Path, options: List[str]) -> None:
         self.path = os.path.abspath(os.fspath(path))
-        if state not in ("recorded", "replay"):
-            raise ValueError(f"state: {state!r}; choose 'recorded' or 'replay'")
-        self._options: List[Path] = ["--state", state]
-        if driver is not None:
-            self._options += ["--driver", driver]
+        self._options = options
         self._name = ""
         self._thread = 0
 
@@ -132,7 +122,7 @@ class record:
         """The trace of the block, once that has ended."""
         return open_trace(self.path)
 
-    def __enter__(self) -> "record":
+    def __enter__(self) -> "Block":
         recorder = _find_recorder()
         if recorder is None:
             words = " ".join(["python3", *filter(None, sys.argv)])
@@ -140,8 +130,8 @@ class record:
                 "this program is not being recorded, so no block of it can be; start it with "
                 f"`cutape record -- {words}`"
             )
-        if os.path.lexists(self.path):
-            raise FileExistsError(f"{self.path}: exists already; choose another name, or remove it")
+        if os.path.lexists(self.path) and "--overwrite" not in self._options:
+            raise FileExistsError(f"{self.path}: exists already; choose another name, or overwrite=True")
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"{folder}: no such folder")
@@ -175,7 +165,13 @@ class record:
         choice = f"range:{self._name}"
         try:
             run(["trim", whole, "--calls", choice, "-o", self.path, *self._options])
-        except CommandError as failure:
-            if "no call " not in failure.message:
+        except CommandError:
+            if self._has_calls(whole):
                 raise
             raise Error(f"{self.path}: not written: no driver call in the block") from None
+
+    def _has_calls(self, whole: str) -> bool:
+        ranges = json.loads(run(["info", "--format", "json", whole]))["ranges"]
+        # A range is named with those around it.
+        own = [row for row in ranges if row["range"].split("/")[-1] == self._name]
+        return any(row["calls"] for row in own)

@@ -1,6 +1,9 @@
 """Values of arguments that are more than a number."""
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional
+
+if TYPE_CHECKING:
+    from ._native import Blob
 
 
 class Named(int):
@@ -52,6 +55,36 @@ class Address(int):
         return hex(self) if self.label is None else f"{hex(self)} ({self.label})"
 
     __str__ = __repr__
+
+
+class Payload:
+    """Bytes behind a pointer that the trace stores outside the record of the call: an image, or
+    what a copy read or wrote.
+
+    From Python 3.12 on it has the buffer protocol, for `memoryview`, `numpy.frombuffer` and others.
+    """
+
+    size: int
+    """How many bytes there are."""
+
+    def __init__(self, blob: "Blob") -> None:
+        self._blob = blob
+        self.size = blob.size
+
+    def read(self) -> bytes:
+        """Reads the bytes from the trace."""
+        return self._blob.read()
+
+    __bytes__ = read
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self.read())
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"<cutape.Payload of {self.size} bytes>"
 
 
 class Missing(NamedTuple):

@@ -1,22 +1,42 @@
-"""`check` and `replay`: the program `cutape` in a process of its own, its JSON as objects."""
+"""The program `cutape` in a process of its own: options as its words, its JSON as objects."""
 
 import dataclasses
 import json
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from . import _program
 from ._native import Error
 
-Path = Union[str, "os.PathLike[str]"]
+Path = Union[str, os.PathLike[str]]
 T = TypeVar("T")
 
 # The program's exit statuses.
 _CLEAN, _FOUND = 0, 1
+# Parameters of functions that are no options.
+_OPERANDS = ("trace", "path")
 
 
 class CommandError(Error):
     """The program `cutape` refused, or failed."""
+
+    __module__ = "cutape"
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message, status)
@@ -37,6 +57,35 @@ def run(words: Sequence[Path]) -> str:
     if message.startswith("cutape: "):
         message = message[len("cutape: ") :]
     raise CommandError(message or f"cutape ended with status {done.returncode}", done.returncode)
+
+
+def words(function: Callable[..., Any], keywords: Mapping[str, Any]) -> List[str]:
+    """The options of `cutape` for the keywords that a function was called with."""
+    found = []
+    hints = get_type_hints(function)
+    for name, value in keywords.items():
+        if name in _OPERANDS:
+            continue
+        choices = _choices(hints[name])
+        option = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is None or one is False:
+                continue
+            if one is True:
+                found.append(option)
+            elif choices and one not in choices:
+                raise ValueError(f"{name}: {one!r}; choose one of {', '.join(choices)}")
+            else:
+                text = os.fsdecode(one) if isinstance(one, os.PathLike) else one
+                found.append(f"{option}={text}")
+    return found
+
+
+def _choices(hint: Any) -> List[str]:
+    """The texts that a type consists of."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [choice for part in get_args(hint) for choice in _choices(part)]
 
 
 def _of(kind: Type[T], members: Mapping[str, Any]) -> T:
@@ -214,38 +263,10 @@ def _finding(members: Mapping[str, Any]) -> Finding:
     return _of(Finding, own)
 
 
-def check(
-    trace: Path,
-    *,
-    all: bool = False,
-    expect_errors: bool = False,
-    suppress: Optional[Path] = None,
-    baseline: Optional[Path] = None,
-    confidence: str = "assumed",
-    most_repeats: int = 1,
-    allow_incomplete: bool = False,
-) -> Findings:
-    """Looks for misuse of the API in a trace, or in a folder of them, as `cutape check` does.
-
-    all: also probes, expected errors, teardown. expect_errors: the program tests errors, so leave
-    out findings about calls that failed. suppress: a file that lists findings to leave out.
-    baseline: the JSON of an earlier check, whose findings are left out. confidence: what findings
-    may rest on, at the least. most_repeats: how many findings of one mistake to list.
-    allow_incomplete: do not raise CommandError for a recording that ended early.
-    """
-    words: List[Path] = ["check", "--format", "json", "--fail-on", "never"]
-    words += ["--confidence", confidence, "--most-repeats", str(most_repeats)]
-    if all:
-        words.append("--all")
-    if expect_errors:
-        words.append("--expect-errors")
-    if suppress is not None:
-        words += ["--suppress", suppress]
-    if baseline is not None:
-        words += ["--baseline", baseline]
-    if allow_incomplete:
-        words.append("--allow-incomplete")
-    found = json.loads(run([*words, _operand(trace)]))
+def findings_of(trace: Path, options: List[str]) -> Findings:
+    """What `cutape check` finds with these options."""
+    verb = ["check", "--format=json", "--fail-on=never"]
+    found = json.loads(run([*verb, *options, operand(trace)]))
     return Findings(
         map(_finding, found["findings"]),
         found["omitted"],
@@ -254,7 +275,7 @@ def check(
     )
 
 
-def _operand(path: Path) -> str:
+def operand(path: Path) -> str:
     """The path in a form that is no option."""
     path = os.fspath(path)
     return os.path.join(os.curdir, path) if path.startswith("-") else path
@@ -345,35 +366,6 @@ class ReplayReport:
         )
 
 
-def replay(
-    trace: Path,
-    *,
-    driver: Optional[Path] = None,
-    calls: Optional[str] = None,
-    until: Optional[int] = None,
-    threads: bool = False,
-    keep_going: bool = True,
-    repeat: int = 1,
-    timing: bool = False,
-    force: bool = False,
-    allow_incomplete: bool = False,
-) -> ReplayReport:
-    """Re-issues the calls of a trace in a process of its own, and compares, as `cutape replay`.
-
-    driver: a path, or `null` for the null driver; default: this machine's. calls: compare only
-    these, e.g. `range:step*`. until: stop before that call. threads: run the recorded threads
-    concurrently. keep_going: count divergences instead of stopping at the first. repeat: replay so
-    often, to tell the causes of divergences apart. timing: measure instead of comparing bytes.
-    force: continue even if the machine does not fit the trace. allow_incomplete: do not raise
-    CommandError for a recording that ended early.
-    """
-    words: List[Path] = ["replay", "--format", "json"]
-    for option, value in (("--driver", driver), ("--calls", calls), ("--until", until)):
-        if value is not None:
-            words += [option, value if not isinstance(value, int) else str(value)]
-    if repeat != 1:
-        words += ["--repeat", str(repeat)]
-    flags = {"--threads": threads, "--keep-going": keep_going, "--timing": timing, "--force": force}
-    flags["--allow-incomplete"] = allow_incomplete
-    words += [flag for flag, is_set in flags.items() if is_set]
-    return ReplayReport(json.loads(run([*words, _operand(trace)])))
+def report_of(trace: Path, options: List[str]) -> ReplayReport:
+    """What `cutape replay` reports with these options."""
+    return ReplayReport(json.loads(run(["replay", "--format=json", *options, operand(trace)])))

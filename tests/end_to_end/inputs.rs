@@ -211,7 +211,7 @@ fn wrong_inputs_and_outputs_are_refused(folder: &Path) {
         (
             "--save",
             place(back, "dstHost", &short),
-            "exists; remove it",
+            "replace it with --overwrite",
         ),
         (
             "--save",
@@ -231,6 +231,9 @@ fn wrong_inputs_and_outputs_are_refused(folder: &Path) {
     }
     assert_eq!(fs::read(&short).unwrap(), b"abc");
     assert!(!missing.exists());
+    let value = place(back, "dstHost", &short);
+    run(replay(&trace).args(["--overwrite", "--save", &value])).assert_code(0);
+    assert_eq!(fs::read(&short).unwrap().len(), 10_000);
     let once = place(back, "dstHost", &missing);
     let twice = run(replay(&trace).args(["--save", &once, "--save", &once]));
     twice.assert_code(2);
@@ -406,7 +409,7 @@ fn files_of_numpy_have_types_and_shapes(folder: &Path) {
         (
             "--save",
             place(back, "dstHost", &folder.join("out.npy")) + ":int16",
-            "exists; remove it",
+            "replace it with --overwrite",
         ),
     ] {
         let output = run(replay(&trace).args([option, &value]));

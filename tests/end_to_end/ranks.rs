@@ -203,13 +203,10 @@ fn ranks_are_exported_as_one_data_set(folder: &Path) {
     output.assert(0);
     for trace in traces {
         let place = format!(
-            "launches/process={}/rank={}",
-            trace["process"], trace["rank"]
+            "launches/rank{}.process{}.parquet",
+            trace["rank"], trace["process"]
         );
-        assert!(
-            tables.join(&place).join("part-0.parquet").is_file(),
-            "{place}"
-        );
+        assert!(tables.join(&place).is_file(), "{place}");
     }
 }
 

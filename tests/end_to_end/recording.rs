@@ -337,19 +337,33 @@ fn a_free_name_is_chosen(folder: &Path) {
 fn a_terminal_shows_what_was_recorded(folder: &Path) {
     let program = ending();
     let both = format!("{program} end 4; {program} end 4; true");
-    for (name, command, text) in [
-        ("one", vec![&*program, "end"], "of 1 process in one.cutape;"),
+    // Ranks are also checked against each other, which takes the folder.
+    let rank = format!("RANK=3 {program} end; true");
+    for (name, command, text, next) in [
+        (
+            "one",
+            vec![&*program, "end"],
+            "of 1 process in one.cutape;",
+            "one.cutape",
+        ),
         (
             "two",
             vec!["sh", "-c", &both],
             "of 2 processes in two.cutape and two.",
+            "two.cutape",
+        ),
+        (
+            "ranks",
+            vec!["sh", "-c", &rank],
+            "of 1 process in ranks.rank3.cutape;",
+            ".",
         ),
     ] {
         let trace = format!("{name}.cutape");
         let mut recording = record(Path::new(&trace), &[], &command);
         recording.current_dir(folder);
         let screen = Screen::start(recording, (24, 200));
-        screen.shows(&[text, &format!("; next: cutape check {trace}")]);
+        screen.shows(&[text, &format!("; next: cutape check {next}")]);
         screen.ends(0);
         // On no terminal nothing is said: `recorded` of other tests expects that.
         let mut quiet = record(Path::new("quiet.cutape"), &["-q", "--overwrite"], &command);

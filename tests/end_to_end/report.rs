@@ -150,7 +150,12 @@ fn views_show_what_info_says(folder: &Path) -> Verdict {
             assert_eq!(cell(&functions, name, 1), grouped(calls), "{name}");
         }
         assert!(!table(&mut browser, "Ranges").is_empty());
+        // Most of the time is in it, and its name says nothing.
+        let shares = browser.text(".legend");
+        assert!(shares.contains("cuInit"), "{shares}");
 
+        browser.evaluate("location.hash = '#timeline'");
+        browser.wait_for("document.querySelector('[data-main]').dataset.shown === 'timeline'");
         show(&mut browser, "timeline");
         assert!(
             browser
@@ -336,6 +341,9 @@ fn findings_lead_to_the_timeline(folder: &Path) -> Verdict {
     let call = finding["call"]["call"].as_u64().unwrap();
     browser.set_window(1440, 900, false);
     browser.open(&page, READY);
+    assert_eq!(found["findings"].as_array().unwrap().len(), 1);
+    show(&mut browser, "findings");
+    browser.wait_for("document.querySelector('.finding[open] .body p')");
     show(&mut browser, "finding/0");
     let text = browser.text(".finding[open]");
     let object = &finding["objects"][0];

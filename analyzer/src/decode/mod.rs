@@ -3,6 +3,7 @@
 //!
 //! Types come from the trace's own signature table, names of handles from a [`Names`].
 
+mod kernel_parameters;
 mod names;
 mod types;
 mod value;
@@ -14,6 +15,7 @@ use cutape_format::{Call, Parameter, Signature, Signatures, Snapshot, ValueType}
 use cutape_registry::{Family, Function, Kind, LinkOp, Role};
 
 pub use cutape_model::function_of;
+pub use kernel_parameters::kernel_parameters;
 pub use names::{Nameless, Names, device_address, handle};
 pub use types::{Type, attributes, block, text, word};
 pub use value::{Form, Value, hexadecimal, write_joined};

@@ -52,6 +52,19 @@ impl RenderedCall<'_> {
             None => write_joined(&self.decoded.arguments, out, write_argument),
         }
     }
+
+    /// The same with the pointers through which the call wrote at the end, because their addresses
+    /// say less than the names and handles in the other arguments.
+    pub(crate) fn write_inputs_first(&self, out: &mut String) {
+        if self.launch.is_some() {
+            return self.write_arguments(out);
+        }
+        let Decoded { arguments, outputs } = &self.decoded;
+        let is_output =
+            |argument: &&Argument<'_>| outputs.iter().any(|output| output.name == argument.name);
+        let (last, first): (Vec<_>, Vec<_>) = arguments.iter().partition(is_output);
+        write_joined(first.into_iter().chain(last), out, write_argument);
+    }
 }
 
 fn write_argument(argument: &Argument<'_>, out: &mut String) {

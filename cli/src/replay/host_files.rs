@@ -17,6 +17,7 @@ use super::names::{Direction, Names, Place};
 use super::npy::{Format, Header};
 use crate::failure::Failure;
 use crate::output;
+use crate::overwrite::Overwrite;
 
 /// A file for the host bytes of a call.
 #[derive(Debug)]
@@ -88,16 +89,12 @@ impl HostFiles {
         Ok(files)
     }
 
-    /// Checks that no file would be overwritten.
-    pub(super) fn check_outputs(&self) -> Result<(), Failure> {
+    /// Checks that only files are overwritten that may be.
+    pub(super) fn check_outputs(&self, overwrite: Overwrite) -> Result<(), Failure> {
         let mut seen: Vec<&Path> = Vec::new();
         for HostFile { path, .. } in &self.outputs {
             let shown = output::shown(path);
-            if path.exists() {
-                return Err(Failure::unusable(format!(
-                    "--save: {shown} exists; remove it or name another file"
-                )));
-            }
+            overwrite.replaces(path)?;
             if seen.contains(&path.as_path()) {
                 return Err(Failure::unusable(format!("--save: {shown} is named twice")));
             }
@@ -153,14 +150,16 @@ impl HostFiles {
     }
 
     /// Gives the saved files their names. An error if one is missing, or an input was not used.
-    pub(super) fn publish(&self, report: &Report) -> Result<(), Failure> {
+    pub(super) fn publish(&self, report: &Report, overwrite: Overwrite) -> Result<(), Failure> {
         let own = std::process::id();
         let mut problems = Vec::new();
         for HostFile { call, path, .. } in &self.outputs {
             let part = partial(path, own);
             let saved = report.saved.iter().rfind(|saved| saved.call == *call);
             let problem = match saved.map(|saved| &saved.error) {
-                Some(None) => name_file(&part, path).err().map(|error| error.to_string()),
+                Some(None) => name_file(&part, path, overwrite)
+                    .err()
+                    .map(|error| error.to_string()),
                 Some(Some(error)) => Some(error.clone()),
                 None => Some("the replay did not make this copy to host memory".to_owned()),
             };
@@ -193,8 +192,11 @@ impl HostFiles {
     }
 }
 
-/// Gives a file its name, not over one that has appeared meanwhile.
-fn name_file(part: &Path, path: &Path) -> io::Result<()> {
+/// Gives a file its name; without `--overwrite` not over one that has appeared meanwhile.
+fn name_file(part: &Path, path: &Path, overwrite: Overwrite) -> io::Result<()> {
+    if overwrite.overwrite {
+        return fs::rename(part, path);
+    }
     match fs::hard_link(part, path) {
         // A file system without links.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {

@@ -52,7 +52,7 @@ impl Row {
                 arguments.push_str(", ");
                 launch.write_shape(&mut arguments);
             }
-            _ => rendered.write_arguments(&mut arguments),
+            _ => rendered.write_inputs_first(&mut arguments),
         }
         Self {
             index: call.index,

@@ -189,6 +189,11 @@ fn keys_and_what_they_show() {
             &["cuInit returned CUDA_SUCCESS", "call 0 of thread 0"],
         ),
         ("end", "End", &[" 311 @0 cuModuleUnload"]),
+        (
+            "output-pointers-last",
+            "",
+            &["cuMemAlloc_v2(bytesize = 256, dptr = 0x1) → dptr = 0x1000 memory#1"],
+        ),
         ("page", "PageDown PageDown", &["call 18 "]),
         (
             "launch",

@@ -4,11 +4,14 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cutape_analyzer::decode::{CallPlan, Decoded, Decoding, Names, Value};
-use cutape_format::layout::BlobRef;
-use cutape_format::{Bytes, Call, FileRange, Trace};
-use cutape_model::TraceState;
-use cutape_registry::Kind;
+use cutape_analyzer::decode::{
+    CallPlan, Decoded, Decoding, Names, Value, function_of, kernel_parameters,
+};
+use cutape_format::layout::{BlobRef, field};
+use cutape_format::{Bytes, Call, FileRange, Note, Trace};
+use cutape_model::{LaunchShape, TraceState};
+use cutape_registry::{Family, Kind};
+use rustc_hash::FxHashMap;
 use serde_json::json;
 
 use super::reference::ObjectRef;
@@ -16,6 +19,24 @@ use super::reference::ObjectRef;
 /// Decodes a call.
 pub(super) trait DecodeArguments {
     fn decode(&self, call: &Call<'_>, elements: usize) -> Decoded<'_>;
+
+    /// The parameters of the kernel that a call launches.
+    fn kernel_parameters(&self, call: &Call<'_>, layouts: &KernelLayouts) -> Option<Vec<Value>>;
+}
+
+/// The layouts of kernel parameters, which the recorder notes once for each function.
+#[derive(Debug, Default)]
+pub struct KernelLayouts(FxHashMap<u64, Vec<(u32, u32)>>);
+
+impl KernelLayouts {
+    /// Takes what is noted at a call; expects every call, in order.
+    pub fn observe(&mut self, call: &Call<'_>) {
+        for note in call.notes() {
+            if let Note::Layout(handle, layout) = note {
+                self.0.insert(handle, layout);
+            }
+        }
+    }
 }
 
 /// The trace and the state after the call.
@@ -69,6 +90,19 @@ impl DecodeArguments for Decoder<'_, '_> {
             }
         })
     }
+
+    fn kernel_parameters(&self, call: &Call<'_>, layouts: &KernelLayouts) -> Option<Vec<Value>> {
+        let function = function_of(call.signature)?;
+        if !matches!(function.family, Family::Launch(_)) {
+            return None;
+        }
+        let kernel = LaunchShape::of(function, call).kernel?;
+        let mut snapshots = call.snapshots();
+        let buffer = snapshots.find(|snapshot| snapshot.field == field::KERNEL_PARAMETERS)?;
+        let layout = layouts.0.get(&kernel)?;
+        let parameters = kernel_parameters(buffer.bytes.inline()?, layout, &Labels(self.state))?;
+        Some(parameters.into_iter().map(|(_, _, value)| value).collect())
+    }
 }
 
 /// The objects after the call.
@@ -84,7 +118,7 @@ impl Names for Labels<'_> {
 
     fn place(&self, address: u64) -> Option<String> {
         let state = &self.0.state;
-        let place = state.memory_at(address).or_else(|| state.freed_at(address));
+        let place = state.place_at(address).or_else(|| state.freed_at(address));
         let object = state.objects.get(place?)?;
         let (kind, generation) = (object.kind, object.generation);
         let label = ObjectRef { kind, generation };

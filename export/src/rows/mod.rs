@@ -30,6 +30,7 @@ mod row;
 mod sink;
 mod work;
 
+pub use arguments::KernelLayouts;
 pub use pass::Rows;
 pub use reference::{CallRef, ObjectRef, StreamRef};
 pub use row::{

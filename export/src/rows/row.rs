@@ -1,11 +1,11 @@
 //! The rows: a struct for each kind, with its columns.
 
 use cutape_analyzer::Finding;
-use cutape_analyzer::decode::Decoded;
+use cutape_analyzer::decode::{Decoded, Value};
 use cutape_format::{Call, Payload, Thread};
 use cutape_model::{MemoryKind, Origin, Side};
 
-use super::arguments::DecodeArguments;
+use super::arguments::{DecodeArguments, KernelLayouts};
 use super::reference::{CallRef, ObjectRef, StreamRef};
 
 /// The trace: its process, program and machine. Comes first.
@@ -84,6 +84,15 @@ impl<'a> CallRow<'a> {
     /// that many elements. Handles have labels such as `module#2`.
     pub fn arguments(&self, elements: usize) -> Decoded<'a> {
         self.decoder.decode(self.record, elements)
+    }
+
+    /// The parameters of the kernel that the call launches, decoded by their sizes and values;
+    /// `None` for other calls, and if the trace does not have them or their layout.
+    pub fn kernel_parameters(&self, layouts: &KernelLayouts) -> Option<Vec<Value>> {
+        if !self.has_work {
+            return None;
+        }
+        self.decoder.kernel_parameters(self.record, layouts)
     }
 }
 

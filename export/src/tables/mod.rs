@@ -7,5 +7,5 @@ mod sink;
 
 pub use json_lines::JsonLines;
 pub use parquet::ParquetFolder;
-pub use schema::{Column, SCHEMA_VERSION, TABLES, Table, Type};
+pub use schema::{Column, OWN_COLUMNS, SCHEMA_VERSION, TABLES, Table, Type};
 pub use sink::{Cell, TableSink, TableWriter};

@@ -1,4 +1,4 @@
-//! Parquet: a folder for each table, a file in it for each trace, named as Hive partitions.
+//! Parquet: a folder for each table, with a file for each trace.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -14,7 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type as ParquetType};
 use rustc_hash::FxHashMap;
 
-use super::schema::{Column, SCHEMA_VERSION, TABLES, Table, Type};
+use super::schema::{Column, OWN_COLUMNS, SCHEMA_VERSION, TABLES, Table, Type};
 use super::sink::{Cell, TableWriter};
 use crate::rows::TraceRow;
 
@@ -22,16 +22,19 @@ use crate::rows::TraceRow;
 const GROUP: usize = 1 << 16;
 /// Distinct texts of a column that are looked up; those after them are not.
 const LOOKED_UP: usize = 1 << 10;
-/// How Hive names a partition without a value; DuckDB and Spark read it as null.
-const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Writes the tables of traces below a folder: `TABLE/process=PID/rank=R/part-0.parquet`.
+/// Writes the tables of traces below a folder: `TABLE/rank0.process4711.parquet`.
+///
+/// Process and rank are columns of the files: as Hive partitions, pyarrow and pandas refuse tables
+/// in which no process has a rank.
 pub struct ParquetFolder {
     folder: PathBuf,
     properties: WriterPropertiesPtr,
     tables: Vec<Option<OpenTable>>,
-    partition: String,
-    part: u32,
+    /// The name of the trace's files, without `.parquet`.
+    name: String,
+    /// Values of the columns that each record of the trace has.
+    own: [Cell<'static>; 2],
 }
 
 /// The file of a table that is being written.
@@ -96,8 +99,8 @@ impl ParquetFolder {
             folder: folder.to_owned(),
             properties: Arc::new(properties),
             tables: Vec::new(),
-            partition: String::new(),
-            part: 0,
+            name: String::new(),
+            own: [Cell::Null; 2],
         }
     }
 
@@ -116,28 +119,33 @@ impl ParquetFolder {
         Ok(())
     }
 
-    fn path(&self, table: &Table, part: u32) -> PathBuf {
-        let folder = self.folder.join(table.name).join(&self.partition);
-        folder.join(format!("part-{part}.parquet"))
+    fn path(&self, table: &Table, name: &str) -> PathBuf {
+        let folder = self.folder.join(table.name);
+        folder.join(format!("{name}.parquet"))
     }
 
     fn open(&self, table: &Table) -> io::Result<OpenTable> {
-        let path = self.path(table, self.part);
+        let path = self.path(table, &self.name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
         let file = BufWriter::new(File::create_new(path)?);
-        let fields = table.columns().map(field);
+        let fields = columns(table).map(field);
         let fields = fields.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         let schema = ParquetType::group_type_builder(table.name).with_fields(fields);
         let schema = Arc::new(schema.build().map_err(failed)?);
         let properties = Arc::clone(&self.properties);
         Ok(OpenTable {
             writer: SerializedFileWriter::new(file, schema, properties).map_err(failed)?,
-            columns: table.columns().map(Values::of).collect(),
+            columns: columns(table).map(Values::of).collect(),
             records: 0,
         })
     }
+}
+
+/// The columns of a table's files.
+fn columns(table: &Table) -> impl Iterator<Item = &'static Column> + use<> {
+    table.columns().chain(OWN_COLUMNS)
 }
 
 fn failed(error: ParquetError) -> io::Error {
@@ -170,11 +178,14 @@ impl TableWriter for ParquetFolder {
     fn begin(&mut self, trace: &TraceRow) -> io::Result<()> {
         self.close()?;
         let rank = trace.any_rank();
-        let rank = rank.map_or_else(|| NO_VALUE.to_owned(), |rank| rank.to_string());
-        self.partition = format!("process={}/rank={rank}", trace.process);
+        self.own = [trace.process.into(), rank.into()];
+        let rank = rank.map_or_else(String::new, |rank| format!("rank{rank}."));
+        let name = format!("{rank}process{}", trace.process);
         // Processes of two machines may have the same number.
-        let is_taken = |part: &u32| TABLES.iter().any(|table| self.path(table, *part).exists());
-        self.part = (0..).find(|part| !is_taken(part)).unwrap_or(u32::MAX);
+        let further = (1..).map(|number: u32| format!("{name}.{number}"));
+        let mut names = std::iter::once(name.clone()).chain(further);
+        let is_taken = |name: &String| TABLES.iter().any(|table| self.path(table, name).exists());
+        self.name = names.find(|name| !is_taken(name)).unwrap_or_default();
         // A table without records has a file too, so that its columns are known.
         for table in TABLES {
             let open = self.open(table)?;
@@ -185,14 +196,14 @@ impl TableWriter for ParquetFolder {
 
     fn record(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()> {
         match self.tables.get_mut(table) {
-            Some(Some(open)) => open.record(cells),
+            Some(Some(open)) => open.record(cells.iter().chain(&self.own)),
             _ => Err(io::Error::other("a record before its trace")),
         }
     }
 }
 
 impl OpenTable {
-    fn record(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+    fn record<'c>(&mut self, cells: impl Iterator<Item = &'c Cell<'c>>) -> io::Result<()> {
         for (values, cell) in self.columns.iter_mut().zip(cells) {
             values.push(*cell);
         }

@@ -2,7 +2,7 @@
 
 /// The version of the tables, `MAJOR.MINOR`. The minor one grows when tables or columns are added,
 /// the major one when one is removed or changes its meaning.
-pub const SCHEMA_VERSION: &str = "1.1";
+pub const SCHEMA_VERSION: &str = "1.2";
 
 /// The type of a column. Every column may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +168,12 @@ pub(super) mod number {
     pub(crate) const RANGES: usize = 10;
     pub(crate) const FINDINGS: usize = 11;
 }
+
+/// The columns of each table, after its own ones, in formats with columns.
+pub const OWN_COLUMNS: &[Column] = &[
+    integer("process", "number of the process"),
+    integer("rank", "rank of the process; null without one"),
+];
 
 /// All tables.
 pub const TABLES: &[Table] = &[

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use cutape_analyzer::decode::{Value, piece_name};
-use cutape_export::rows::{CallRef, CallRow, LaunchRow};
+use cutape_analyzer::decode::{Value, piece_name, write_joined};
+use cutape_analyzer::demangle::bare;
+use cutape_export::rows::{CallRef, CallRow, KernelLayouts, LaunchRow};
 use cutape_format::layout::BlobRef;
 use cutape_format::{Bytes, Signature, Trace};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
-use crate::value::{self, Payload};
+use crate::value;
 
 /// All elements of arrays, and all bytes of blocks: a record bounds them.
 const ELEMENTS: usize = u32::MAX as usize;
@@ -47,10 +48,12 @@ pub(crate) struct CallData {
     outputs: Vec<Piece>,
     /// The kernels that it launches.
     kernels: Vec<Option<String>>,
+    /// The parameters of its kernel.
+    kernel_parameters: Option<Vec<Value>>,
 }
 
 impl CallData {
-    pub(crate) fn of(row: &CallRow<'_>) -> Self {
+    pub(crate) fn of(row: &CallRow<'_>, layouts: &KernelLayouts) -> Self {
         let decoded = row.arguments(ELEMENTS);
         let record = row.record;
         let blobs_before = blobs(record.snapshots());
@@ -86,6 +89,7 @@ impl CallData {
             pieces,
             outputs: outputs.collect(),
             kernels: Vec::new(),
+            kernel_parameters: row.kernel_parameters(layouts),
         }
     }
 
@@ -159,10 +163,44 @@ impl Call {
     fn behind<'py>(&self, py: Python<'py>, behind: &Behind) -> PyResult<Bound<'py, PyAny>> {
         match behind {
             Behind::Value(value) => value::object(py, value),
-            Behind::Blob(blob) => {
-                let trace = Arc::clone(&self.trace);
-                Ok(Bound::new(py, Payload { trace, blob: *blob })?.into_any())
+            Behind::Blob(blob) => value::payload(py, Arc::clone(&self.trace), *blob),
+        }
+    }
+
+    /// Appends an argument as `cutape dump` writes it.
+    fn write_argument(&self, parameter: usize, argument: &Value, out: &mut String) {
+        let name = self.name_of(parameter);
+        out.push_str(name);
+        out.push('=');
+        if let ("kernelParams", Some(parameters)) = (name, &self.data.kernel_parameters) {
+            out.push('(');
+            write_joined(parameters, out, Value::write);
+            return out.push(')');
+        }
+        let mut own = self.data.pieces.iter();
+        let pointee = own.find(|piece| piece.parameter == parameter && piece.name.is_none());
+        match pointee.map(|piece| &piece.behind) {
+            // The content says more than the address.
+            Some(Behind::Value(
+                pointee @ (Value::Text(_)
+                | Value::Described(..)
+                | Value::Fields(_)
+                | Value::List(..)),
+            )) => return pointee.write(out),
+            Some(Behind::Value(pointee)) => {
+                argument.write(out);
+                out.push_str(" → ");
+                pointee.write(out);
             }
+            Some(Behind::Blob(blob)) => {
+                argument.write(out);
+                out.push_str(&format!(" → <{} bytes>", blob.length));
+            }
+            None => argument.write(out),
+        }
+        // The first parameter of a launch is its kernel.
+        if let (0, [Some(kernel)]) = (parameter, self.data.kernels.as_slice()) {
+            out.push_str(&format!(" {:?}", bare(kernel)));
         }
     }
 
@@ -287,6 +325,20 @@ impl Call {
         kernels.map(Option::as_deref).collect()
     }
 
+    /// The parameters of the kernel that it launches, in their order; None for other calls, and if
+    /// the trace does not have them. The types are guessed from size and value, as `dump` does.
+    #[getter]
+    fn kernel_parameters<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let Some(parameters) = &self.data.kernel_parameters else {
+            return Ok(None);
+        };
+        let list = PyList::empty(py);
+        for parameter in parameters {
+            list.append(value::object(py, parameter)?)?;
+        }
+        Ok(Some(list))
+    }
+
     /// Arguments by name, in the order of the prototype.
     #[getter]
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -319,9 +371,7 @@ impl Call {
             if parameter > 0 {
                 text.push_str(", ");
             }
-            text.push_str(self.name_of(parameter));
-            text.push('=');
-            argument.write(&mut text);
+            self.write_argument(parameter, argument, &mut text);
         }
         text.push(')');
         match (self.result_name(), self.data.row.result) {

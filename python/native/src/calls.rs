@@ -7,8 +7,10 @@ use std::time::Duration;
 use std::vec;
 
 use cutape_analyzer::glob::matches;
-use cutape_export::rows::{CallRow, LaunchRow, Rows, Sink};
+use cutape_analyzer::suggestion::did_you_mean;
+use cutape_export::rows::{CallRow, KernelLayouts, LaunchRow, Rows, Sink};
 use cutape_format::Trace;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::call::{Call, CallData};
@@ -44,6 +46,26 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// A pattern that no function of the trace has is a mistake, not an empty answer.
+    fn check(&self, trace: &Trace) -> PyResult<()> {
+        let Some(pattern) = self.function.as_deref() else {
+            return Ok(());
+        };
+        let names = || {
+            trace
+                .signatures()
+                .functions()
+                .map(|signature| &*signature.name)
+        };
+        if names().any(|name| matches(pattern, name)) {
+            return Ok(());
+        }
+        let suggestion = did_you_mean(pattern, names());
+        Err(PyValueError::new_err(format!(
+            "{pattern}: no function of the trace's signature table has such a name{suggestion}"
+        )))
+    }
+
     fn has(&self, row: &CallRow<'_>) -> bool {
         let pattern = self.function.as_deref();
         row.call.index >= self.start && pattern.is_none_or(|pattern| matches(pattern, row.function))
@@ -53,6 +75,7 @@ impl Wanted {
 /// Collects calls into batches.
 struct Collector {
     wanted: Wanted,
+    layouts: KernelLayouts,
     batch: Vec<CallData>,
     /// The last call is in the batch, so its launches are wanted.
     is_last_wanted: bool,
@@ -76,9 +99,10 @@ impl Sink for Collector {
         if self.wanted.stop.is_some_and(|stop| row.call.index >= stop) {
             return Err(Ended::Unwanted);
         }
+        self.layouts.observe(row.record);
         self.is_last_wanted = self.wanted.has(row);
         if self.is_last_wanted {
-            self.batch.push(CallData::of(row));
+            self.batch.push(CallData::of(row, &self.layouts));
         }
         Ok(())
     }
@@ -97,6 +121,7 @@ impl Sink for Collector {
 fn read(trace: &Trace, wanted: Wanted, sender: SyncSender<Vec<CallData>>) -> PyResult<()> {
     let mut collector = Collector {
         wanted,
+        layouts: KernelLayouts::default(),
         batch: Vec::new(),
         is_last_wanted: false,
         sender,
@@ -132,6 +157,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(trace: Arc<Trace>, wanted: Wanted) -> PyResult<Self> {
+        wanted.check(&trace)?;
         let (sender, batches) = sync_channel(WAITING);
         let source = Arc::clone(&trace);
         let reader = thread::Builder::new()
@@ -145,6 +171,33 @@ impl Calls {
                 reader: Some(reader),
             }),
         })
+    }
+}
+
+impl Calls {
+    /// The next call.
+    pub(crate) fn next_call(&self, py: Python<'_>) -> PyResult<Option<Call>> {
+        loop {
+            let step = {
+                let fast = self.reading.try_lock().ok();
+                match fast.and_then(|mut reading| reading.current.next()) {
+                    Some(call) => Step::Call(call),
+                    None => py.detach(|| match self.reading.lock() {
+                        Ok(mut reading) => reading.step(),
+                        Err(poisoned) => poisoned.into_inner().step(),
+                    }),
+                }
+            };
+            match step {
+                Step::Call(data) => return Ok(Some(Call::new(Arc::clone(&self.trace), data))),
+                Step::Wait => py.check_signals()?,
+                Step::End(None) => return Ok(None),
+                Step::End(Some(reader)) => {
+                    let outcome = py.detach(|| reader.join());
+                    return outcome.map_err(|_| error::bug())?.map(|()| None);
+                }
+            }
+        }
     }
 }
 
@@ -180,26 +233,6 @@ impl Calls {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Call>> {
-        loop {
-            let step = {
-                let fast = self.reading.try_lock().ok();
-                match fast.and_then(|mut reading| reading.current.next()) {
-                    Some(call) => Step::Call(call),
-                    None => py.detach(|| match self.reading.lock() {
-                        Ok(mut reading) => reading.step(),
-                        Err(poisoned) => poisoned.into_inner().step(),
-                    }),
-                }
-            };
-            match step {
-                Step::Call(data) => return Ok(Some(Call::new(Arc::clone(&self.trace), data))),
-                Step::Wait => py.check_signals()?,
-                Step::End(None) => return Ok(None),
-                Step::End(Some(reader)) => {
-                    let outcome = py.detach(|| reader.join());
-                    return outcome.map_err(|_| error::bug())?.map(|()| None);
-                }
-            }
-        }
+        self.next_call(py)
     }
 }

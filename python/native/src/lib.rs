@@ -32,5 +32,5 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{Thread, Trace, open, recorded_process, schema};
     #[pymodule_export]
-    use crate::value::Payload;
+    use crate::value::Blob;
 }

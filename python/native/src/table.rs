@@ -8,14 +8,14 @@ use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, SchemaRef};
 use cutape_export::Error;
 use cutape_export::rows::Rows;
-use cutape_export::tables::{TABLES, Table as Columns, TableSink};
+use cutape_export::tables::{OWN_COLUMNS, TABLES, Table as Columns, TableSink};
 use cutape_format::Trace;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error;
-use crate::table_writer::{ArrowTables, OWN_COLUMNS, type_word};
+use crate::table_writer::{ArrowTables, type_word};
 
 /// Name, type and meaning of the columns of a table, in their order.
 pub(crate) fn columns(
@@ -107,7 +107,7 @@ impl Table {
         &self.name
     }
 
-    /// Names of its columns; `docs/export.md` describes them.
+    /// Names of its columns; `cutape.schema()` describes them.
     #[getter]
     fn columns(&self) -> Vec<&str> {
         let fields = self.schema.fields().iter();

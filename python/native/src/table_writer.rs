@@ -8,7 +8,9 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use cutape_export::rows::TraceRow;
-use cutape_export::tables::{Cell, Column, SCHEMA_VERSION, TABLES, Table, TableWriter, Type};
+use cutape_export::tables::{
+    Cell, Column, OWN_COLUMNS, SCHEMA_VERSION, TABLES, Table, TableWriter, Type,
+};
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -16,22 +18,6 @@ use rustc_hash::FxHashMap;
 const BATCH: usize = 1 << 20;
 /// Records between two looks for signals such as Ctrl-C.
 const RECORDS_WORTH_SIGNALS: u64 = 1 << 17;
-
-/// What Parquet has as partitions.
-pub(crate) const OWN_COLUMNS: &[Column] = &[
-    Column {
-        name: "process",
-        kind: Type::Integer,
-        repeats: true,
-        meaning: "number of the process",
-    },
-    Column {
-        name: "rank",
-        kind: Type::Integer,
-        repeats: true,
-        meaning: "rank of the process; null without one",
-    },
-];
 
 /// The word for a type of column.
 pub(crate) fn type_word(kind: Type) -> &'static str {

@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use cutape_export::rows::TraceRow;
 use cutape_export::tables::{SCHEMA_VERSION, TABLES};
 use cutape_format::Trace as Reader;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
+use crate::call::Call;
 use crate::calls::{Calls, Wanted};
 use crate::error;
 use crate::table::{self, Table};
@@ -23,7 +24,9 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
     let reader = opened.map_err(error::of_trace)?;
     Ok(Trace {
         row: TraceRow::of(&reader),
-        reader: Arc::new(reader),
+        path,
+        reader: RwLock::new(Some(Arc::new(reader))),
+        calls: OnceLock::new(),
     })
 }
 
@@ -77,8 +80,12 @@ impl Thread {
 /// A trace: the driver calls of a process.
 #[pyclass(frozen, module = "cutape")]
 pub(crate) struct Trace {
-    reader: Arc<Reader>,
+    path: PathBuf,
     row: TraceRow,
+    /// `None` once it has been closed.
+    reader: RwLock<Option<Arc<Reader>>>,
+    /// How many there are, once they have been counted.
+    calls: OnceLock<usize>,
 }
 
 #[pymethods]
@@ -86,7 +93,7 @@ impl Trace {
     /// The file.
     #[getter]
     fn path(&self) -> String {
-        self.reader.path().display().to_string()
+        self.path.display().to_string()
     }
 
     /// Path of the recorded program.
@@ -184,7 +191,7 @@ impl Trace {
     #[getter]
     fn meta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let meta = PyDict::new(py);
-        for (key, value) in self.reader.meta() {
+        for (key, value) in self.reader()?.meta() {
             meta.set_item(key, value)?;
         }
         Ok(meta)
@@ -199,18 +206,77 @@ impl Trace {
             start,
             stop,
         };
-        Calls::new(Arc::clone(&self.reader), wanted)
+        Calls::new(self.reader()?, wanted)
+    }
+
+    /// How many calls there are.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let reader = self.reader()?;
+        let count = || match reader.counted_calls() {
+            Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
+            None => reader.calls().count(),
+        };
+        Ok(*py.detach(|| self.calls.get_or_init(count)))
+    }
+
+    /// The call of that index, or the calls of a slice. They are decoded with what earlier calls
+    /// created, so this reads the trace from its start.
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if let Ok(slice) = index.cast::<PySlice>() {
+            return Ok(PyList::new(py, self.slice(py, slice)?)?.into_any());
+        }
+        let wanted: i64 = index.extract()?;
+        let length = self.__len__(py)?;
+        let place = match wanted < 0 {
+            true => i64::try_from(length).unwrap_or(i64::MAX) + wanted,
+            false => wanted,
+        };
+        let place = u64::try_from(place)
+            .ok()
+            .filter(|place| *place < length as u64);
+        let found = match place {
+            Some(place) => self.calls(None, place, Some(place + 1))?.next_call(py)?,
+            None => None,
+        };
+        let call = found.ok_or_else(|| {
+            PyIndexError::new_err(format!("call {wanted}: the trace has {length} calls"))
+        })?;
+        Ok(Bound::new(py, call)?.into_any())
+    }
+
+    /// Gives back the file and the memory that it is mapped to, once nothing else uses them: calls
+    /// and payloads that exist stay usable.
+    fn close(&self) {
+        *self.reader.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// Closes the trace.
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.close();
     }
 
     fn __iter__(&self) -> PyResult<Calls> {
-        Calls::new(Arc::clone(&self.reader), Wanted::default())
+        Calls::new(self.reader()?, Wanted::default())
     }
 
     /// A table, e.g. `launches`: all its rows, read in one pass over the trace. `arguments` fills
     /// the column `arguments` of the table `calls`.
     #[pyo3(signature = (name, *, arguments=false))]
     fn table(&self, py: Python<'_>, name: &str, arguments: bool) -> PyResult<Table> {
-        let mut tables = table::read(py, &self.reader, &[name.to_owned()], arguments)?;
+        let mut tables = table::read(py, &self.reader()?, &[name.to_owned()], arguments)?;
         tables.pop().ok_or_else(error::bug)
     }
 
@@ -228,7 +294,7 @@ impl Trace {
                 table::names()
             )));
         }
-        PyTuple::new(py, table::read(py, &self.reader, &names, arguments)?)
+        PyTuple::new(py, table::read(py, &self.reader()?, &names, arguments)?)
     }
 
     /// Looks for misuse: `cutape.check` of this trace.
@@ -238,8 +304,8 @@ impl Trace {
         py: Python<'py>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let check = py.import("cutape._verbs")?.getattr("check")?;
-        check.call((self.file(),), options)
+        let check = py.import("cutape")?.getattr("check")?;
+        check.call((&self.path,), options)
     }
 
     /// Re-issues the calls: `cutape.replay` of this trace.
@@ -249,13 +315,13 @@ impl Trace {
         py: Python<'py>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let replay = py.import("cutape._verbs")?.getattr("replay")?;
-        replay.call((self.file(),), options)
+        let replay = py.import("cutape")?.getattr("replay")?;
+        replay.call((&self.path,), options)
     }
 
     /// `os.fspath(trace)` is its path.
     fn __fspath__(&self) -> OsString {
-        self.file().into_os_string()
+        self.path.clone().into_os_string()
     }
 
     fn __repr__(&self) -> String {
@@ -275,7 +341,37 @@ impl Trace {
 }
 
 impl Trace {
-    fn file(&self) -> PathBuf {
-        self.reader.path().to_owned()
+    fn reader(&self) -> PyResult<Arc<Reader>> {
+        let reader = self.reader.read().unwrap_or_else(PoisonError::into_inner);
+        reader.clone().ok_or_else(|| {
+            PyValueError::new_err(format!("{}: the trace is closed", self.path.display()))
+        })
+    }
+
+    /// The calls of a slice.
+    fn slice<'py>(&self, py: Python<'py>, slice: &Bound<'py, PySlice>) -> PyResult<Vec<Call>> {
+        let length = isize::try_from(self.__len__(py)?).unwrap_or(isize::MAX);
+        let chosen = slice.indices(length)?;
+        if chosen.slicelength == 0 {
+            return Ok(Vec::new());
+        }
+        let step = chosen.step.unsigned_abs();
+        // Calls come in ascending order.
+        let span = (chosen.slicelength - 1) * step;
+        let start = chosen.start.unsigned_abs();
+        let first = if chosen.step < 0 { start - span } else { start };
+        let calls = self.calls(None, first as u64, Some((first + span) as u64 + 1))?;
+        let mut found = Vec::with_capacity(chosen.slicelength);
+        let mut place = 0;
+        while let Some(call) = calls.next_call(py)? {
+            if place % step == 0 {
+                found.push(call);
+            }
+            place += 1;
+        }
+        if chosen.step < 0 {
+            found.reverse();
+        }
+        Ok(found)
     }
 }

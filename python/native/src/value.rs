@@ -11,16 +11,15 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::DamagedTrace;
 
-/// Bytes behind a pointer that the trace stores outside the record of the call: an image, or what a
-/// copy read or wrote.
+/// The bytes of a `cutape.Payload`.
 #[pyclass(frozen, module = "cutape")]
-pub(crate) struct Payload {
-    pub(crate) trace: Arc<Trace>,
-    pub(crate) blob: BlobRef,
+pub(crate) struct Blob {
+    trace: Arc<Trace>,
+    blob: BlobRef,
 }
 
 #[pymethods]
-impl Payload {
+impl Blob {
     /// How many bytes there are.
     #[getter]
     fn size(&self) -> u64 {
@@ -39,18 +38,6 @@ impl Payload {
                 damage.what
             ))),
         }
-    }
-
-    fn __len__(&self) -> usize {
-        usize::try_from(self.blob.length).unwrap_or(usize::MAX)
-    }
-
-    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.read(py)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<cutape.Payload of {} bytes>", self.blob.length)
     }
 }
 
@@ -83,6 +70,17 @@ pub(crate) fn address<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     class(py, &CLASS, "Address")?.call1((value, label, pointee, pieces))
+}
+
+/// Bytes that the trace stores outside the record of the call.
+pub(crate) fn payload<'py>(
+    py: Python<'py>,
+    trace: Arc<Trace>,
+    blob: BlobRef,
+) -> PyResult<Bound<'py, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let blob = Bound::new(py, Blob { trace, blob })?;
+    class(py, &CLASS, "Payload")?.call1((blob,))
 }
 
 fn missing<'py>(

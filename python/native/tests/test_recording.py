@@ -1,6 +1,7 @@
 """Blocks of a recorded program."""
 
 import pathlib
+import sys
 
 import pytest
 
@@ -92,6 +93,10 @@ error_of("early.cutape")
 error_of("empty.cutape")
 pathlib.Path("there.cutape").write_text("mine")
 error_of("there.cutape")
+with cutape.record("replaced.cutape"):
+    check(cuda.cuMemcpyHtoD_v2(memory, sent, size))
+with cutape.record("replaced.cutape", overwrite=True):
+    check(cuda.cuMemcpyDtoH_v2(received, memory, size))
 error_of("no/such/folder.cutape")
 error_of("x.cutape", state="else")
 def failing():
@@ -107,9 +112,9 @@ error_of("unwritten.cutape", failing_without_calls)
     expected = [
         "Error {0}/early.cutape: not written: the program has not called the driver yet",
         "Error {0}/empty.cutape: not written: no driver call in the block",
-        "FileExistsError {0}/there.cutape: exists already; choose another name, or remove it",
+        "FileExistsError {0}/there.cutape: exists already; choose another name, or overwrite=True",
         "FileNotFoundError {0}/no/such: no such folder",
-        "ValueError state: 'else'; choose 'recorded' or 'replay'",
+        "ValueError state: 'else'; choose one of recorded, replay",
         "ValueError of the program",
         "ValueError before any call",
     ]
@@ -119,7 +124,9 @@ error_of("unwritten.cutape", failing_without_calls)
     last = list(cutape.open(folder / "failed.cutape"))[-1]
     assert last.function == "cuMemFree_v2"
     names = sorted(path.name for path in folder.glob("*.cutape*"))
-    assert names == ["failed.cutape", "there.cutape", "whole.cutape"]
+    assert names == ["failed.cutape", "replaced.cutape", "there.cutape", "whole.cutape"]
+    last = list(cutape.open(folder / "replaced.cutape"))[-1]
+    assert last.function == "cuMemcpyDtoH_v2"
 
 
 def test_state_of_a_replay(record_script):
@@ -165,6 +172,9 @@ check(cuda.cuMemcpyDtoH_v2(received, memory, size))
         assert isinstance(payload, cutape.Payload) and "400000 bytes" in repr(payload)
         assert len(payload) == payload.size == 400000
         assert payload.read() == bytes(payload) == expected
+        if sys.version_info >= (3, 12):
+            assert memoryview(payload) == expected
+        assert payload.__buffer__(0) == expected
     assert sent.arguments["ByteCount"] == 400000
     table = cutape.open(whole).table("calls", arguments=True).to_pandas()
     assert '"pointee":{"bytes":400000}' in table["arguments"][sent.index]
@@ -181,7 +191,7 @@ with cutape.record("step.cutape"):
     done, _ = record_script(script, is_recorded=False)
     line = done.stderr.splitlines()[-1]
     assert done.returncode == 1
-    assert line.startswith("cutape._recording.NotRecording: this program is not being recorded")
+    assert line.startswith("cutape.NotRecording: this program is not being recorded")
     assert "cutape record -- python3" in line and "script.py" in line
 
 
@@ -197,7 +207,10 @@ def test_importing_is_cheap(record_script):
     assert done.stdout == "['cutape']\n", done.stderr
     assert set(cutape.__all__) <= set(dir(cutape))
     hints = pathlib.Path(cutape.__file__).with_suffix(".pyi").read_text()
-    for name in cutape.__all__:
+    everything = {}
+    exec("from cutape import *", everything)
+    assert {"check", "record"} <= set(everything) and not {"open", "range"} & set(everything)
+    for name in [*cutape.__all__, "open", "range"]:
         assert hasattr(cutape, name) and f"{name} as {name}" in hints or f"def {name}(" in hints
     with pytest.raises(AttributeError, match="no attribute 'opne'"):
         cutape.opne

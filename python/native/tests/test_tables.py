@@ -7,6 +7,7 @@ import duckdb
 import pandas
 import polars
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 import cutape
@@ -80,6 +81,18 @@ def test_libraries_take_tables(corpus):
     assert frame.group_by("kernel").len()["len"].sum() == expected
     ((count,),) = duckdb.sql("SELECT count(kernel) FROM launches").fetchall()
     assert count == expected
+
+
+def test_exports_are_opened_by_folder(corpus, tmp_path):
+    """Also where no process has a rank."""
+    run("export", "--format", "parquet", corpus["graph"], "-o", tmp_path / "out")
+    process = cutape.open(corpus["graph"]).process
+    for name, table in zip(TABLES, cutape.open(corpus["graph"]).tables(*TABLES)):
+        folder = tmp_path / "out" / name
+        frame = pandas.read_parquet(folder)
+        assert list(frame) == table.columns == polars.read_parquet(folder).columns
+        assert len(frame) == len(table) == pyarrow.parquet.read_table(folder).num_rows
+        assert (frame["process"] == process).all() and frame["rank"].isna().all()
 
 
 def test_queries_of_exports_work(path):

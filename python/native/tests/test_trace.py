@@ -1,6 +1,7 @@
 """Traces and their calls agree with what the program `cutape` says."""
 
 import collections
+import json
 import os
 import pickle
 import struct
@@ -8,7 +9,11 @@ import struct
 import pytest
 
 import cutape
-from conftest import CORPUS, run_json
+from conftest import CORPUS, run, run_json
+
+
+def dump(path):
+    return map(json.loads, run("dump", "--format", "json", path).splitlines())
 
 
 def test_corpus_is_there():
@@ -83,6 +88,80 @@ def test_calls_are_chosen(corpus):
     assert [call.index for call in trace.calls(start=3, stop=6)] == [3, 4, 5]
     assert [call.index for call in trace.calls("cuGraph*", stop=0)] == []
     assert len(list(trace.calls(start=len(everything)))) == 0
+
+
+def test_unknown_names_are_refused(corpus):
+    trace = cutape.open(corpus["graph"])
+    for pattern, words in [
+        ("cuNoSuch*", "cuNoSuch*: no function"),
+        ("kernel:saxpy", "kernel:saxpy: no function"),
+        ("cuLaunchKernle", "did you mean `cuLaunchKernel`"),
+    ]:
+        with pytest.raises(ValueError) as raised:
+            trace.calls(pattern)
+        assert words in str(raised.value)
+    # Known, but never called.
+    assert list(trace.calls("cuTexObjectCreate")) == []
+
+
+def test_a_trace_is_a_sequence(path):
+    trace = cutape.open(path)
+    calls = [call.index for call in trace]
+    count = len(trace)
+    assert calls == list(range(count))
+    for place in (0, count // 2, count - 1, -1, -count):
+        assert trace[place].index == calls[place]
+        assert repr(trace[place]) == repr(next(trace.calls(start=calls[place])))
+    for chosen in (slice(2, 5), slice(-3, None), slice(None, None, 7), slice(9, 1, -3), slice(4, 4)):
+        assert [call.index for call in trace[chosen]] == calls[chosen]
+    for place in (count, -count - 1, 2**63 - 1):
+        with pytest.raises(IndexError, match=f"the trace has {count} calls"):
+            trace[place]
+    with pytest.raises(TypeError):
+        trace["cuInit"]
+
+
+def test_a_trace_is_closed(corpus):
+    with cutape.open(corpus["graph"]) as trace:
+        first = trace[0]
+        calls = iter(trace)
+    assert first.function == next(calls).function
+    assert trace.path == str(corpus["graph"]) and trace.process > 0
+    for use in (lambda: next(iter(trace)), lambda: trace[0], lambda: trace.table("calls")):
+        with pytest.raises(ValueError, match="graph.cutape: the trace is closed"):
+            use()
+    trace.close()
+
+
+def test_calls_are_decoded_as_dump_does(path):
+    """Strings, names of kernels and their parameters."""
+    lines = {line["call"]: line for line in dump(path)}
+    for call in cutape.open(path):
+        launch = lines[call.index]["launch"]
+        if launch is None or launch["parameter_buffer"] is not None:
+            assert call.kernel_parameters is None
+        else:
+            parameters = launch["parameters"]
+            values = [one["value"] for one in parameters]
+            values = [int(value, 16) if isinstance(value, str) else value for value in values]
+            # Bytes of structs are objects in JSON.
+            own = call.kernel_parameters or []
+            own = [value if isinstance(value, (int, float)) else None for value in own]
+            assert own == [None if isinstance(value, dict) else value for value in values]
+            labels = [getattr(one, "label", None) for one in call.kernel_parameters or []]
+            assert labels == [one.get("label") for one in parameters]
+        if launch is not None and launch["kernel"] and call.function == "cuLaunchKernel":
+            assert f'{call.kernels[0].split("(")[0]}"' in repr(call)
+        if call.function == "cuModuleGetFunction":
+            assert f'name="{call.arguments["name"].pointee}"' in repr(call)
+
+
+def test_parameters_of_kernels(corpus):
+    (launch,) = cutape.open(corpus["module_fatbin"]).calls("cuLaunchKernel", stop=9)
+    (parameter,) = launch.kernel_parameters
+    assert parameter.label == "memory#1" and parameter > 2**32
+    assert f'kernelParams=({parameter:#x} memory#1)' in repr(launch)
+    assert 'function#1 "mark"' in repr(launch)
 
 
 def test_iteration_may_stop(corpus):

@@ -1,9 +1,12 @@
 """`check` and `replay` have what the program `cutape` prints."""
 
+import inspect
+import re
+
 import pytest
 
 import cutape
-from conftest import run_json
+from conftest import run, run_json
 
 
 def test_findings_are_those_of_check(path):
@@ -34,6 +37,58 @@ def test_options_of_check(corpus, tmp_path):
     with pytest.raises(cutape.CommandError, match="suppressions.missing") as raised:
         trace.check(suppress=tmp_path / "suppressions.missing")
     assert raised.value.status == 2 and "\n" not in str(raised.value)
+
+
+def test_keywords_are_the_options_of_the_command(corpus):
+    """Types and defaults, from what `cutape` itself says about them."""
+    functions = [(cutape.check, "check"), (cutape.replay, "replay"), (cutape.record, "trim")]
+    for function, verb in functions:
+        words = run(verb, "--help")
+        parameters = inspect.signature(function).parameters
+        keywords = [name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+        assert len(keywords) >= 8
+        for name in keywords:
+            option = re.escape("--" + name.replace("_", "-"))
+            assert re.search(rf"^ +(-\w, )?{option}\b", words, re.MULTILINE), name
+            assert f"{name}: " in function.__doc__
+    assert len(inspect.signature(cutape.replay).parameters) >= 25
+    path = corpus["graph"]
+    for use, error, words in [
+        (lambda: cutape.replay(path, keep_goin=True), TypeError, "keep_goin"),
+        (lambda: cutape.check(path, confidence="none"), ValueError, "choose one of certain"),
+        (lambda: cutape.replay(path, timing="spam"), ValueError, "choose one of calls, span"),
+        (lambda: cutape.open(path).replay(driver="null", unti=3), TypeError, "unti"),
+        (lambda: cutape.check(path, most_repeats=0), cutape.CommandError, "0 is not in 1.."),
+    ]:
+        with pytest.raises(error, match=words):
+            use()
+
+
+def test_every_kind_of_option(corpus, tmp_path):
+    trace = cutape.open(corpus["graph"])
+    options = {"driver": "null", "force": True}
+    assert trace.replay(**options, until=5).calls_replayed <= 5
+    assert trace.replay(**options, timing=True)["timing"]
+    span = trace.replay(**options, timing="span")
+    assert span["span"] and not span["timing"]
+    backs = [call for call in trace.calls("cuMemcpyDtoH_v2")][:2]
+    files = [tmp_path / f"{call.index}.bin" for call in backs]
+    save = [f"call {call.index} dstHost={file}" for call, file in zip(backs, files)]
+    trace.replay(**options, save=save, keep_going=True)
+    for call, file in zip(backs, files):
+        assert file.stat().st_size == call.arguments["ByteCount"]
+    with pytest.raises(cutape.CommandError, match="--overwrite"):
+        trace.replay(**options, save=save[0])
+    trace.replay(**options, save=save[0], overwrite=True, junit=tmp_path / "junit.xml")
+    assert (tmp_path / "junit.xml").is_file()
+    report = trace.replay(**options, allow=["nondeterministic", "consequence"], repeat=2)
+    assert report.agrees
+
+
+def test_exceptions_have_their_public_names():
+    for name in ("Error", "NotATrace", "DamagedTrace", "CommandError", "NotRecording"):
+        kind = getattr(cutape, name)
+        assert (kind.__module__, kind.__qualname__) == ("cutape", name)
 
 
 def test_replay(corpus, monkeypatch):

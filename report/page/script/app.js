@@ -116,9 +116,9 @@ class App {
     window.location.hash = hash;
   }
 
-  /** `#/timeline`, `#/calls?FILTER`, `#/call/12`, `#/finding/3`, `#/finding/3/timeline`. */
+  /** `#/timeline` or `#timeline`, `#/calls?FILTER`, `#/call/12`, `#/finding/3/timeline`. */
   route() {
-    const [path, query] = window.location.hash.slice(2).split("?", 2);
+    const [path, query] = window.location.hash.replace(/^#\/?/, "").split("?", 2);
     const [key, argument, how] = path.split("/");
     if (query !== undefined) {
       this.search.setText(decodeURIComponent(query));

@@ -135,7 +135,11 @@ class FindingsView {
     const { call } = finding;
     return element(
       "details",
-      { class: `finding ${finding.severity}`, ontoggle: fill },
+      {
+        class: `finding ${finding.severity}`,
+        open: this.app.findings.list.length === 1,
+        ontoggle: fill,
+      },
       element(
         "summary",
         {},

@@ -120,7 +120,16 @@ function summaryCards(app) {
   );
 }
 
-function timeByKind({ trace }) {
+/** The functions of kind `other` that took the most time, because its name says nothing. */
+function longestOthers({ summary, functions }) {
+  const kinds = new Map(functions.map(({ name, kind }) => [name, kind]));
+  const others = summary.functions.filter((row) => (kinds.get(row.function) ?? "other") === "other");
+  others.sort((a, b) => (b.total_ns ?? b.calls) - (a.total_ns ?? a.calls));
+  const names = others.slice(0, 3).map((row) => row.function);
+  return names.join(", ") + (others.length > names.length ? ", …" : "");
+}
+
+function timeByKind({ trace, facts: all }) {
   const times = new Float64Array(KINDS.length);
   const counts = new Uint32Array(KINDS.length);
   for (let call = 0; call < trace.calls; call++) {
@@ -132,8 +141,10 @@ function timeByKind({ trace }) {
   const rows = KINDS.map(([key, name], kind) => ({ key, name, kind }))
     .filter(({ kind }) => counts[kind] > 0)
     .sort((a, b) => times[b.kind] - times[a.kind]);
-  const describe = ({ name, kind }) =>
-    `${name} ${duration(times[kind], trace.clock)} (${share(times[kind], total)})`;
+  const describe = ({ key, name, kind }) => {
+    const what = key === "other" ? `: ${longestOthers(all)}` : "";
+    return `${name} ${duration(times[kind], trace.clock)} (${share(times[kind], total)})${what}`;
+  };
   return [
     element("h2", {}, "Time in the driver"),
     element(
