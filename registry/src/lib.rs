@@ -33,7 +33,7 @@ pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
 pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 pub use null_setting::NullSetting;
-pub use result::{is_sticky, result_name};
+pub use result::is_sticky;
 pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};
 
 /// The signature table as text, which is part of every trace (grammar: `format/SPEC.md`).
@@ -66,6 +66,11 @@ pub fn structure(name: &str) -> Option<&'static Struct> {
 /// The rule of that id, e.g. `link-cubin-after-destroy`.
 pub fn rule(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id)
+}
+
+/// The name that cuda.h gives a result code, e.g. `CUDA_ERROR_INVALID_VALUE` for 1.
+pub fn result_name(code: i32) -> Option<&'static str> {
+    enumeration("CUresult")?.name_of(i64::from(code))
 }
 
 impl Function {
@@ -242,6 +247,9 @@ mod tests {
 
     #[test]
     fn well_known_numbers() {
+        assert_eq!(result_name(0), Some("CUDA_SUCCESS"));
+        assert_eq!(result_name(700), Some("CUDA_ERROR_ILLEGAL_ADDRESS"));
+        assert_eq!(result_name(-5), None);
         assert_eq!(
             structure("CUDA_MEMCPY3D").map(|entry| entry.size),
             Some(200)

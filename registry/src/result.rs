@@ -1,12 +1,5 @@
 //! Result codes.
 
-use crate::enumeration;
-
-/// The name that cuda.h gives a result code, e.g. `CUDA_ERROR_INVALID_VALUE` for 1.
-pub fn result_name(code: i32) -> Option<&'static str> {
-    enumeration("CUresult")?.name_of(i64::from(code))
-}
-
 /// True for a result that all later work of the context returns as well (CUDA Driver API,
 /// CUresult: "any further CUDA work will return the same error"). A call returns it for work that
 /// was enqueued before.
@@ -21,6 +14,7 @@ pub const fn is_sticky(code: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated::enums::ENUMS;
 
     #[test]
     fn every_result_is_sticky_or_not() {
@@ -38,17 +32,11 @@ mod tests {
             "TENSOR_MEMORY_LEAK",
             "EXTERNAL_DEVICE",
         ];
-        let results = enumeration("CUresult").expect("known").values;
+        let results = ENUMS.iter().find(|entry| entry.name == "CUresult");
+        let results = results.expect("known").values;
         let sticky = results.iter().filter(|(_, code)| is_sticky(*code as i32));
         let sticky = sticky.map(|(name, _)| name.trim_start_matches("CUDA_ERROR_"));
         assert!(sticky.eq(expected));
         assert_eq!(results.len(), 101, "does the manual call new ones sticky?");
-    }
-
-    #[test]
-    fn results_have_names() {
-        assert_eq!(result_name(0), Some("CUDA_SUCCESS"));
-        assert_eq!(result_name(700), Some("CUDA_ERROR_ILLEGAL_ADDRESS"));
-        assert_eq!(result_name(-5), None);
     }
 }
