@@ -150,6 +150,28 @@ enum Level {
     Never,
 }
 
+impl From<Rests> for Confidence {
+    fn from(least: Rests) -> Self {
+        match least {
+            Rests::Certain => Self::Certain,
+            Rests::Contents => Self::Contents,
+            Rests::Assumed => Self::Assumed,
+        }
+    }
+}
+
+impl Level {
+    /// `None` for never.
+    fn severity(self) -> Option<Severity> {
+        match self {
+            Self::Error => Some(Severity::Error),
+            Self::Warning => Some(Severity::Warning),
+            Self::Advice => Some(Severity::Advice),
+            Self::Never => None,
+        }
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let file = arguments.report.as_deref().map(ReportFile::prepare);
     let file = file.transpose()?;
@@ -169,11 +191,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         baseline: arguments.baseline.as_deref(),
         all: arguments.all,
         expects_errors: arguments.expect_errors,
-        confidence: match arguments.confidence {
-            Rests::Certain => Confidence::Certain,
-            Rests::Contents => Confidence::Contents,
-            Rests::Assumed => Confidence::Assumed,
-        },
+        confidence: arguments.confidence.into(),
         most_repeats: arguments.most_repeats,
     };
     let mut filter = FindingFilter::new(
@@ -240,12 +258,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             file.write(&report::whole(format, &name, &filter)?)?;
         }
     }
-    let level = match arguments.fail_on {
-        Level::Error => Some(Severity::Error),
-        Level::Warning => Some(Severity::Warning),
-        Level::Advice => Some(Severity::Advice),
-        Level::Never => None,
-    };
+    let level = arguments.fail_on.severity();
     let fails = level.is_some_and(|level| filter.findings.iter().any(|f| f.severity >= level));
     let is_complete =
         is_complete && (filter.allows_incomplete || filter.state.ended_early.is_none());
