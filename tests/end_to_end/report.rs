@@ -150,6 +150,7 @@ fn views_show_what_info_says(folder: &Path) -> Verdict {
             assert_eq!(cell(&functions, name, 1), grouped(calls), "{name}");
         }
         assert!(!table(&mut browser, "Ranges").is_empty());
+        numbers_are_not_cut(&mut browser);
         // Most of the time is in it, and its name says nothing.
         let shares = browser.text(".legend");
         assert!(shares.contains("cuInit"), "{shares}");
@@ -204,6 +205,22 @@ fn views_show_what_info_says(folder: &Path) -> Verdict {
     kernels_in_graphs_are_as_info_says(folder, &mut browser);
     expect_no_problems(&browser);
     Verdict::Passed
+}
+
+/// Of a number in a label that is too long, the last digits would look like another number.
+fn numbers_are_not_cut(browser: &mut Browser) {
+    for (text, width, expected) in [
+        ("stream#12, 1,234 calls", 22, "stream#12, 1,234 calls"),
+        ("stream#12, 1,234 calls", 21, "stream#12, … calls"),
+        ("stream#12, 1,234 calls", 12, "stream#…alls"),
+        ("python3 (12345)", 14, "python3 (…)"),
+        ("saxpy_kernel_of_long_name", 12, "saxpy_ke…ame"),
+        ("123456", 4, "…"),
+    ] {
+        let measured = "{ measureText: (text) => ({ width: text.length }) }";
+        let shown = browser.evaluate(&format!("fitted({measured}, {text:?}, {width})"));
+        assert_eq!(shown, expected, "{text} in {width}");
+    }
 }
 
 fn memory_is_as_info_says(folder: &Path, browser: &mut Browser) {

@@ -91,7 +91,10 @@ function sizedContext(canvas, width, height) {
   return context;
 }
 
-/** The text, cut to a width with … for its end, or for its middle if both ends matter. */
+/**
+ * The text, cut to a width with … for its end, or for its middle if both ends matter. A number is
+ * shown as a whole or not at all: the last digits of one look like another.
+ */
 function fitted(context, text, width, keptTail = 0.35) {
   if (context.measureText(text).width <= width) {
     return text;
@@ -100,11 +103,21 @@ function fitted(context, text, width, keptTail = 0.35) {
   let kept = Math.floor(width / each);
   while (kept > 1) {
     const tail = Math.floor(kept * keptTail);
-    const short = `${text.slice(0, kept - tail)}…${tail ? text.slice(-tail) : ""}`;
+    const short = `${headOf(text, kept - tail)}…${tailOf(text, tail)}`;
     if (context.measureText(short).width <= width) {
       return short;
     }
     kept -= 1;
   }
   return "";
+}
+
+function headOf(text, length) {
+  const head = text.slice(0, length);
+  return /^[\d.,]/.test(text.slice(length)) ? head.replace(/\d[\d.,]*$/, "") : head;
+}
+
+function tailOf(text, length) {
+  const tail = length ? text.slice(-length) : "";
+  return /\d[.,]?$/.test(text.slice(0, text.length - length)) ? tail.replace(/^[\d.,]+/, "") : tail;
 }
