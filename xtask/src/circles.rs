@@ -1,4 +1,5 @@
-//! `circles`: modules of one crate that import each other in a circle.
+//! `circles`: modules of one crate that import each other in a circle, and folders of a crate whose
+//! folders are floors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,9 @@ use serde::Deserialize;
 
 use crate::imports::{Edge, Modules};
 use crate::{Failure, files};
+
+/// Crates in which a folder imports only from folders below it.
+const WITH_FLOORS: [&str; 1] = ["cutape-replay"];
 
 #[derive(Deserialize)]
 struct Manifest {
@@ -57,15 +61,39 @@ pub(crate) fn run(root: &Path, packages: &[&str]) -> Result<(), Failure> {
             circles.iter().map(BTreeSet::len).sum::<usize>(),
             circles.len()
         );
-        problems.extend(circles.iter().map(|circle| {
-            let edges = edges_of(circle, &edges);
-            format!("{name}: import circle, break it: {circle:?}{edges}")
-        }));
+        problems.extend(described(name, &circles, &edges));
+        if WITH_FLOORS.contains(&name.as_str()) {
+            let edges = between_folders(&edges);
+            problems.extend(described(name, &self::circles(&edges), &edges));
+        }
     }
     if problems.is_empty() {
         return Ok(());
     }
     Err(Failure::new(problems.join("\n")))
+}
+
+/// Each circle, with its edges.
+fn described(
+    name: &str,
+    circles: &BTreeSet<BTreeSet<String>>,
+    edges: &BTreeSet<Edge>,
+) -> Vec<String> {
+    let text = |circle| {
+        let edges = edges_of(circle, edges);
+        format!("{name}: import circle, break it: {circle:?}{edges}")
+    };
+    circles.iter().map(text).collect()
+}
+
+/// Which folder imports from which: modules by the first name of their path.
+fn between_folders(edges: &BTreeSet<Edge>) -> BTreeSet<Edge> {
+    let folder = |module: &str| {
+        let first = module.split("::").next();
+        first.unwrap_or_default().to_owned()
+    };
+    let edges = edges.iter().map(|(from, to)| (folder(from), folder(to)));
+    edges.filter(|(from, to)| from != to).collect()
 }
 
 /// The file that a crate begins with.
@@ -157,5 +185,19 @@ mod tests {
                 "{edges:?}"
             );
         }
+    }
+
+    #[test]
+    fn folders_that_import_each_other_are_found() {
+        let edges = graph(&[
+            ("a::x", "b::y"),
+            ("b::z", "a::w"),
+            ("a::x", "a::w"),
+            ("c", "a::x"),
+        ]);
+        assert!(circles(&edges).is_empty());
+        let folders = between_folders(&edges);
+        assert_eq!(folders, graph(&[("a", "b"), ("b", "a"), ("c", "a")]));
+        assert_eq!(circles(&folders), [set("a b")].into());
     }
 }

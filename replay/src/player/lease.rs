@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::api::Api;
-use crate::player::ReplayState;
+use crate::player::state::ReplayState;
 
 /// Plays calls: has the state, unless it is lent.
 pub(crate) struct Player<'t> {

@@ -7,84 +7,27 @@
 pub(crate) mod current;
 mod lease;
 pub(crate) mod live;
+mod state;
 pub(crate) mod stream;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
-use cutape_format::{Call, Snapshot, Trace};
+use cutape_format::{Call, Snapshot};
 use cutape_model::Site;
 use cutape_registry::{Function, Kind};
 
-use crate::api::buffer::Buffer;
 use crate::api::{Api, Code, result_name};
-use crate::calls::issuer::Issuer;
 use crate::calls::traits::Traits;
-use crate::compare::comparer::Comparer;
-use crate::compare::consequences::Consequences;
-use crate::compare::digest_kernel::Digests;
-use crate::compare::launch_values::LaunchDigests;
-use crate::compare::payload::{KeptBlobs, Payload};
-use crate::compare::readbacks::Readbacks;
-use crate::lent::LentMemory;
-use crate::machine::Machine;
-use crate::objects::handles::Handles;
+use crate::compare::payload::Payload;
 use crate::objects::skip::Skip;
-use crate::objects::stream_capture::StreamCaptures;
-use crate::observation::observer::Observer;
-use crate::options::Options;
-use crate::place::address::{Found, Ranges, Way};
-use crate::place::natural::Fillers;
-use crate::place::placement::{Placement, Refusal};
-use crate::plan::Plan;
-use crate::player::current::{Current, Decoded};
-use crate::process::position::Position;
+use crate::place::address::{Found, Way};
+use crate::place::placement::Refusal;
+use crate::player::current::Decoded;
 use crate::process::strategy::PlacementStrategy;
-use crate::report::{Placed, Report};
-use crate::unavailable::Unavailable;
-use crate::unavailable::exchanges::Exchanges;
-use crate::unavailable::held_addresses::HeldAddresses;
 
 pub(crate) use lease::{Lease, Player};
-
-/// The state of a replay.
-pub(crate) struct ReplayState<'t> {
-    pub trace: &'t Trace,
-    pub plan: &'t Plan,
-    pub api: Arc<Api>,
-    pub options: &'t Options,
-    pub current: Current,
-    pub issuer: Issuer,
-    pub comparer: Comparer,
-    /// What follows from calls that were left out.
-    pub consequences: Consequences,
-    /// Bytes that asynchronous copies bring.
-    pub readbacks: Readbacks,
-    pub blobs: KeptBlobs,
-    pub captures: StreamCaptures,
-    pub handles: Handles,
-    /// By recorded link state: its options with their logs, where the driver writes until the state
-    /// is destroyed.
-    pub links: HashMap<u64, Vec<Buffer>>,
-    pub ranges: Ranges,
-    pub placement: Placement,
-    pub fillers: Fillers,
-    pub unavailable: Unavailable,
-    /// Addresses in device memory, while it matters which memory launches get at.
-    pub held_addresses: HeldAddresses,
-    /// Memory that is shared with other ranks, if the trace is replayed without them.
-    pub exchanges: Exchanges,
-    /// By recorded address: the memory in the place of what `cuIpcOpenMemHandle` opened.
-    pub stand_ins: HashMap<u64, u64>,
-    pub digests: Digests,
-    pub launch_digests: LaunchDigests,
-    pub lent: LentMemory,
-    pub machine: Machine,
-    pub report: Report,
-    /// Reads memory around chosen calls.
-    pub observer: Option<Box<Observer>>,
-}
+pub(crate) use state::ReplayState;
 
 /// What playing a call ended with.
 pub(crate) type Played = Result<(), Skip>;
@@ -116,52 +59,6 @@ impl<'t> Job<'_, 't> {
     /// The call, for the history of the objects that it makes and ends.
     pub(crate) fn site(&self) -> Site {
         Site::of(self.function.name, self.call)
-    }
-}
-
-impl<'t> ReplayState<'t> {
-    pub(crate) fn new(
-        trace: &'t Trace,
-        plan: &'t Plan,
-        api: Arc<Api>,
-        options: &'t Options,
-        position: Arc<Position>,
-    ) -> Self {
-        Self {
-            trace,
-            plan,
-            api,
-            options,
-            current: Current::default(),
-            issuer: Issuer::new(position, options.watchdog),
-            comparer: Comparer::new(plan, options.timing),
-            consequences: Consequences::default(),
-            readbacks: Readbacks::default(),
-            blobs: KeptBlobs::default(),
-            captures: StreamCaptures::default(),
-            handles: Handles::default(),
-            links: HashMap::new(),
-            ranges: Ranges::default(),
-            placement: Placement::default(),
-            fillers: Fillers::new(options.lessons.clone(), &plan.registered),
-            unavailable: Unavailable::new(plan),
-            held_addresses: HeldAddresses::default(),
-            exchanges: Exchanges::default(),
-            stand_ins: HashMap::new(),
-            digests: Digests::default(),
-            launch_digests: LaunchDigests::default(),
-            lent: LentMemory::new(&options.waiting_launches),
-            machine: Machine::default(),
-            report: Report {
-                calls: plan.calls,
-                placed: Placed {
-                    strategy: options.placement,
-                    ..Placed::default()
-                },
-                ..Report::default()
-            },
-            observer: None,
-        }
     }
 }
 
