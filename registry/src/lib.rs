@@ -73,11 +73,6 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id)
 }
 
-/// The name that cuda.h gives a result code, e.g. `CUDA_ERROR_INVALID_VALUE` for 1.
-pub fn result_name(code: i32) -> Option<&'static str> {
-    enumeration("CUresult")?.name_of(i64::from(code))
-}
-
 impl Function {
     /// The enum that names the bits of its parameter `flags`.
     pub fn flags(&self) -> Option<&'static Enum> {
