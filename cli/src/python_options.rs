@@ -89,7 +89,7 @@ const FUNCTIONS: [Function; 3] = [
             "The program must have been started with `cutape record`, which records all of it: the \
              block is cut out when it ends, by `cutape trim`. It has the calls of all threads.",
         ],
-        excluded: &["calls", "last", "launches", "rank", "output", "report"],
+        excluded: &["calls", "last", "launches", "rank", "output"],
         runs_no_program: false,
     },
 ];

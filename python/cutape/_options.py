@@ -13,6 +13,9 @@ from ._verbs import Findings, Path, ReplayReport, findings_of, report_of, words
 def check(
     trace: Path,
     *,
+    rules: Optional[str] = None,
+    calls: Optional[str] = None,
+    allow: Union[str, Sequence[str]] = (),
     suppress: Optional[Path] = None,
     baseline: Optional[Path] = None,
     write_baseline: Optional[Path] = None,
@@ -28,16 +31,23 @@ def check(
 
     Raises CommandError where the command ends with status 2 or 3.
 
+    rules: Only findings of these rules: link-*,memory-*; `-memory-leak` or `not peer-*` leave rules
+        out.
+    calls: Only findings at these calls of the trace, or about objects that they created and that
+        nothing destroyed.
+    allow: Leave out these findings: a line of a file of --suppress, e.g. 'memory-leak
+        kernel:warm_up*'. May be given several times.
     suppress: Leave out findings that this file lists.
-    baseline: Leave out findings that an earlier `--format json` contains.
+    baseline: Leave out findings that --write-baseline or --format json wrote to FILE.
     write_baseline: Write the findings to this file, for --baseline of later runs.
-    all: Print findings of every class: also probes, expected errors, teardown.
-    expect_errors: The program tests errors: hide findings about calls that failed.
-    most_repeats: How many findings of one mistake to print: one rule, one place in the program,
-        objects created at one place. The rest is counted. Default: 1.
-    confidence: What findings may rest on, at the least. Default: assumed.
-    allow_incomplete: Exit with 0 if a recording that ended early has no findings; otherwise the
-        status is 2.
+    all: Print findings of every class: also probes, expected errors, teardown. They all affect the
+        exit status.
+    expect_errors: The program tests errors: leave out findings about calls that failed.
+    most_repeats: Print at most N findings of one mistake, and count the rest. One mistake is one
+        rule at one place in the program, with objects that one place created. Default: 1.
+    confidence: Leave out findings that are less certain than this. Default: assumed.
+    allow_incomplete: If a recording that ended early has no findings, exit with status 0 and not
+        with 2.
     junit: Also write the findings to this file as JUnit XML.
     sarif: Also write the findings to this file as SARIF 2.1.0.
     """
@@ -88,27 +98,28 @@ def replay(
         --keep-going. Default: 1.
     no_launch_outputs: With --repeat: do not compare what launches write.
     fill: Fill new memory with this byte (0 to 255, or 0x00 to 0xff).
-    replace_image: Load the image in FILE at this call, which loads one, instead of the recorded
-        image: a cubin, a fatbin or PTX. Can be given several times.
+    replace_image: Load FILE instead of the image that call CALL loads from memory: a cubin, a
+        fatbin or PTX. Can be given several times.
     reissue_fatal: Re-issue also what may crash the driver: calls that never returned in the
         recording, and uses of destroyed objects. The report names the call in which the replay
         dies.
     set: Give a copy from host memory the bytes in FILE instead of the recorded ones: 'call 57
         srcHost=FILE', or a name of --io. Can be given several times.
-    save: Save the bytes that a copy brings to host memory: 'call 912 dstHost=FILE', or a name of
+    save: Save the bytes that a copy writes to host memory: 'call 912 dstHost=FILE', or a name of
         --io. FILE must not exist, except with --overwrite. Can be given several times.
     overwrite: Replace the output if it exists.
     io: Names of inputs and outputs (TOML). Default: app.io.toml for app.cutape.
     sync_each: Wait for each launch, and name the one that causes an asynchronous error.
     allow: Do not count divergences with these verdicts in the exit status.
-    allow_incomplete: Exit with 0 if the replay of a recording that ended early agrees; otherwise
-        the status is 2.
+    allow_incomplete: If the replay of a recording that ended early agrees, exit with status 0 and
+        not with 2.
     junit: Also write the report to this file as JUnit XML.
     force: Continue even if the machine does not fit the trace.
     devices: Map recorded devices to devices of this machine, by ordinal.
     placement: How memory comes to lie at its recorded address.
     keep_placement: Keep in FILE how memory was placed, and begin with that the next time.
-    watchdog: The longest time that one call or iteration may take. Default: 60.
+    watchdog: End a replay in which no call, or iteration of bench, begins or ends for this long.
+        Default: 60.
     report: Write the results to this file as JSON; - is stdout, without the text.
     """
     return report_of(trace, words(replay, locals()))
@@ -133,13 +144,14 @@ def record(
     cut out when it ends, by `cutape trim`. It has the calls of all threads.
 
     overwrite: Replace the output if it exists.
-    state: Where contents of memory at the start of the part come from. Default: recorded.
+    state: How the part gets the memory that it reads. Default: recorded.
     driver: With --state replay: the driver, a path or `null`. Default: this machine's.
     images: Which code of images is kept. Default: whole.
     force: Continue even if the machine does not fit the trace.
     devices: Map recorded devices to devices of this machine, by ordinal.
     placement: How memory comes to lie at its recorded address.
     keep_placement: Keep in FILE how memory was placed, and begin with that the next time.
-    watchdog: The longest time that one call or iteration may take. Default: 60.
+    watchdog: End a replay in which no call, or iteration of bench, begins or ends for this long.
+        Default: 60.
     """
     return Block(path, words(record, locals()))
