@@ -18,6 +18,7 @@ use cutape_registry::{FUNCTIONS, Function, Role};
 use crate::file::rows::{Memory, Rows};
 use crate::followed_work::{self, Work};
 use crate::host_memory::{self, Which};
+use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
@@ -311,10 +312,10 @@ fn put_note(thread: &Thread, copied: Copied) {
         number: copied.number,
         address: copied.memory.address,
     };
-    thread.has_looked.set(true);
     thread.note(note_kind::READBACK, |draft| {
         draft.put_encoded(note)?;
         let (position, field) = (copied.parameter, copied.field);
         snapshot::payload(draft, position, field, &copied.memory, payload_policy().1)
     });
+    thread.looked.set(clock::ticks());
 }

@@ -399,7 +399,8 @@ impl Table {
             }
         }
         if !runs.is_empty() {
-            thread.has_looked.set(true);
+            // While the table is locked: a look of another thread at this range ends before or after.
+            thread.looked.set(clock::ticks());
         }
         for (at, length) in runs {
             let note = HostChangedNote {

@@ -74,8 +74,8 @@ pub(crate) struct Thread {
     rounds: Cell<u8>,
     /// From 0, in the order of first calls.
     pub(crate) ordinal: Cell<u32>,
-    /// Host memory has been read for notes of the call in progress, and none says when.
-    pub(crate) has_looked: Cell<bool>,
+    /// When host memory had been read for notes of the call in progress, if none says so yet; else 0.
+    pub(crate) looked: Cell<u64>,
     /// The operating system's number; 0 until it is asked for.
     number: Cell<u32>,
     /// The cost of recording on this thread; NULL unless it is measured.
@@ -110,7 +110,7 @@ thread_local! {
             is_full: Cell::new(false),
             rounds: Cell::new(0),
             ordinal: Cell::new(NO_ORDINAL),
-            has_looked: Cell::new(false),
+            looked: Cell::new(0),
             number: Cell::new(0),
             cost: Cell::new(core::ptr::null()),
             buffer: Cell::new(None),
@@ -458,10 +458,9 @@ impl Thread {
     /// Notes when the notes before this one had been read, if calls of other threads can have been
     /// entered meanwhile.
     pub(crate) fn note_look(&self, kind: u16) {
-        if self.has_looked.replace(false) && recording::has_several_threads() {
-            let note = LookedNote {
-                ticks: clock::ticks(),
-            };
+        let ticks = self.looked.replace(0);
+        if ticks != 0 && recording::has_several_threads() {
+            let note = LookedNote { ticks };
             self.note(kind, |draft| draft.put_encoded(note));
         }
     }
