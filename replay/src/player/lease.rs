@@ -8,12 +8,18 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::api::Api;
+use crate::options::Options;
+use crate::player::current::Current;
 use crate::player::state::ReplayState;
 
 /// Plays calls: has the state, unless it is lent.
 pub(crate) struct Player<'t> {
     /// `None` while it is lent.
     state: Option<Box<ReplayState<'t>>>,
+    /// The call that is played; it stays while the state is lent.
+    pub current: Current,
+    /// As the state has them.
+    pub options: &'t Options,
     /// To whom to lend the state while the driver has a call, if calls overlap.
     pub lease: Option<Box<dyn Lease<'t> + 't>>,
 }
@@ -46,8 +52,12 @@ const NOT_LENT: &str = "nothing touches the state while it is lent";
 
 impl<'t> Player<'t> {
     pub(crate) fn new(state: Box<ReplayState<'t>>, lease: Option<Box<dyn Lease<'t> + 't>>) -> Self {
-        let state = Some(state);
-        Self { state, lease }
+        Self {
+            current: Current::default(),
+            options: state.options,
+            state: Some(state),
+            lease,
+        }
     }
 
     /// Its state, and with what it has lent that.
@@ -63,12 +73,10 @@ impl<'t> Player<'t> {
             return work(&self.api);
         };
         let state = self.state.take().expect(NOT_LENT);
-        let (api, current) = (Arc::clone(&state.api), state.current);
+        let api = Arc::clone(&state.api);
         lease.lend(state);
         let result = work(&api);
-        let mut state = lease.take_back();
-        state.current = current;
-        self.state = Some(state);
+        self.state = Some(lease.take_back());
         result
     }
 

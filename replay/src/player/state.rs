@@ -24,7 +24,6 @@ use crate::place::address::Ranges;
 use crate::place::natural::Fillers;
 use crate::place::placement::Placement;
 use crate::plan::Plan;
-use crate::player::current::Current;
 use crate::process::position::Position;
 use crate::report::{Placed, Report};
 use crate::unavailable::Unavailable;
@@ -37,7 +36,6 @@ pub(crate) struct ReplayState<'t> {
     pub plan: &'t Plan,
     pub api: Arc<Api>,
     pub options: &'t Options,
-    pub current: Current,
     pub issuer: Issuer,
     pub comparer: Comparer,
     /// What follows from calls that were left out.
@@ -82,7 +80,6 @@ impl<'t> ReplayState<'t> {
             plan,
             api,
             options,
-            current: Current::default(),
             issuer: Issuer::new(position, options.watchdog),
             comparer: Comparer::new(plan, options.timing),
             consequences: Consequences::default(),
