@@ -16,6 +16,9 @@ use super::reference::ObjectRef;
 /// Decodes a call.
 pub(super) trait DecodeArguments {
     fn decode(&self, call: &Call<'_>, elements: usize) -> Decoded<'_>;
+
+    /// The name of a kernel.
+    fn kernel_name(&self, handle: u64) -> Option<&str>;
 }
 
 /// The trace and the state after the call.
@@ -68,6 +71,10 @@ impl DecodeArguments for Decoder<'_, '_> {
                 other => Err(Value::missing(other)),
             }
         })
+    }
+
+    fn kernel_name(&self, handle: u64) -> Option<&str> {
+        self.state.kernel_name(handle)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::vec;
 
 use cutape_analyzer::glob::matches;
-use cutape_export::rows::{CallRow, LaunchRow, Rows, Sink};
+use cutape_export::rows::{CallRow, LaunchRow, Rows, Sink, Wants};
 use cutape_format::Trace;
 use pyo3::prelude::*;
 
@@ -68,6 +68,12 @@ impl Collector {
 
 impl Sink for Collector {
     type Error = Ended;
+
+    // Without waits, the arguments of waits would have the labels after the call.
+    const WANTS: Wants = Wants {
+        waits: true,
+        ..Wants::NONE
+    };
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Ended> {
         if self.batch.len() >= BATCH {
