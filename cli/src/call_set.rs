@@ -237,7 +237,7 @@ mod tests {
 
     use super::marked::Marked;
     use super::*;
-    use crate::test_trace;
+    use cutape_render::test_trace;
 
     #[test]
     fn terms() {

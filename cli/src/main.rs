@@ -24,7 +24,6 @@ mod demo;
 mod diff;
 mod doctor;
 mod dump;
-mod exchanges;
 mod explain;
 mod export;
 mod extract;
@@ -44,10 +43,8 @@ mod overwrite;
 mod pack;
 mod payloads;
 mod progress;
-mod quantity;
 mod rank_folder;
 mod record;
-mod render;
 mod repair;
 mod replay;
 mod report;
@@ -55,8 +52,6 @@ mod signals;
 mod stacks;
 mod symbol_context;
 mod symbols;
-#[cfg(test)]
-mod test_trace;
 mod trim;
 mod view;
 

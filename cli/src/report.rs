@@ -10,6 +10,7 @@ use cutape_analyzer::Confidence;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
+use cutape_render::quantity;
 use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
 use serde::de::DeserializeOwned;
@@ -19,12 +20,11 @@ use serde_json::Value;
 use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter, MOST_REPEATS};
 use crate::failure::Failure;
-use crate::info::Summary;
 use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
-use crate::{input, output, quantity};
+use crate::{input, output};
 
 /// What `report` takes.
 #[derive(clap::Args)]
@@ -132,7 +132,7 @@ fn report_of(
 ) -> Result<Report, Failure> {
     // Rules read the content of blobs.
     input::expect_undamaged(trace, &trace.verify_blobs())?;
-    let summary = Summary::of(trace, &mut Progress::over_calls("reading", [trace]))?;
+    let summary = crate::info::summary(trace)?;
     let choice = Choice {
         suppress: arguments.suppress.as_deref(),
         baseline: None,

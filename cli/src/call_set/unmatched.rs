@@ -8,7 +8,7 @@ use cutape_format::Trace;
 use cutape_model::{Scope, TraceState};
 
 use super::term::Term;
-use crate::quantity;
+use cutape_render::quantity;
 
 /// How many names an error lists.
 const SHOWN: usize = 4;
@@ -132,7 +132,7 @@ mod tests {
     use cutape_format::TraceBuilder;
 
     use super::*;
-    use crate::test_trace;
+    use cutape_render::test_trace;
 
     #[test]
     fn what_a_trace_has_instead() {

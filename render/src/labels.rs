@@ -12,7 +12,7 @@ use cutape_registry::Kind;
 /// The end of an object is ignored: a label stays until the handle is reused, because uses of
 /// destroyed objects are what a reader looks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Labels {
+pub struct Labels {
     objects: Objects<()>,
     /// Device memory, page-locked memory, globals and reserved addresses.
     ranges: IntervalMap<Kind>,
@@ -29,7 +29,7 @@ impl Default for Labels {
 
 impl Labels {
     /// Whether calls with these effects create labels.
-    pub(crate) fn depend_on(effects: &Effects) -> bool {
+    pub fn depend_on(effects: &Effects) -> bool {
         effects
             .objects
             .iter()
@@ -37,7 +37,7 @@ impl Labels {
     }
 
     /// Adds the objects of a call; expects every call, in order.
-    pub(crate) fn observe(&mut self, effects: &Effects, call: &Call<'_>) {
+    pub fn observe(&mut self, effects: &Effects, call: &Call<'_>) {
         if !call.succeeded() {
             return;
         }
