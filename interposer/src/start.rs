@@ -79,7 +79,7 @@ fn create_trace() -> u8 {
     digests::step::configure(settings.digests);
     exchanges::configure(settings.outputs_of_exchanges);
     awaited_roles::configure(settings.checks_sources);
-    plan::prepare();
+    plan::prepare(overrides::hooks::bits);
     thread::watch_ends();
     functions::forget_notes();
     set_payload_policy(settings.payloads, settings.outputs);

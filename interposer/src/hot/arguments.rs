@@ -132,6 +132,7 @@ pub(crate) fn put_launch(
 mod tests {
     use super::*;
     use crate::hot::{plan, thread};
+    use crate::overrides::hooks;
     use cutape_format::layout::{EnterHead, RECORD_HEAD_LENGTH, record_kind};
     use cutape_format::write::Record;
     use cutape_format::{Trace, TraceBuilder, ValueType};
@@ -148,7 +149,7 @@ mod tests {
     ) -> (u8, Vec<u8>) {
         let mut frame = Frame::for_tests(function, registers, vectors);
         frame.caller = 77;
-        let mut plan = plan::make(&FUNCTIONS[usize::from(function)]);
+        let mut plan = plan::make(&FUNCTIONS[usize::from(function)], hooks::bits);
         if is_generic {
             plan.enter = EnterForm::Generic;
         }
@@ -223,7 +224,7 @@ mod tests {
                 prop_assert_eq!(&call.signature.name, function.name);
                 prop_assert_eq!(call.caller, 77);
                 prop_assert_eq!(call.snapshots().count(), 0);
-                for (index, location) in plan::make(function).locations.iter().enumerate().take(function.params.len()) {
+                for (index, location) in plan::make(function, hooks::bits).locations.iter().enumerate().take(function.params.len()) {
                     let word = match *location {
                         Location::Register(at) => registers[usize::from(at)],
                         Location::Vector(at) => vectors[usize::from(at)][0],

@@ -54,6 +54,7 @@ pub(crate) mod cost;
 mod entry;
 pub(crate) mod frame;
 pub(crate) mod functions;
+pub(crate) mod hook_bits;
 pub(crate) mod host_range_filter;
 pub(crate) mod kernel_parameters;
 pub(crate) mod launch;

@@ -9,9 +9,9 @@ use cutape_registry::{
     id,
 };
 
+use super::hook_bits::{FINISH, HookBits, POST, PRE, PUT_POST, PUT_PRE};
 use crate::digests::step::{DigestStep, step_of};
 use crate::exchanges::step::{self as exchange_step, ExchangeStep};
-use crate::overrides::hooks::{FINISH, Hooks, POST, PRE, PUT_POST, PUT_PRE};
 use crate::{awaited_roles, call_order};
 
 /// Most parameters of any function.
@@ -196,6 +196,9 @@ pub(crate) struct Plan {
     /// Bytes of each argument in the trace.
     pub(crate) widths: [u8; MOST_PARAMETERS],
     pub(crate) locations: [Location; MOST_PARAMETERS],
+    /// The position of the event that a node of an executable graph is given, to record or wait for
+    /// it.
+    pub(crate) exec_event: Option<u8>,
 }
 
 const EMPTY: Plan = Plan {
@@ -226,6 +229,7 @@ const EMPTY: Plan = Plan {
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
     locations: [Location::Register(0); MOST_PARAMETERS],
+    exec_event: None,
 };
 
 struct Plans(UnsafeCell<[Plan; FUNCTIONS.len()]>);
@@ -235,12 +239,13 @@ unsafe impl Sync for Plans {}
 
 static PLANS: Plans = Plans(UnsafeCell::new([EMPTY; FUNCTIONS.len()]));
 
-/// Computes all plans. To be called before `of`.
-pub(crate) fn prepare() {
+/// Computes all plans; `hooks` says which hooks a function has by its family, and which by its
+/// roles. To be called before `of`.
+pub(crate) fn prepare(hooks: fn(&Plan) -> [HookBits; 2]) {
     // SAFETY: see `Plans`.
     let plans = unsafe { &mut *PLANS.0.get() };
     for (plan, function) in plans.iter_mut().zip(&FUNCTIONS) {
-        *plan = make(function);
+        *plan = make(function, hooks);
     }
 }
 
@@ -253,12 +258,13 @@ pub(crate) fn of(function: usize) -> &'static Plan {
 }
 
 /// Computes the plan of one function.
-pub(crate) fn make(function: &Function) -> Plan {
+pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Plan {
     let mut plan = EMPTY;
     plan.family = function.family;
     add_arguments(&mut plan, function);
     add_roles(&mut plan, function);
-    let hooks = Hooks::of(function);
+    let [family_hooks, role_hooks] = hooks(&plan);
+    let hooks = family_hooks.and(role_hooks);
     plan.owned = hooks.owned;
     plan.waits = call_order::is_proved_by(function);
     plan.tells_order = call_order::is_told_by(function);
@@ -271,7 +277,8 @@ pub(crate) fn make(function: &Function) -> Plan {
         plan.snapshots_before = false;
         plan.may_change_errno = false;
     } else {
-        plan.may_change_errno |= hooks.have(u8::MAX);
+        // What the roles ask for keeps it itself.
+        plan.may_change_errno |= family_hooks.have(u8::MAX);
     }
     if !plan.is_scattered && !plan.snapshots_before && !hooks.have(PUT_PRE) {
         set_enter_form(&mut plan, function);
@@ -283,9 +290,7 @@ pub(crate) fn make(function: &Function) -> Plan {
         _ if plan.operands != 0 => PreCall::Operands,
         _ => PreCall::Nothing,
     };
-    let has_hook = hooks.have(PUT_POST | FINISH | POST);
-    let traces_function = plan.function.is_some() && !is_launch;
-    if !has_hook && !plan.awaits_copy && !traces_function {
+    if !hooks.have(POST | PUT_POST | FINISH) {
         set_leave_form(&mut plan, function);
     }
     set_steps(
@@ -361,6 +366,17 @@ fn add_roles(plan: &mut Plan, function: &Function) {
             plan.function = plan.function.or(Some(position));
         }
     }
+    plan.exec_event = exec_event(function);
+}
+
+/// The position of the event that a node of an executable graph is given.
+fn exec_event(function: &Function) -> Option<u8> {
+    let uses = |kind| {
+        let mut parameters = function.params.iter();
+        parameters.position(|parameter| parameter.role == Role::Use(kind))
+    };
+    let event = uses(Kind::Event).filter(|_| uses(Kind::GraphExec) == Some(0));
+    event.and_then(|at| u8::try_from(at).ok())
 }
 
 fn set_enter_form(plan: &mut Plan, function: &Function) {
@@ -455,6 +471,7 @@ fn needs_care(role: Role) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overrides::hooks;
 
     #[test]
     fn arguments_fit_the_frame() {
@@ -464,7 +481,7 @@ mod tests {
                 "{}",
                 function.name
             );
-            let plan = make(function);
+            let plan = make(function, hooks::bits);
             for location in plan.locations.iter().take(plan.count.into()) {
                 // Entries pass on sixteen words of the stack.
                 assert!(
@@ -489,7 +506,7 @@ mod tests {
             ("cuIpcOpenMemHandle", 2, Location::Register(1)),
         ] {
             let function = cutape_registry::function(name).expect(name);
-            let found = make(function).locations[at];
+            let found = make(function, hooks::bits).locations[at];
             assert_eq!(found, expected, "{name}, parameter {at}");
         }
     }
@@ -505,7 +522,7 @@ mod tests {
             "cuMemcpyBatchAsync",
             "cuStreamBatchMemOp",
         ] {
-            let plan = make(cutape_registry::function(name).expect(name));
+            let plan = make(cutape_registry::function(name).expect(name), hooks::bits);
             assert_eq!(plan.pre_call, PreCall::Override, "{name}");
         }
     }
@@ -536,7 +553,7 @@ mod tests {
             ("cuModuleLoadData", (E::Generic, P::Override, L::Generic)),
             ("cuMemcpyHtoD_v2", (E::Generic, P::Operands, L::Result)),
         ] {
-            let plan = make(cutape_registry::function(name).expect(name));
+            let plan = make(cutape_registry::function(name).expect(name), hooks::bits);
             assert_eq!((plan.enter, plan.pre_call, plan.leave), expected, "{name}");
         }
     }

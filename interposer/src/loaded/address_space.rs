@@ -43,6 +43,17 @@ pub(crate) fn forget() {
     ADDED.store(0, Ordering::Relaxed);
 }
 
+/// Whether `before` has something to do at the calls of a family.
+pub(crate) fn is_noted_before(family: Family) -> bool {
+    let begins = matches!(
+        family,
+        Family::Init
+            | Family::Context(ContextOp::Create)
+            | Family::PrimaryContext(PrimaryOp::Retain)
+    );
+    begins || family.may_reserve_addresses()
+}
+
 /// Notes the map before calls that initialise the driver or create a context, before loads of
 /// images if libraries were loaded since the last, and before calls that may reserve addresses if
 /// the last note is old: other threads of the program may have mapped memory meanwhile.
@@ -57,7 +68,7 @@ pub(crate) fn before(thread: &Thread, frame: &Frame, family: Family) {
             let added = objects::added();
             ADDED.swap(added, Ordering::Relaxed) != added || is_old()
         }
-        _ => family.may_reserve_addresses() && is_old(),
+        _ => is_old(),
     };
     if is_wanted {
         note(thread);

@@ -5,14 +5,46 @@ use cutape_format::PayloadPolicy;
 use cutape_format::layout::field;
 use cutape_registry::{CopyOp, CopyShape};
 
+use super::batch;
+use super::visitor::Visitor;
 use crate::described_copy::{Copy, End};
 use crate::file::rows::Rows;
-use crate::host_memory::{Access, Operand};
+use crate::host_memory::{self, Access, Operand};
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
 use crate::queries::is_host;
 use crate::{async_readback, snapshot};
+
+pub(super) fn visit<V: Visitor>(visitor: V, op: CopyOp) -> V {
+    match op {
+        CopyOp::Linear(_) | CopyOp::Peer(_) => visitor,
+        CopyOp::Described(shape) => visit_sides(visitor, op).pre_call(move |thread, frame| {
+            if host_memory::any() {
+                let operands = operands(frame, shape).into_iter();
+                host_memory::before_operands(thread, frame, operands);
+            }
+        }),
+        CopyOp::Unified(_) => visit_sides(visitor, op),
+        CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => visitor
+            .put_pre_call(move |draft, frame| batch::put_sources(draft, frame, op))
+            .pre_call(move |thread, frame| {
+                if host_memory::any() {
+                    let operands = batch::operands(frame, op).into_iter();
+                    host_memory::before_operands(thread, frame, operands);
+                }
+            })
+            .post_call(move |thread, frame| batch::enqueued(thread, frame, op)),
+    }
+}
+
+/// For a copy of one source and one target.
+fn visit_sides<V: Visitor>(visitor: V, op: CopyOp) -> V {
+    visitor
+        .put_pre_call(move |draft, frame| put_source(draft, frame, op))
+        .post_call(move |thread, frame| enqueued(thread, frame, op))
+        .put_post_call(move |draft, frame| put_target(draft, frame, op))
+}
 
 /// The host memory that a copy of a graph reads, and that which it writes, given its
 /// `CUDA_MEMCPY3D`; `None` if that cannot be read.
@@ -35,7 +67,7 @@ fn operand(copy: &Copy, end: End) -> Option<Operand> {
 }
 
 /// What a copy that a struct describes does to memory.
-pub(super) fn operands(frame: &Frame, shape: CopyShape) -> Vec<Operand> {
+fn operands(frame: &Frame, shape: CopyShape) -> Vec<Operand> {
     let copy = Copy::read(frame.word(0), shape);
     let ends = [End::Source, End::Target].into_iter();
     ends.filter_map(|end| operand(copy.as_ref()?, end))
@@ -70,13 +102,13 @@ fn put(draft: &mut Draft<'_>, side: Option<(u8, Rows)>, policy: PayloadPolicy) -
 }
 
 /// Writes the bytes of host memory that is read, if there is any.
-pub(super) fn put_source(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
+fn put_source(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
     let side = host_side(frame, op, End::Source);
     put(draft, side, payload_policy().0)
 }
 
 /// Adds a readback for host memory that is written, if the copy is asynchronous.
-pub(super) fn enqueued(thread: &Thread, frame: &mut Frame, op: CopyOp) {
+fn enqueued(thread: &Thread, frame: &mut Frame, op: CopyOp) {
     if frame.description().stream.is_some() {
         let side = host_side(frame, op, End::Target);
         let (parameter, rows) = side.map_or((0, None), |(parameter, rows)| (parameter, Some(rows)));
@@ -86,7 +118,7 @@ pub(super) fn enqueued(thread: &Thread, frame: &mut Frame, op: CopyOp) {
 
 /// Writes the bytes of host memory that was written, if the call has succeeded and the copy is
 /// complete.
-pub(super) fn put_target(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
+fn put_target(draft: &mut Draft<'_>, frame: &Frame, op: CopyOp) -> Option<()> {
     if !frame.succeeded() || !frame.has_copied() {
         return Some(());
     }

@@ -4,13 +4,22 @@ use core::ffi::c_void;
 
 use cutape_format::layout::{field, note_kind};
 
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
 use crate::{driver, entry_addresses, snapshot};
 
+pub(super) fn visit<V: Visitor>(visitor: V, name: u8, address: u8) -> V {
+    visitor
+        .owns(1 << address)
+        .post_call(move |thread, frame| note_unknown(thread, frame, name, address))
+        .put_post_call(move |draft, frame| put_address(draft, frame, address))
+        .finish_call(move |frame| replace(frame, address))
+}
+
 /// Writes the address that the driver has returned, before `replace` overwrites it.
-pub(super) fn put_address(draft: &mut Draft<'_>, frame: &Frame, address: u8) -> Option<()> {
+fn put_address(draft: &mut Draft<'_>, frame: &Frame, address: u8) -> Option<()> {
     if !frame.succeeded() || frame.word(address) == 0 {
         return Some(());
     }
@@ -19,7 +28,7 @@ pub(super) fn put_address(draft: &mut Draft<'_>, frame: &Frame, address: u8) -> 
 
 /// Records a name that the driver knows and the registry does not: the program gets the driver's
 /// own function.
-pub(super) fn note_unknown(thread: &Thread, frame: &Frame, name: u8, address: u8) {
+fn note_unknown(thread: &Thread, frame: &Frame, name: u8, address: u8) {
     let Some(answer) = answer(frame, address) else {
         return;
     };
@@ -37,7 +46,7 @@ pub(super) fn note_unknown(thread: &Thread, frame: &Frame, name: u8, address: u8
 }
 
 /// Replaces the driver's function by our entry.
-pub(super) fn replace(frame: &Frame, address: u8) {
+fn replace(frame: &Frame, address: u8) {
     if driver::is_patched() {
         return;
     }

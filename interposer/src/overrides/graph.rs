@@ -11,14 +11,15 @@ use cutape_format::PayloadPolicy;
 use cutape_format::layout::{field, note_kind};
 use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
-use super::{graph_copies, hooks, launch, origin};
+use super::visitor::Visitor;
+use super::{graph_copies, launch, origin};
 use crate::digests::{self, step::is_on};
 use crate::file::rows::Memory;
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
-use crate::{async_readback, snapshot};
+use crate::{async_readback, followed_work, host_memory, snapshot};
 
 /// Where the union of `CUgraphNodeParams` begins.
 const UNION: u64 = offset_of!(CUgraphNodeParams, __bindgen_anon_1) as u64;
@@ -68,21 +69,94 @@ fn recorded_by(address: u64, kind: NodeKind) -> Option<u64> {
     is_record.then(|| memory::word(address.wrapping_add(UNION)))?
 }
 
-/// Runs between the enter record and the driver.
-pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: GraphOp) {
-    if let GraphOp::AddNode(node) | GraphOp::SetNode(node) | GraphOp::SetExecNode(node) = op
-        && let Some((address, size)) = params(frame, node)
-        && let Some((kind, address)) = body(address, node.kind)
-    {
-        note_pointees(thread, node.position, address, size, kind);
+pub(super) fn visit<V: Visitor>(visitor: V, op: GraphOp) -> V {
+    match op {
+        GraphOp::AddNode(node) | GraphOp::SetNode(node) => {
+            let visitor = visit_pointees(visitor, node);
+            match node.kind {
+                NodeKind::Any => visitor
+                    .post_call(move |_, frame| given_bodies(frame, node))
+                    .put_post_call(move |draft, frame| put_bodies(draft, frame, node)),
+                _ => visitor,
+            }
+        }
+        GraphOp::SetExecNode(node) => {
+            let visitor = visit_pointees(visitor, node);
+            match node.kind {
+                NodeKind::ChildGraph => visitor.post_call(|_, frame| {
+                    let [exec, node, graph, ..] = frame.words;
+                    graph_copies::child_changed(exec, node, graph);
+                }),
+                NodeKind::Any | NodeKind::Copy => {
+                    visitor.post_call(move |_, frame| exec_node_changed(frame, node))
+                }
+                NodeKind::Kernel
+                | NodeKind::MemoryOps
+                | NodeKind::Allocation
+                | NodeKind::Memset
+                | NodeKind::Host
+                | NodeKind::Semaphores => visitor,
+            }
+        }
+        GraphOp::Instantiate { .. } => visitor.post_call(|_, frame| {
+            if let Some(exec) = memory::word(frame.word(0)) {
+                graph_copies::instantiated(exec, frame.word(1));
+            }
+        }),
+        GraphOp::Update => {
+            visitor.post_call(|_, frame| graph_copies::updated(frame.word(0), frame.word(1)))
+        }
+        GraphOp::SetEnabled => visitor.post_call(|_, frame| {
+            let [exec, node, is_enabled, ..] = frame.words;
+            graph_copies::set_enabled(exec, node, is_enabled as u32 != 0);
+        }),
+        GraphOp::DestroyExec => visitor.post_call(|_, frame| graph_copies::ended(frame.word(0))),
+        GraphOp::Launch => visitor
+            .put_pre_call(put_launch)
+            .pre_call(|thread, frame| launching(thread, frame))
+            .post_call(|thread, frame| launched(thread, frame)),
+        GraphOp::GetNode(_)
+        | GraphOp::GetKernelAttribute { .. }
+        | GraphOp::SetKernelAttribute { .. }
+        | GraphOp::List
+        | GraphOp::Clone
+        | GraphOp::AddEdges
+        | GraphOp::RemoveEdges
+        | GraphOp::CopyAttributes
+        | GraphOp::Upload
+        | GraphOp::ConditionalHandle
+        | GraphOp::DotFile { .. } => visitor,
     }
 }
 
-/// The same for a call whose roles say everything.
-pub(super) fn pre_plain_call(frame: &Frame) {
-    if let Some(event) = hooks::event_of_exec(frame.description()) {
-        graph_copies::records(frame.word(0), frame.word(event));
+fn visit_pointees<V: Visitor>(visitor: V, node: NodeParams) -> V {
+    match node.kind {
+        NodeKind::Any | NodeKind::Kernel | NodeKind::MemoryOps | NodeKind::Allocation => visitor
+            .pre_call(move |thread, frame| {
+                if let Some((address, size)) = params(frame, node)
+                    && let Some((kind, address)) = body(address, node.kind)
+                {
+                    note_pointees(thread, node.position, address, size, kind);
+                }
+            }),
+        NodeKind::Copy
+        | NodeKind::Memset
+        | NodeKind::Host
+        | NodeKind::ChildGraph
+        | NodeKind::Semaphores => visitor,
     }
+}
+
+pub(super) fn visit_capture<V: Visitor>(visitor: V, status: u8) -> V {
+    visitor
+        // What follows the status is written only while the stream is being captured.
+        .owns(u16::MAX << (status + 1))
+        .put_post_call(move |draft, frame| put_capture_info(draft, frame, status))
+}
+
+/// Before a call that gives a node of an executable graph another event.
+pub(super) fn exec_records(frame: &Frame, event: u8) {
+    graph_copies::records(frame.word(0), frame.word(event));
 }
 
 /// Writes what the members of a struct point at.
@@ -142,7 +216,7 @@ fn note_pointees(thread: &Thread, at: u8, address: u64, size: u64, kind: NodeKin
 
 /// Writes which host memory the copies of a graph read and write, and the bytes that they are about
 /// to read.
-pub(super) fn put_launch(draft: &mut Draft<'_>, frame: &Frame) -> Option<()> {
+fn put_launch(draft: &mut Draft<'_>, frame: &Frame) -> Option<()> {
     let mut copies = graph_copies::of(frame.word(0));
     // Whether a conditional copy writes anything is not known.
     copies.retain(|copy| copy.is_source || !copy.is_conditional);
@@ -180,64 +254,51 @@ pub(super) fn put_launch(draft: &mut Draft<'_>, frame: &Frame) -> Option<()> {
     Some(())
 }
 
-/// Runs between the driver and the leave record of a call that succeeded.
-pub(super) fn post_call(thread: &Thread, frame: &Frame, op: GraphOp) {
-    let [first, second, third, ..] = frame.words;
-    match op {
-        GraphOp::AddNode(node) | GraphOp::SetNode(node) => {
-            if let Some(bodies) = bodies(frame, node)
-                && let Some(node) = memory::word(first)
-            {
-                graph_copies::has_bodies(node, bodies);
-            }
-        }
-        GraphOp::SetExecNode(node) if node.kind == NodeKind::ChildGraph => {
-            graph_copies::child_changed(first, second, third);
-        }
-        GraphOp::SetExecNode(node) => {
-            if let Some((address, _)) = params(frame, node) {
-                if let Some((NodeKind::Copy, address)) = body(address, node.kind) {
-                    graph_copies::node_changed(first, second, address);
-                } else if let Some(event) = recorded_by(address, node.kind) {
-                    graph_copies::records(first, event);
-                }
-            }
-        }
-        GraphOp::Instantiate { .. } => {
-            if let Some(exec) = memory::word(first) {
-                graph_copies::instantiated(exec, second);
-            }
-        }
-        GraphOp::Update => graph_copies::updated(first, second),
-        GraphOp::SetEnabled => graph_copies::set_enabled(first, second, third as u32 != 0),
-        GraphOp::DestroyExec => graph_copies::ended(first),
-        GraphOp::Launch => {
-            let targets: Vec<_> = graph_copies::of(first)
-                .iter()
-                .filter(|copy| !copy.is_source && !copy.is_conditional)
-                .map(|copy| copy.rows)
-                .collect();
-            async_readback::add_of_graph(thread, frame, &targets);
-        }
-        GraphOp::GetNode(_)
-        | GraphOp::GetKernelAttribute { .. }
-        | GraphOp::SetKernelAttribute { .. }
-        | GraphOp::List
-        | GraphOp::Clone
-        | GraphOp::AddEdges
-        | GraphOp::RemoveEdges
-        | GraphOp::CopyAttributes
-        | GraphOp::Upload
-        | GraphOp::ConditionalHandle
-        | GraphOp::DotFile { .. } => {}
+/// Before a launch of an executable graph.
+fn launching(thread: &Thread, frame: &Frame) {
+    if followed_work::any() {
+        followed_work::forget_events(&graph_copies::events(frame.word(0)));
+    }
+    // Which memory the kernels of a graph reach is not known: their parameters may change in many
+    // calls.
+    if host_memory::any() {
+        host_memory::before_launch(thread, frame, frame.word(1), None);
+    }
+}
+
+/// After a successful launch of an executable graph.
+fn launched(thread: &Thread, frame: &Frame) {
+    let targets: Vec<_> = graph_copies::of(frame.word(0))
+        .iter()
+        .filter(|copy| !copy.is_source && !copy.is_conditional)
+        .map(|copy| copy.rows)
+        .collect();
+    async_readback::add_of_graph(thread, frame, &targets);
+}
+
+/// After a node of an executable graph was given other parameters.
+fn exec_node_changed(frame: &Frame, node: NodeParams) {
+    let Some((address, _)) = params(frame, node) else {
+        return;
+    };
+    if let Some((NodeKind::Copy, address)) = body(address, node.kind) {
+        graph_copies::node_changed(frame.word(0), frame.word(1), address);
+    } else if let Some(event) = recorded_by(address, node.kind) {
+        graph_copies::records(frame.word(0), event);
+    }
+}
+
+/// After a node was added or changed, which may be a conditional one.
+fn given_bodies(frame: &Frame, node: NodeParams) {
+    if let Some(bodies) = bodies(frame, node)
+        && let Some(node) = memory::word(frame.word(0))
+    {
+        graph_copies::has_bodies(node, bodies);
     }
 }
 
 /// The graphs that the driver has made for a conditional node.
 fn bodies(frame: &Frame, node: NodeParams) -> Option<Vec<u64>> {
-    if node.kind != NodeKind::Any {
-        return None;
-    }
     let (address, _) = params(frame, node)?;
     let kind = CUgraphNodeType_enum(memory::word(address)? as u32);
     if kind != CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL {
@@ -252,11 +313,8 @@ fn bodies(frame: &Frame, node: NodeParams) -> Option<Vec<u64>> {
     Some(graphs)
 }
 
-/// Writes what the driver has written and the roles do not describe.
-pub(super) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, op: GraphOp) -> Option<()> {
-    let (GraphOp::AddNode(node) | GraphOp::SetNode(node)) = op else {
-        return Some(());
-    };
+/// Writes the graphs that the driver has made for a conditional node.
+fn put_bodies(draft: &mut Draft<'_>, frame: &Frame, node: NodeParams) -> Option<()> {
     if !frame.succeeded() {
         return Some(());
     }
@@ -269,7 +327,7 @@ pub(super) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, op: GraphOp) -
 
 /// Writes the answer of `cuStreamGetCaptureInfo`: graph, dependencies, in the third version edge
 /// data, and the number of dependencies.
-pub(super) fn put_capture_info(draft: &mut Draft<'_>, frame: &Frame, status: u8) -> Option<()> {
+fn put_capture_info(draft: &mut Draft<'_>, frame: &Frame, status: u8) -> Option<()> {
     const ACTIVE: u32 = 1;
     if !frame.succeeded() {
         return Some(());

@@ -1,145 +1,111 @@
-//! Which families have code here, and which parameters that code looks behind.
+//! The one table of hooks: which code runs at the calls of which functions.
+//!
+//! A visitor is given the hooks of a function. One visitor for each hook runs it, and `HookBits`
+//! notes which there are, for the plan: a hook without its bit cannot exist.
 
 use cutape_registry::{
-    ContextOp, CopyOp, Family, Function, FunctionOp, GraphOp, HostMemoryOp, ImageLoad, ImageSource,
-    Kind, LaunchOp, LinkOp, MemoryOp, NodeKind, OccupancyOp, OptionArray, PointerOp, PrimaryOp,
-    Role, SharedKind, SharingOp, StreamMemoryOp, StreamOp,
+    ContextOp, Family, FunctionOp, HostMemoryOp, MemoryOp, OccupancyOp, PrimaryOp, StreamMemoryOp,
+    StreamOp,
 };
 
-/// The hooks of `overrides` that do something for a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hooks {
-    bits: u8,
-    /// A bit for each parameter whose memory they snapshot, so that the registry's roles must not.
-    pub(crate) owned: u16,
+use super::visitor::Visitor;
+use super::{
+    batch, copy, entry_point, graph, image, launch, lifetime, link, origin, scatter, sharing,
+};
+use crate::file::identity;
+use crate::host_memory;
+use crate::hot::frame::Frame;
+use crate::hot::hook_bits::{FINISH, HookBits, POST, PRE, PUT_POST, PUT_PRE};
+use crate::hot::plan::Plan;
+use crate::hot::thread::{Draft, Thread};
+use crate::loaded::address_space;
+use crate::{async_readback, driver_log};
+
+/// The hooks that a function has by its family, and those that the roles of its parameters ask for.
+/// The plan must have its roles.
+pub(crate) fn bits(plan: &Plan) -> [HookBits; 2] {
+    let none = HookBits::default();
+    [visit_family(plan, none), visit_roles(plan, none)]
 }
 
-/// The hooks, in the order in which they run.
-pub(crate) const PUT_PRE: u8 = 1;
-pub(crate) const PRE: u8 = 2;
-pub(crate) const POST: u8 = 4;
-pub(crate) const PUT_POST: u8 = 8;
-pub(crate) const FINISH: u8 = 16;
-
-impl Hooks {
-    pub(crate) fn of(function: &Function) -> Self {
-        let more =
-            match function.family.may_reserve_addresses() || event_of_exec(function).is_some() {
-                true => PRE,
-                false => 0,
-            };
-        Self {
-            bits: hooks(function.family) | more,
-            owned: owned(function.family),
-        }
+impl Visitor for HookBits {
+    fn put_pre_call(self, _: impl FnOnce(&mut Draft<'_>, &Frame) -> Option<()>) -> Self {
+        self.with(PUT_PRE)
     }
 
-    /// Whether one of these does something.
-    pub(crate) fn have(self, hooks: u8) -> bool {
-        self.bits & hooks != 0
+    fn pre_call(self, _: impl FnOnce(&Thread, &mut Frame)) -> Self {
+        self.with(PRE)
+    }
+
+    fn post_call(self, _: impl FnOnce(&Thread, &mut Frame)) -> Self {
+        self.with(POST)
+    }
+
+    fn put_post_call(self, _: impl FnOnce(&mut Draft<'_>, &Frame) -> Option<()>) -> Self {
+        self.with(PUT_POST)
+    }
+
+    fn finish_call(self, _: impl FnOnce(&mut Frame)) -> Self {
+        self.with(FINISH)
+    }
+
+    fn owns(self, parameters: u16) -> Self {
+        self.owning(parameters)
     }
 }
 
-/// The position of the event that a node of an executable graph is given, to record or wait for it.
-pub(super) fn event_of_exec(function: &Function) -> Option<u8> {
-    let uses = |kind| {
-        let mut parameters = function.params.iter();
-        parameters.position(|parameter| parameter.role == Role::Use(kind))
+/// Gives a visitor all hooks of a function, in the order in which they run.
+pub(super) fn visit<V: Visitor>(plan: &Plan, visitor: V) -> V {
+    visit_roles(plan, visit_family(plan, visitor))
+}
+
+fn visit_family<V: Visitor>(plan: &Plan, visitor: V) -> V {
+    let family = plan.family;
+    let visitor = match address_space::is_noted_before(family) {
+        true => visitor.pre_call(move |thread, frame| address_space::before(thread, frame, family)),
+        false => visitor,
     };
-    let event = uses(Kind::Event).filter(|_| uses(Kind::GraphExec) == Some(0));
-    event.and_then(|at| u8::try_from(at).ok())
-}
-
-fn hooks(family: Family) -> u8 {
     match family {
-        Family::Init => PRE | POST,
-        Family::Context(ContextOp::Create) | Family::PrimaryContext(PrimaryOp::Retain) => {
-            PRE | FINISH
+        Family::Init => visitor.post_call(|_, _| {
+            identity::write_devices();
+            driver_log::register();
+        }),
+        Family::ProcAddress { name, address } => entry_point::visit(visitor, name, address),
+        Family::Context(ContextOp::Create | ContextOp::Destroy)
+        | Family::PrimaryContext(PrimaryOp::Retain | PrimaryOp::Release | PrimaryOp::Reset) => {
+            lifetime::visit_context(visitor, family)
         }
-        Family::ProcAddress { .. } => POST | PUT_POST | FINISH,
-        Family::Context(ContextOp::Destroy)
-        | Family::PrimaryContext(PrimaryOp::Release | PrimaryOp::Reset)
-        | Family::ModuleUnload
-        | Family::LibraryUnload => PRE | FINISH,
-        Family::ModuleLoad(load) | Family::LibraryLoad(load) if load.options.is_some() => {
-            PUT_PRE | PRE | POST | PUT_POST
-        }
-        Family::ModuleLoad(_) | Family::LibraryLoad(_) => PUT_PRE | POST,
-        Family::Function(op) | Family::Kernel(op) => match op {
-            FunctionOp::Find { .. } | FunctionOp::OfKernel { .. } | FunctionOp::List { .. } => {
-                FINISH
+        Family::ModuleLoad(load) | Family::LibraryLoad(load) => image::visit(visitor, load),
+        Family::ModuleUnload | Family::LibraryUnload => lifetime::visit_unload(visitor),
+        Family::Function(op) => lifetime::visit_functions(visitor, op, false),
+        Family::Kernel(op) => lifetime::visit_functions(visitor, op, true),
+        Family::Link(op) => link::visit(visitor, op),
+        Family::Launch(op) => launch::visit(visitor, op),
+        Family::Occupancy(OccupancyOp::Config { config, .. }) => visitor
+            .put_pre_call(move |draft, frame| launch::put_attributes_of(draft, frame, config)),
+        Family::Copy(op) => copy::visit(visitor, op),
+        Family::StreamMemory(StreamMemoryOp::Batch) => visitor.pre_call(|thread, frame| {
+            if host_memory::any() {
+                let operands = batch::memory_operations(frame);
+                host_memory::before_operands(thread, frame, operands.into_iter());
             }
-            FunctionOp::Count
-            | FunctionOp::Name { .. }
-            | FunctionOp::GetAttribute
-            | FunctionOp::SetAttribute
-            | FunctionOp::SetCacheConfig
-            | FunctionOp::ParameterInfo
-            | FunctionOp::SetLaunchState => 0,
+        }),
+        Family::Memory(MemoryOp::AllocateManaged | MemoryOp::Free)
+        | Family::HostMemory(
+            HostMemoryOp::Allocate
+            | HostMemoryOp::Register
+            | HostMemoryOp::Free
+            | HostMemoryOp::Unregister,
+        ) => lifetime::visit_memory(visitor, family),
+        Family::Sharing(op) => sharing::visit(visitor, op),
+        Family::Pointer(op) => scatter::visit(visitor, op),
+        Family::Stream(StreamOp::CaptureInfo { status }) => graph::visit_capture(visitor, status),
+        Family::Graph(op) => graph::visit(visitor, op),
+        Family::Plain => match plan.exec_event {
+            Some(event) => visitor.pre_call(move |_, frame| graph::exec_records(frame, event)),
+            None => visitor,
         },
-        Family::Link(op) => match op {
-            LinkOp::Create { .. } => PUT_PRE | PRE | PUT_POST | FINISH,
-            LinkOp::AddData { .. } | LinkOp::AddFile { .. } => PUT_PRE | PRE | PUT_POST,
-            LinkOp::Complete { .. } => PUT_PRE | PUT_POST,
-            LinkOp::Destroy => PUT_PRE | FINISH,
-        },
-        Family::Launch(_) | Family::StreamMemory(StreamMemoryOp::Batch) => PRE,
-        Family::Occupancy(OccupancyOp::Config { .. }) => PUT_PRE,
-        Family::Copy(op) => match op {
-            CopyOp::Linear(_) | CopyOp::Peer(_) => 0,
-            CopyOp::Described(_) => PUT_PRE | PRE | POST | PUT_POST,
-            CopyOp::Unified(_) => PUT_PRE | POST | PUT_POST,
-            CopyOp::Batch { .. } | CopyOp::Batch3D { .. } => PUT_PRE | PRE | POST,
-        },
-        Family::Memory(MemoryOp::AllocateManaged) | Family::HostMemory(HostMemoryOp::Allocate) => {
-            FINISH
-        }
-        Family::HostMemory(HostMemoryOp::Register) => POST | FINISH,
-        Family::Sharing(op) => match op {
-            SharingOp::Export(_) => POST,
-            SharingOp::Import(shared) if shared.kind == SharedKind::Event => PUT_PRE | PRE | FINISH,
-            SharingOp::Import(_) => PUT_PRE | PRE,
-            SharingOp::Close => 0,
-        },
-        Family::Memory(MemoryOp::Free)
-        | Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister) => PRE | FINISH,
-        Family::Pointer(PointerOp::Attributes { .. } | PointerOp::RangeAttributes { .. })
-        | Family::Stream(StreamOp::CaptureInfo { .. }) => PUT_POST,
-        Family::Graph(op) => match op {
-            GraphOp::AddNode(node) | GraphOp::SetNode(node) => match node.kind {
-                NodeKind::Any => PRE | POST | PUT_POST,
-                NodeKind::Kernel | NodeKind::MemoryOps | NodeKind::Allocation => PRE,
-                NodeKind::Copy
-                | NodeKind::Memset
-                | NodeKind::Host
-                | NodeKind::ChildGraph
-                | NodeKind::Semaphores => 0,
-            },
-            GraphOp::SetExecNode(node) => match node.kind {
-                NodeKind::Any => PRE | POST,
-                NodeKind::Kernel | NodeKind::MemoryOps | NodeKind::Allocation => PRE,
-                NodeKind::Copy | NodeKind::ChildGraph => POST,
-                NodeKind::Memset | NodeKind::Host | NodeKind::Semaphores => 0,
-            },
-            GraphOp::Instantiate { .. }
-            | GraphOp::Update
-            | GraphOp::SetEnabled
-            | GraphOp::DestroyExec => POST,
-            GraphOp::Launch => PUT_PRE | PRE | POST,
-            GraphOp::GetNode(_)
-            | GraphOp::GetKernelAttribute { .. }
-            | GraphOp::SetKernelAttribute { .. }
-            | GraphOp::List
-            | GraphOp::Clone
-            | GraphOp::AddEdges
-            | GraphOp::RemoveEdges
-            | GraphOp::CopyAttributes
-            | GraphOp::Upload
-            | GraphOp::ConditionalHandle
-            | GraphOp::DotFile { .. } => 0,
-        },
-        Family::Plain
-        | Family::ExportTable
+        Family::ExportTable
         | Family::DriverVersion
         | Family::Device(_)
         | Family::Context(_)
@@ -159,41 +125,27 @@ fn hooks(family: Family) -> u8 {
         | Family::VirtualMemory(_)
         | Family::Multicast(_)
         | Family::Pool(_)
-        | Family::Pointer(_)
         | Family::ExternalBuffer { .. }
         | Family::Stream(_)
         | Family::StreamMemory(_)
         | Family::Event(_)
         | Family::UserObject { .. }
-        | Family::UserReferences(_) => 0,
+        | Family::UserReferences(_) => visitor,
     }
 }
 
-fn owned(family: Family) -> u16 {
-    let options = |array: OptionArray| 1 << array.options | 1 << array.values;
-    match family {
-        Family::ModuleLoad(load) | Family::LibraryLoad(load) => {
-            let ImageLoad {
-                source,
-                options: jit,
-                library_options,
-            } = load;
-            let image = match source {
-                ImageSource::Data(at) | ImageSource::FatBinary(at) => 1 << at,
-                ImageSource::File(_) => 0,
-            };
-            image | jit.map_or(0, options) | library_options.map_or(0, options)
+/// What the roles of the parameters ask for. It keeps `errno` where it has to.
+fn visit_roles<V: Visitor>(plan: &Plan, mut visitor: V) -> V {
+    if plan.awaits_copy {
+        visitor = visitor.post_call(async_readback::add_by_roles);
+    }
+    match (plan.function, plan.family) {
+        // A launch traces its function before the call; a new function is noted by its family.
+        (_, Family::Launch(_) | Family::Function(FunctionOp::OfKernel { .. })) | (None, _) => {
+            visitor
         }
-        Family::Link(LinkOp::AddData {
-            data, options: jit, ..
-        }) => 1 << data | options(jit),
-        Family::Link(
-            LinkOp::Create { options: jit, .. } | LinkOp::AddFile { options: jit, .. },
-        ) => options(jit),
-        Family::Launch(LaunchOp::Config(launch)) => 1 << launch.config,
-        Family::ProcAddress { address, .. } => 1 << address,
-        // What follows the status is written only while the stream is being captured.
-        Family::Stream(StreamOp::CaptureInfo { status }) => u16::MAX << (status + 1),
-        _ => 0,
+        (Some(at), _) => {
+            visitor.post_call(move |thread, frame| origin::used(thread, frame.word(at)))
+        }
     }
 }

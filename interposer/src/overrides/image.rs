@@ -4,12 +4,13 @@ use core::ffi::{CStr, c_int, c_void};
 
 use cutape_format::layout::{INLINE_LIMIT, field, snapshot_flag};
 use cutape_image::{Extent, extent, wrapper_data};
-use cutape_registry::{ImageLoad, ImageSource};
+use cutape_registry::{ImageLoad, ImageSource, OptionArray};
 
-use super::jit_options;
+use super::jit_options::{self, owned};
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Draft;
-use crate::loaded::segments;
+use crate::loaded::{maps, segments};
 use crate::process::memory;
 use crate::snapshot;
 
@@ -20,20 +21,29 @@ const LONGEST: u64 = 4 << 30;
 /// Bytes that are kept of something that is no image.
 const GLIMPSE: usize = 64;
 
-/// Writes the image and the options of a load.
-pub(super) fn put_load(draft: &mut Draft<'_>, frame: &Frame, load: ImageLoad) -> Option<()> {
-    match load.source {
-        ImageSource::Data(at) | ImageSource::FatBinary(at) => data(draft, frame, at)?,
-        ImageSource::File(at) => file(draft, frame, at)?,
+pub(super) fn visit<V: Visitor>(visitor: V, load: ImageLoad) -> V {
+    let visitor = match load.source {
+        ImageSource::Data(at) | ImageSource::FatBinary(at) => visitor
+            .owns(1 << at)
+            .put_pre_call(move |draft, frame| data(draft, frame, at)),
+        ImageSource::File(at) => visitor.put_pre_call(move |draft, frame| file(draft, frame, at)),
+    };
+    let visitor = visitor.post_call(|_, _| maps::write_if_changed());
+    let visitor = match load.options {
+        Some(array) => jit_options::visit(visitor, array),
+        None => visitor,
+    };
+    match load.library_options {
+        Some(array) => visitor
+            .owns(owned(array))
+            .put_pre_call(move |draft, frame| put_library_options(draft, frame, array)),
+        None => visitor,
     }
-    if let Some(array) = load.options {
-        jit_options::put_pre_call(draft, frame, array)?;
-    }
-    if let Some(array) = load.library_options {
-        let (numbers, values) = (field::LIBRARY_OPTIONS, field::LIBRARY_OPTION_VALUES);
-        jit_options::put_arrays(draft, frame, array, numbers, values)?;
-    }
-    Some(())
+}
+
+fn put_library_options(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
+    let (numbers, values) = (field::LIBRARY_OPTIONS, field::LIBRARY_OPTION_VALUES);
+    jit_options::put_arrays(draft, frame, array, numbers, values)
 }
 
 /// Writes the image that a parameter points at; if that is a wrapper, also the image that the

@@ -5,6 +5,7 @@ use cutape_driver::types::CUjit_option_enum as Jit;
 use cutape_format::layout::field;
 use cutape_registry::OptionArray;
 
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Draft;
 use crate::process::memory;
@@ -80,8 +81,21 @@ impl Options {
     }
 }
 
+pub(super) fn visit<V: Visitor>(visitor: V, array: OptionArray) -> V {
+    visitor
+        .owns(owned(array))
+        .put_pre_call(move |draft, frame| put_pre_call(draft, frame, array))
+        .pre_call(move |_, frame| save_log_lengths(frame, array))
+        .put_post_call(move |draft, frame| put_post_call(draft, frame, array))
+}
+
+/// The parameters of both arrays, a bit for each.
+pub(super) fn owned(array: OptionArray) -> u16 {
+    1 << array.options | 1 << array.values
+}
+
 /// Writes both arrays and the symbols that they name.
-pub(super) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
+fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
     put_arrays(draft, frame, array, field::OPTIONS, field::OPTION_VALUES)?;
     match Options::read(frame, array) {
         Some(options) => symbols(draft, array.values, &options),
@@ -148,8 +162,8 @@ fn symbols(draft: &mut Draft<'_>, parameter: u8, options: &Options) -> Option<()
 }
 
 /// Saves how long the log buffers are, since the call overwrites their lengths.
-pub(super) fn save_log_lengths(frame: &mut Frame, array: Option<OptionArray>) {
-    if let Some(options) = array.and_then(|array| Options::read(frame, array)) {
+fn save_log_lengths(frame: &mut Frame, array: OptionArray) {
+    if let Some(options) = Options::read(frame, array) {
         for (saved, log) in frame.saved.iter_mut().zip(options.logs()) {
             *saved = log.map_or(0, |(_, length)| length);
         }
@@ -157,14 +171,8 @@ pub(super) fn save_log_lengths(frame: &mut Frame, array: Option<OptionArray>) {
 }
 
 /// Writes the values and the logs after the call.
-pub(super) fn put_post_call(
-    draft: &mut Draft<'_>,
-    frame: &Frame,
-    array: Option<OptionArray>,
-) -> Option<()> {
-    let Some((array, options)) =
-        array.and_then(|array| Some((array, Options::read(frame, array)?)))
-    else {
+fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, array: OptionArray) -> Option<()> {
+    let Some(options) = Options::read(frame, array) else {
         return Some(());
     };
     let address = frame.word(array.values);

@@ -8,6 +8,7 @@ use cutape_format::layout::{LayoutNote, field, note_kind};
 use cutape_registry::{LaunchArguments, LaunchConfig, LaunchOp};
 
 use super::origin;
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::functions;
 use crate::hot::kernel_parameters::{LOWEST_ADDRESS, ParameterLayout};
@@ -104,8 +105,16 @@ fn kernels(frame: &Frame, op: LaunchOp) -> Vec<Kernel> {
     }
 }
 
+pub(super) fn visit<V: Visitor>(visitor: V, op: LaunchOp) -> V {
+    let visitor = match op {
+        LaunchOp::Config(launch) => visitor.owns(1 << launch.config),
+        _ => visitor,
+    };
+    visitor.pre_call(move |thread, frame| pre_call(thread, frame, op))
+}
+
 /// Records what a launch passes, and which host memory it can reach.
-pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
+fn pre_call(thread: &Thread, frame: &Frame, op: LaunchOp) {
     let _errno = Errno::keep();
     if let LaunchOp::Legacy { .. } = op {
         // Earlier calls have set its parameters.

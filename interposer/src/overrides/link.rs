@@ -6,6 +6,7 @@ use cutape_registry::{LinkOp, OptionArray};
 
 use super::image;
 use super::jit_options::{self, Logs, Options};
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Draft;
 use crate::process::memory;
@@ -30,8 +31,44 @@ pub(super) fn forget() {
     STATES.forget();
 }
 
+pub(super) fn visit<V: Visitor>(visitor: V, op: LinkOp) -> V {
+    match op {
+        LinkOp::Create { options, output } => jit_options::visit(visitor, options)
+            .finish_call(move |frame| created(frame, options, output)),
+        LinkOp::AddData {
+            data,
+            size,
+            options,
+        } => {
+            let visitor = visitor
+                .owns(1 << data)
+                .put_pre_call(move |draft, frame| put_data(draft, frame, data, size));
+            visit_state(jit_options::visit(visitor, options))
+        }
+        LinkOp::AddFile { path, options } => {
+            let visitor = visitor.put_pre_call(move |draft, frame| image::file(draft, frame, path));
+            visit_state(jit_options::visit(visitor, options))
+        }
+        LinkOp::Complete { cubin, size } => {
+            let visitor =
+                visitor.put_post_call(move |draft, frame| put_cubin(draft, frame, cubin, size));
+            visit_state(visitor)
+        }
+        LinkOp::Destroy => visitor
+            .put_pre_call(put_state_arrays)
+            .finish_call(|frame| destroyed(frame)),
+    }
+}
+
+/// At calls during the life of a state.
+fn visit_state<V: Visitor>(visitor: V) -> V {
+    visitor
+        .put_pre_call(put_state_arrays)
+        .put_post_call(put_state_arrays)
+}
+
 /// Adds the arrays of a new state.
-pub(super) fn created(frame: &Frame, array: OptionArray, output: u8) {
+fn created(frame: &Frame, array: OptionArray, output: u8) {
     if !frame.succeeded() || frame.word(output) == 0 {
         return;
     }
@@ -53,52 +90,22 @@ pub(super) fn created(frame: &Frame, array: OptionArray, output: u8) {
 }
 
 /// Forgets a state.
-pub(super) fn destroyed(frame: &Frame) {
+fn destroyed(frame: &Frame) {
     if frame.succeeded() {
         STATES.lock().retain(|state| state.handle != frame.word(0));
     }
 }
 
-/// Writes what the call is going to read.
-pub(super) fn put_pre_call(draft: &mut Draft<'_>, frame: &Frame, op: LinkOp) -> Option<()> {
-    match op {
-        LinkOp::Create { options, .. } => return jit_options::put_pre_call(draft, frame, options),
-        LinkOp::AddData {
-            data,
-            size,
-            options,
-        } => {
-            let (address, length) = (frame.word(data), frame.word(size));
-            if address != 0 {
-                image::bytes(draft, data, field::POINTEE, address, length)?;
-                // It shows whether a text ends in a NUL that its size leaves out.
-                let behind = address.wrapping_add(length);
-                snapshot::bytes(draft, data, field::BYTE_BEHIND, behind, 1)?;
-            }
-            jit_options::put_pre_call(draft, frame, options)?;
-        }
-        LinkOp::AddFile { path, options } => {
-            image::file(draft, frame, path)?;
-            jit_options::put_pre_call(draft, frame, options)?;
-        }
-        LinkOp::Complete { .. } | LinkOp::Destroy => {}
+/// Writes the input that the call is going to read.
+fn put_data(draft: &mut Draft<'_>, frame: &Frame, data: u8, size: u8) -> Option<()> {
+    let (address, length) = (frame.word(data), frame.word(size));
+    if address == 0 {
+        return Some(());
     }
-    put_state_arrays(draft, frame)
-}
-
-/// Writes what the call has written.
-pub(super) fn put_post_call(draft: &mut Draft<'_>, frame: &Frame, op: LinkOp) -> Option<()> {
-    match op {
-        LinkOp::Create { options, .. } => {
-            return jit_options::put_post_call(draft, frame, Some(options));
-        }
-        LinkOp::AddData { options, .. } | LinkOp::AddFile { options, .. } => {
-            jit_options::put_post_call(draft, frame, Some(options))?;
-        }
-        LinkOp::Complete { cubin, size } => put_cubin(draft, frame, cubin, size)?,
-        LinkOp::Destroy => return Some(()),
-    }
-    put_state_arrays(draft, frame)
+    image::bytes(draft, data, field::POINTEE, address, length)?;
+    // It shows whether a text ends in a NUL that its size leaves out.
+    let behind = address.wrapping_add(length);
+    snapshot::bytes(draft, data, field::BYTE_BEHIND, behind, 1)
 }
 
 fn put_cubin(draft: &mut Draft<'_>, frame: &Frame, cubin: u8, size: u8) -> Option<()> {

@@ -3,6 +3,7 @@
 use cutape_format::layout::field;
 use cutape_registry::{FUNCTIONS, PointerOp, Role, id};
 
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Draft;
 use crate::process::memory;
@@ -13,8 +14,17 @@ const MOST_QUESTIONS: u64 = 64;
 /// Bytes of all answers together; the longest is a list of devices.
 const MOST_BYTES: usize = 4096;
 
+pub(super) fn visit<V: Visitor>(visitor: V, op: PointerOp) -> V {
+    match op {
+        PointerOp::Attributes { .. } | PointerOp::RangeAttributes { .. } => {
+            visitor.put_post_call(move |draft, frame| put_answers(draft, frame, op))
+        }
+        PointerOp::Attribute | PointerOp::SetAttribute | PointerOp::RangeAttribute => visitor,
+    }
+}
+
 /// Writes the answers of a successful call, one after the other.
-pub(super) fn put_answers(draft: &mut Draft<'_>, frame: &Frame, op: PointerOp) -> Option<()> {
+fn put_answers(draft: &mut Draft<'_>, frame: &Frame, op: PointerOp) -> Option<()> {
     if !frame.succeeded() {
         return Some(());
     }

@@ -9,6 +9,7 @@ use std::io::Read;
 use cutape_format::layout::{DescriptorNote, SharedMappingNote, note_kind};
 use cutape_registry::{Shared, SharedKind, SharingOp};
 
+use super::visitor::Visitor;
 use crate::hot::frame::Frame;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
@@ -32,32 +33,43 @@ static MARKED: AtomicU32 = AtomicU32::new(0);
 /// A registered range may consist of many mappings.
 const MOST_NOTES: usize = 64;
 
-/// Writes the bytes of a fabric handle that the call imports.
-pub(super) fn put_import(draft: &mut Draft<'_>, frame: &Frame, op: SharingOp) -> Option<()> {
+pub(super) fn visit<V: Visitor>(visitor: V, op: SharingOp) -> V {
     match op {
-        SharingOp::Import(shared) if handle_type(frame, shared) == Some(FABRIC) => {
-            let address = frame.word(shared.handle);
-            let field = cutape_format::layout::field::POINTEE;
-            snapshot::bytes(draft, shared.handle, field, address, FABRIC_LENGTH)
+        SharingOp::Export(shared) => {
+            visitor.post_call(move |thread, frame| exported(thread, frame, shared))
         }
-        _ => Some(()),
+        SharingOp::Import(shared) => {
+            let visitor = visitor
+                .put_pre_call(move |draft, frame| put_import(draft, frame, shared))
+                .pre_call(move |thread, frame| importing(thread, frame, shared));
+            match shared.kind {
+                SharedKind::Event => visitor.finish_call(move |frame| imported(frame, shared)),
+                _ => visitor,
+            }
+        }
+        SharingOp::Close => visitor,
     }
 }
 
-/// Notes which file the descriptor names that a call imports, also one that the driver refuses.
-pub(super) fn pre_call(thread: &Thread, frame: &Frame, op: SharingOp) {
-    if let SharingOp::Import(shared) = op
-        && handle_type(frame, shared) == Some(FILE_DESCRIPTOR)
-    {
+/// Writes the bytes of a fabric handle that the call imports.
+fn put_import(draft: &mut Draft<'_>, frame: &Frame, shared: Shared) -> Option<()> {
+    if handle_type(frame, shared) != Some(FABRIC) {
+        return Some(());
+    }
+    let address = frame.word(shared.handle);
+    let field = cutape_format::layout::field::POINTEE;
+    snapshot::bytes(draft, shared.handle, field, address, FABRIC_LENGTH)
+}
+
+/// Notes which file the descriptor names that the call imports, also one that the driver refuses.
+fn importing(thread: &Thread, frame: &Frame, shared: Shared) {
+    if handle_type(frame, shared) == Some(FILE_DESCRIPTOR) {
         note(thread, frame.word(shared.handle) as u32, false);
     }
 }
 
 /// Notes which file the descriptor names that a successful call has exported.
-pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
-    let SharingOp::Export(shared) = op else {
-        return;
-    };
+fn exported(thread: &Thread, frame: &Frame, shared: Shared) {
     if shared.kind == SharedKind::Event {
         followed_work::shares_event(frame.word(shared.object));
     }
@@ -70,10 +82,8 @@ pub(super) fn post_call(thread: &Thread, frame: &Frame, op: SharingOp) {
 }
 
 /// After the leave record: an event that was imported, which the call made just now, is shared.
-pub(super) fn finish(frame: &Frame, op: SharingOp) {
-    if let SharingOp::Import(shared) = op
-        && shared.kind == SharedKind::Event
-        && frame.succeeded()
+fn imported(frame: &Frame, shared: Shared) {
+    if frame.succeeded()
         && let Some(event) = memory::word(frame.word(shared.object))
     {
         followed_work::shares_event(event);
