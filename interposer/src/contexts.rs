@@ -129,6 +129,12 @@ pub(crate) fn primary(device: u64) -> Option<u64> {
     TABLE.primary(device)
 }
 
+/// The primary context of a device, if a call has retained it and it has ended, after a call that
+/// has released or reset it.
+pub(crate) fn ended_primary(device: u64) -> Option<u64> {
+    primary(device).filter(|_| has_primary_ended(device))
+}
+
 /// Whether a primary context has ended, after a call that has released or reset it: others may hold
 /// it still.
 pub(crate) fn has_primary_ended(device: u64) -> bool {

@@ -30,6 +30,7 @@ use crate::hot::clock;
 use crate::hot::frame::Frame;
 use crate::hot::recording;
 use crate::hot::thread::Thread;
+use crate::process::exit_handler::ExitHandler;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::process::settings::Digests;
@@ -46,6 +47,7 @@ const MANY: usize = 1 << 14;
 /// The process exits.
 static EXITING: AtomicBool = AtomicBool::new(false);
 static TABLE: ProcessLock<Table> = ProcessLock::new();
+static AT_EXIT: ExitHandler = ExitHandler::new(at_exit);
 
 /// In a forked child, whose driver is not initialised.
 pub(crate) fn forget() {
@@ -126,7 +128,11 @@ pub(crate) fn post_call(thread: &Thread, frame: &Frame, step: DigestStep, words:
             }
         }
         DigestStep::DestroysContext => TABLE.lock().end_context(frame.word(0)),
-        DigestStep::ReleasesPrimary => primary_released(frame),
+        DigestStep::ReleasesPrimary => {
+            if let Some(context) = contexts::ended_primary(frame.word(0)) {
+                TABLE.lock().end_context(context);
+            }
+        }
         DigestStep::Allocates => {
             if let Some((start, length)) = allocated(frame) {
                 add_new(thread, frame, start, length);
@@ -179,7 +185,7 @@ fn prepare(thread: &Thread, context: u64) {
     thread.note(note_kind::DIGEST_SETUP, |draft| {
         draft.put_encoded(DigestSetupNote { context, result })
     });
-    watch_exit();
+    AT_EXIT.register();
 }
 
 /// Sets new memory of the current context to zeros, and knows it from then on.
@@ -226,16 +232,6 @@ fn access_set(thread: &Thread, frame: &Frame) {
         .set_access(address, length, context, frame.start);
     for (address, length) in fresh {
         add_new(thread, frame, address, length);
-    }
-}
-
-/// After a primary context was released or reset.
-fn primary_released(frame: &Frame) {
-    let device = frame.word(0);
-    if let Some(context) = contexts::primary(device)
-        && contexts::has_primary_ended(device)
-    {
-        TABLE.lock().end_context(context);
     }
 }
 
@@ -398,16 +394,6 @@ fn finish(thread: &Thread, frame: &Frame, context: u64, is_before: bool) {
         // SAFETY: a stream of ours; without the lock, since it waits.
         let _ = unsafe { driver::call(id::cuStreamSynchronize, [stream, 0, 0, 0]) };
         TABLE.lock().collect(thread);
-    }
-}
-
-/// Has the C library tell us when the process exits. Called when the driver is initialised, so that
-/// our handler runs before those that the driver has registered.
-fn watch_exit() {
-    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
-    if !IS_WATCHING.swap(true, Ordering::Relaxed) {
-        // SAFETY: this library is never unloaded.
-        unsafe { libc::atexit(at_exit) };
     }
 }
 

@@ -19,7 +19,7 @@ mod known_memory;
 mod ring;
 pub(crate) mod step;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use cutape_registry::{Family, Role, Shared, SharedKind, SharingOp, VirtualMemoryOp, id};
 
@@ -28,6 +28,7 @@ use crate::device_work::{allocated, gives_access_here, in_context};
 use crate::hot::frame::Frame;
 use crate::hot::recording;
 use crate::hot::thread::Thread;
+use crate::process::exit_handler::ExitHandler;
 use crate::process::{errno::Errno, log, memory};
 use crate::queries::current_context;
 use crate::{driver, entry_addresses, host_memory, snapshot};
@@ -42,6 +43,8 @@ use step::ExchangeStep;
 /// Pages in which devices map memory of other processes: the length of memory that the driver does
 /// not tell.
 const GRANULE: u64 = 2 << 20;
+
+static AT_EXIT: ExitHandler = ExitHandler::new(at_exit);
 
 /// Sets how many bytes of memory there are for copies; 0: nothing is kept. Before the first call of
 /// the driver.
@@ -151,7 +154,11 @@ fn succeeded_call(frame: &Frame, step: ExchangeStep) {
             }
         }
         ExchangeStep::DestroysContext => context_ended(first),
-        ExchangeStep::ReleasesPrimary => primary_released(first),
+        ExchangeStep::ReleasesPrimary => {
+            if let Some(context) = contexts::ended_primary(first) {
+                context_ended(context);
+            }
+        }
         ExchangeStep::Allocates => {
             // A primary context may come from a private table of the driver.
             prepare(current_context());
@@ -278,7 +285,7 @@ fn prepare(context: u64) {
             table.ring = Ring::new(host_copies::length());
         }
         drop(table);
-        watch_exit();
+        AT_EXIT.register();
     }
 }
 
@@ -309,15 +316,6 @@ fn context_ended(context: u64) {
     PENDING.store(pending.len(), Ordering::Release);
 }
 
-/// After a primary context was released or reset.
-fn primary_released(device: u64) {
-    if let Some(context) = contexts::primary(device)
-        && contexts::has_primary_ended(device)
-    {
-        context_ended(context);
-    }
-}
-
 /// Before memory ends. If the driver does not wait for the device itself, copies must be complete.
 fn end_memory(thread: u32, start: u64, length: u64, waits: bool) {
     let is_awaited = || {
@@ -332,16 +330,6 @@ fn end_memory(thread: u32, start: u64, length: u64, waits: bool) {
     let ended = table.memory.remove(start, length);
     if !ended.is_empty() {
         table.ending.insert(thread, ended);
-    }
-}
-
-/// Has the C library tell us when the process exits. Called when the driver is initialised, so that
-/// our handler runs before those that the driver has registered.
-fn watch_exit() {
-    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
-    if !IS_WATCHING.swap(true, Ordering::Relaxed) {
-        // SAFETY: this library is never unloaded.
-        unsafe { libc::atexit(at_exit) };
     }
 }
 
