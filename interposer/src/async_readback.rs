@@ -16,7 +16,6 @@ use cutape_format::layout::{ReadbackNote, SourceChangedNote, field, note_kind};
 use cutape_registry::{FUNCTIONS, Function, Role};
 
 use crate::file::rows::{Memory, Rows};
-use crate::followed_work::{self, Work};
 use crate::host_memory::{self, Which};
 use crate::hot::clock;
 use crate::hot::frame::Frame;
@@ -26,6 +25,7 @@ use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
 use crate::queries::{is_capturing, is_pageable};
 use crate::snapshot;
+use crate::state::followed_work::{self, Work};
 
 /// What a call copies to host memory, or from there.
 #[derive(Clone, Copy)]

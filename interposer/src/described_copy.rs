@@ -167,3 +167,10 @@ pub(crate) fn is_within_device(frame: &Frame, shape: CopyShape) -> bool {
         .flatten()
         .all(|&(start, _)| is_of_device(start))
 }
+
+/// The host memory that a copy of a graph reads, and that which it writes, given its
+/// `CUDA_MEMCPY3D`; `None` if that cannot be read.
+pub(crate) fn host_sides(address: u64) -> Option<[Option<Rows>; 2]> {
+    let copy = Copy::read(address, CopyShape::Volume)?;
+    Some([End::Source, End::Target].map(|end| copy.host_memory(end)))
+}

@@ -20,7 +20,6 @@
 mod async_readback;
 mod awaited_roles;
 mod call_order;
-mod contexts;
 mod described_copy;
 mod device_work;
 mod digests;
@@ -29,12 +28,10 @@ mod driver_log;
 mod entry_addresses;
 mod exchanges;
 mod file;
-mod followed_work;
 mod forward;
 mod hook;
 mod host_memory;
 mod hot;
-mod latest;
 mod loaded;
 mod markers;
 mod overrides;
@@ -43,6 +40,7 @@ mod queries;
 mod snapshot;
 mod stack;
 mod start;
+mod state;
 
 // SAFETY: an array of function pointers is what the section holds.
 #[used]

@@ -9,13 +9,14 @@ use crate::hot::recording::{
     set_payload_policy,
 };
 use crate::hot::thread::{self, Thread};
-use crate::hot::{clock, cost, functions, plan, recording};
+use crate::hot::{clock, cost, plan, recording};
 use crate::loaded::maps;
 use crate::process::settings::{Settings, Stacks};
 use crate::process::{errno, log};
+use crate::state::{self, functions};
 use crate::{
-    async_readback, awaited_roles, digests, driver, driver_log, exchanges, followed_work,
-    host_memory, markers, overrides, stack,
+    async_readback, awaited_roles, digests, driver, driver_log, exchanges, host_memory, markers,
+    overrides, stack,
 };
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
@@ -131,7 +132,7 @@ extern "C" fn in_child() {
     identity::forget();
     recording::forget();
     async_readback::forget();
-    followed_work::forget();
+    state::forget();
     host_memory::forget();
     digests::forget();
     exchanges::forget();

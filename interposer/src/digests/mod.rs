@@ -24,7 +24,6 @@ use std::sync::MutexGuard;
 use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_skip, note_kind};
 use cutape_registry::id;
 
-use crate::contexts;
 use crate::device_work::{allocated, gives_access_here, in_context, stream_of};
 use crate::hot::clock;
 use crate::hot::frame::Frame;
@@ -35,6 +34,7 @@ use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
 use crate::process::settings::Digests;
 use crate::queries::{current_context, current_device, is_capturing};
+use crate::state::contexts;
 use crate::{driver, entry_addresses};
 use prepared::{Prepared, zero};
 use ranges::Range;

@@ -10,7 +10,7 @@ use super::prepared::Prepared;
 use super::ranges::{Range, Ranges};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
-use crate::latest::Latest;
+use crate::state::latest::Latest;
 
 /// Most ranges in a note, and values.
 const MOST_IN_NOTE: usize = 4096;

@@ -23,7 +23,6 @@ use core::sync::atomic::Ordering;
 
 use cutape_registry::{Family, Role, Shared, SharedKind, SharingOp, VirtualMemoryOp, id};
 
-use crate::contexts;
 use crate::device_work::{allocated, gives_access_here, in_context};
 use crate::hot::frame::Frame;
 use crate::hot::recording;
@@ -31,6 +30,7 @@ use crate::hot::thread::Thread;
 use crate::process::exit_handler::ExitHandler;
 use crate::process::{errno::Errno, log, memory};
 use crate::queries::current_context;
+use crate::state::contexts;
 use crate::{driver, entry_addresses, host_memory, snapshot};
 use copies::{exchange_of_copy, note_copy};
 use in_progress::{

@@ -16,13 +16,13 @@ use cutape_order::Moment;
 use cutape_registry::{CopyOp, Extent, Family, Length, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
-use crate::followed_work;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::process::settings::HostMemory;
 use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
+use crate::state::followed_work;
 use table::{FILTER, Range, TABLE, Table};
 pub(crate) use table::{Which, any, forget, is_touched};
 

@@ -8,18 +8,18 @@ use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, 
 use cutape_order::Moment;
 
 use super::changes::changes;
-use crate::contexts;
 use crate::exchanges::step as exchanges;
 use crate::file::rows::Rows;
-use crate::followed_work::{self, Work};
 use crate::hot::clock;
 use crate::hot::host_range_filter::HostRangeFilter;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::Thread;
-use crate::latest::Latest;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
 use crate::snapshot;
+use crate::state::contexts;
+use crate::state::followed_work::{self, Work};
+use crate::state::latest::Latest;
 
 /// Longer ranges are skipped.
 const MOST_OF_ONE: u64 = 64 << 20;

@@ -57,7 +57,7 @@ struct Other {
 
 impl ParameterLayout {
     /// The layout for parameters given as (offset, size); `None` if they overlap.
-    pub(super) fn new(parameters: Vec<(u32, u32)>) -> Option<Self> {
+    pub(crate) fn new(parameters: Vec<(u32, u32)>) -> Option<Self> {
         let mut ascending: Vec<_> = parameters.iter().copied().enumerate().collect();
         ascending.sort_by_key(|&(_, range)| range);
         let mut layout = Self {

@@ -10,11 +10,11 @@ use cutape_format::write::Record;
 use cutape_registry::{FUNCTIONS, Family, LaunchConfig, LaunchOp, id};
 
 use super::frame::Frame;
-use super::functions;
 use super::kernel_parameters::{LOWEST_ADDRESS, ParameterLayout};
 use super::plan::{EnterForm, LAUNCH, Plan};
 use super::thread::Thread;
-use crate::{followed_work, overrides};
+use crate::overrides;
+use crate::state::{followed_work, functions};
 
 #[allow(
     clippy::indexing_slicing,

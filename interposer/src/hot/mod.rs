@@ -10,7 +10,7 @@
 //! | 4 | `post_call` | reads the clock, writes the leave record |
 //! | 5 | `entry` | returns the driver's result |
 //!
-//! A launch also writes its parameters in step 2 (`launch`; `functions` finds the kernel,
+//! A launch also writes its parameters in step 2 (`launch`; `state::functions` finds the kernel,
 //! `kernel_parameters` packs them). A call that may use host memory which the device can access
 //! looks its words up in `host_range_filter`.
 //!
@@ -53,7 +53,6 @@ pub(crate) mod clock;
 pub(crate) mod cost;
 mod entry;
 pub(crate) mod frame;
-pub(crate) mod functions;
 pub(crate) mod hook_bits;
 pub(crate) mod host_range_filter;
 pub(crate) mod kernel_parameters;

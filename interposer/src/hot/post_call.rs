@@ -14,7 +14,8 @@ use super::recording::{MEASURING, RECORDING, STATE};
 use super::thread::Thread;
 use super::{clock, cost};
 use crate::process::errno::Errno;
-use crate::{async_readback, followed_work, host_memory, overrides, snapshot, stack};
+use crate::state::followed_work;
+use crate::{async_readback, host_memory, overrides, snapshot, stack};
 
 /// Called by every entry after the driver, unless `pre_call` returned `NOT_RECORDED`.
 pub(crate) extern "C" fn post_call(frame: &mut Frame) {

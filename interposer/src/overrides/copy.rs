@@ -46,13 +46,6 @@ fn visit_sides<V: Visitor>(visitor: V, op: CopyOp) -> V {
         .put_post_call(move |draft, frame| put_target(draft, frame, op))
 }
 
-/// The host memory that a copy of a graph reads, and that which it writes, given its
-/// `CUDA_MEMCPY3D`; `None` if that cannot be read.
-pub(super) fn host_sides(address: u64) -> Option<[Option<Rows>; 2]> {
-    let copy = Copy::read(address, CopyShape::Volume)?;
-    Some([End::Source, End::Target].map(|end| copy.host_memory(end)))
-}
-
 /// What a copy does on a side that is no array.
 fn operand(copy: &Copy, end: End) -> Option<Operand> {
     let (start, is_of_host) = copy.start(end)?;

@@ -12,14 +12,16 @@ use cutape_format::layout::{field, note_kind};
 use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
 use super::visitor::Visitor;
-use super::{graph_copies, launch, origin};
+use super::{launch, origin};
 use crate::digests::{self, step::is_on};
 use crate::file::rows::Memory;
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
-use crate::{async_readback, followed_work, host_memory, snapshot};
+use crate::state::followed_work;
+use crate::state::graph_copies;
+use crate::{async_readback, host_memory, snapshot};
 
 /// Where the union of `CUgraphNodeParams` begins.
 const UNION: u64 = offset_of!(CUgraphNodeParams, __bindgen_anon_1) as u64;

@@ -10,13 +10,14 @@ use cutape_registry::{LaunchArguments, LaunchConfig, LaunchOp};
 use super::origin;
 use super::visitor::Visitor;
 use crate::hot::frame::Frame;
-use crate::hot::functions;
 use crate::hot::kernel_parameters::{LOWEST_ADDRESS, ParameterLayout};
 use crate::hot::launch::{USUAL_ATTRIBUTES, words};
 use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory;
-use crate::{followed_work, host_memory, snapshot};
+use crate::state::followed_work;
+use crate::state::functions;
+use crate::{host_memory, snapshot};
 
 /// CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE of cuda.h.
 const END: u64 = 0;

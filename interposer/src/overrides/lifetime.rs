@@ -5,12 +5,13 @@ use cutape_registry::{ContextOp, Family, FunctionOp, HostMemoryOp, MemoryOp, Pri
 
 use super::sharing;
 use super::visitor::Visitor;
+use crate::async_readback;
 use crate::host_memory::{self, Origin, Which};
 use crate::hot::frame::Frame;
-use crate::hot::functions::{self, Owner};
 use crate::process::memory;
 use crate::queries::{Freed, freed_at};
-use crate::{async_readback, contexts, followed_work};
+use crate::state::functions::{self, Owner};
+use crate::state::{contexts, followed_work};
 
 pub(super) fn visit_context<V: Visitor>(visitor: V, family: Family) -> V {
     match family {

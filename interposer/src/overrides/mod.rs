@@ -15,7 +15,6 @@ mod batch;
 pub(crate) mod copy;
 mod entry_point;
 mod graph;
-mod graph_copies;
 pub(crate) mod hooks;
 mod image;
 mod jit_options;
@@ -41,7 +40,6 @@ use visitor::Visitor;
 /// In a forked child: objects of the parent are not this process's.
 pub(crate) fn forget() {
     link::forget();
-    graph_copies::forget();
     address_space::forget();
 }
 

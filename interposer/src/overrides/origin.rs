@@ -5,10 +5,10 @@ use cutape_format::layout::{OriginNote, note_kind};
 use cutape_registry::id;
 
 use crate::driver;
-use crate::hot::functions::{self, Liveness};
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory;
+use crate::state::functions::{self, Liveness};
 
 /// Longer names are cut.
 const LONGEST_NAME: usize = 16 << 10;

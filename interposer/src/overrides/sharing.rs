@@ -14,7 +14,8 @@ use crate::hot::frame::Frame;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
-use crate::{exchanges, followed_work, snapshot};
+use crate::state::followed_work;
+use crate::{exchanges, snapshot};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;

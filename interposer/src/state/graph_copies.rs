@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use cutape_driver::types::{CUDA_MEMCPY3D, CUgraphNodeType_enum};
 use cutape_registry::id;
 
-use super::copy::host_sides;
+use crate::described_copy::host_sides;
 use crate::driver;
 use crate::file::rows::{Memory, Rows};
 use crate::process::process_lock::ProcessLock;

@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use cutape_registry::id;
 
-use super::kernel_parameters::ParameterLayout;
+use crate::driver;
+use crate::hot::kernel_parameters::ParameterLayout;
 use crate::process::errno::Errno;
-use crate::{contexts, driver};
+use crate::state::contexts;
 
 /// More functions than any program was seen to use. Parameters of further ones are not kept, and
 /// the trace says so.

@@ -1,0 +1,13 @@
+//! What the recorder knows of the driver's state, which several subjects read.
+
+pub(crate) mod contexts;
+pub(crate) mod followed_work;
+pub(crate) mod functions;
+pub(crate) mod graph_copies;
+pub(crate) mod latest;
+
+/// In a forked child: objects and work of the parent are not this process's.
+pub(crate) fn forget() {
+    followed_work::forget();
+    graph_copies::forget();
+}
