@@ -35,12 +35,13 @@ struct Found<'b> {
 }
 
 impl Images {
-    /// The rows of a call's images, and the hash of the one that it loads.
+    /// The rows of a call's images, and the hash of the one that it loads. What a call only makes
+    /// gets the row of an image when a later call loads or links it.
     pub(super) fn of_call<S: Sink>(
         &mut self,
         trace: &Trace,
         call: &Call<'_>,
-        row: CallRef,
+        (row, takes): (CallRef, bool),
         sink: &mut S,
     ) -> Result<Option<String>, S::Error> {
         let mut loaded = None;
@@ -59,7 +60,7 @@ impl Images {
                 if snapshot.field == field::POINTEE || loaded.is_none() {
                     loaded = Some(image.hash.clone());
                 }
-                if self.known.insert(image.hash.clone()) {
+                if takes && self.known.insert(image.hash.clone()) {
                     sink.image(image)?;
                 }
             }
@@ -124,7 +125,10 @@ impl Images {
         if let Some(known) = self.by_blob.get(&blob) {
             let is_wrapper = known.kind == image_word(ImageKind::FatbinWrapper);
             return Some(Found {
-                image: known.clone(),
+                image: ImageRow {
+                    call,
+                    ..known.clone()
+                },
                 kind: is_wrapper.then_some(ImageKind::FatbinWrapper),
                 is_kept: true,
                 content: None,

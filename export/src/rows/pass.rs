@@ -48,7 +48,7 @@ impl<'t> Rows<'t> {
     /// Those of the sink; [`cutape_format::Error::Damaged`] at a chunk that cannot be read, after
     /// the rows before it.
     pub fn run<S: Sink>(self, sink: &mut S) -> Result<WalkSummary, S::Error> {
-        self.run_with(sink, &mut || {})
+        self.run_with(sink, || {})
     }
 
     /// The same; `each` is called after each call.
@@ -58,7 +58,7 @@ impl<'t> Rows<'t> {
     pub fn run_with<S: Sink>(
         self,
         sink: &mut S,
-        each: &mut dyn FnMut(),
+        mut each: impl FnMut(),
     ) -> Result<WalkSummary, S::Error> {
         sink.trace(&TraceRow::of(self.trace))?;
         self.ranges(sink)?;
@@ -154,6 +154,8 @@ struct Plan<'t> {
     has_work: bool,
     /// They load, link or make images.
     has_images: bool,
+    /// They load or link them.
+    takes_images: bool,
     /// The state depends on them.
     changes_state: bool,
     /// The names of results, if they return a `CUresult`.
@@ -213,6 +215,12 @@ impl<'t> Pass<'t> {
             has_images: is(|function| {
                 matches!(
                     function.family,
+                    Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Link(_)
+                )
+            }),
+            takes_images: is(|function| {
+                matches!(
+                    function.family,
                     Family::ModuleLoad(_)
                         | Family::LibraryLoad(_)
                         | Family::Link(LinkOp::AddData { .. } | LinkOp::AddFile { .. })
@@ -251,7 +259,10 @@ impl<'t> Pass<'t> {
             self.call_row(call, row, plan, sink)?;
         }
         let loaded = match plan.has_images {
-            true => self.images.of_call(self.trace, call, row, sink)?,
+            true => {
+                let takes = plan.takes_images;
+                self.images.of_call(self.trace, call, (row, takes), sink)?
+            }
             false => None,
         };
         if let Some(changes) = changes {

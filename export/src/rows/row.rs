@@ -109,7 +109,7 @@ impl<'a> CallRow<'a> {
     }
 }
 
-/// A device code image that a call loads, links or makes; comes before the first row that refers to
+/// A device code image that a call loads or links; comes before the first row that refers to
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRow {
@@ -123,7 +123,8 @@ pub struct ImageRow {
     pub call: CallRef,
 }
 
-/// A use of an image by a call that loads, links or makes it; comes after the image's row.
+/// A use of an image by a call that loads, links or makes it; comes after the row of an image that
+/// the call loads or links.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageUseRow<'a> {
     /// The call.
