@@ -57,7 +57,6 @@ mod tests {
     use cutape_format::layout::{field, snapshot_flag};
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
-    use super::*;
     use crate::summary::tests::summary_of;
 
     const PTX: &[u8] =
