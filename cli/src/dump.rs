@@ -24,13 +24,13 @@ use crate::failure::Failure;
 use crate::input::Completeness;
 use crate::output::{self, Format};
 use crate::progress::Progress;
-use crate::quantity;
-use crate::render::{Limits, Renderer, notes};
 use crate::stacks::write_lines;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
 use cutape_format::TraceClock;
 use cutape_model::Scope;
+use cutape_render::quantity;
+use cutape_render::{Limits, Renderer, notes};
 
 /// What `dump` takes.
 #[derive(clap::Args)]
@@ -341,7 +341,7 @@ fn text_lines(
         );
     }
     for note in call.notes() {
-        if let Some(text) = notes::text(&note, renderer) {
+        if let Some(text) = notes::text(&note, &renderer.calls) {
             let _ = writeln!(out, "    {side}note: {text}{side:#}");
         }
     }
@@ -404,7 +404,7 @@ fn json_line<'c>(
     });
     let notes = call
         .notes()
-        .filter_map(|note: Note<'_>| notes::json(&note, renderer))
+        .filter_map(|note: Note<'_>| notes::json(&note, &renderer.calls))
         .collect();
     JsonLine {
         call: call.index,

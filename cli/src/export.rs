@@ -22,9 +22,9 @@ use crate::output::{self, shown};
 use crate::output_folder::{self, Folder};
 use crate::overwrite::Overwrite;
 use crate::progress::Progress;
-use crate::quantity::count;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
+use cutape_render::quantity::count;
 
 /// What `export` takes.
 #[derive(clap::Args)]

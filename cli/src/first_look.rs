@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::info::Summary;
+use crate::info;
 use crate::input;
 use crate::output;
-use crate::progress::Progress;
-use crate::quantity::{bytes, count, grouped, time};
+use cutape_render::quantity::{bytes, count, grouped, time};
+use cutape_report::summary::Summary;
 
 /// Whether the only argument of the command line is meant as a trace: no verb has its name.
 pub(crate) fn is_trace(argument: &OsStr) -> bool {
@@ -26,7 +26,7 @@ pub(crate) fn is_trace(argument: &OsStr) -> bool {
 /// Prints the lines.
 pub(crate) fn run(path: &Path) -> Result<ExitCode, Failure> {
     let trace = input::open_for_walk(path)?;
-    let summary = Summary::of(&trace, &mut Progress::over_calls("reading", [&trace]))?;
+    let summary = info::summary(&trace)?;
     output::print(&text(&summary, path))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -56,7 +56,7 @@ fn text(summary: &Summary, path: &Path) -> String {
         let _ = writeln!(text, "  {label:<9}{value}");
     };
     let program_name = output::printable(&program_name).into_owned();
-    let ended = program.process.end();
+    let ended = info::end(&program.process);
     let lasted = summary
         .duration_ns
         .map_or_else(String::new, |ns| format!(" after {}", time(ns)));

@@ -1,26 +1,21 @@
 //! `cutape info`: summarises what the recorded program did.
 
-mod copies;
-mod cut;
-mod digests;
 mod folder;
-mod images;
-mod objects;
 mod process;
-mod ranges;
 mod ranks;
 mod sharing;
-mod summary;
 mod tables;
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cutape_format::Trace;
+use cutape_report::summary::Summary;
 use serde::Serialize;
 
 use self::folder::Folder;
-pub(crate) use self::summary::Summary;
+pub(crate) use self::process::end;
 use crate::call_set;
 use crate::failure::Failure;
 use crate::output::{self, Format};
@@ -54,12 +49,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         )));
     } else {
         let trace = crate::input::open_for_walk(&arguments.trace)?;
-        let summary = Summary::of(&trace, &mut Progress::over_calls("reading", [&trace]))?;
+        let summary = summary(&trace)?;
         print(arguments.format, &summary, |out| {
             tables::write(&summary, columns, out)
         })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `info` shows of a trace.
+pub(crate) fn summary(trace: &Trace) -> Result<Summary, Failure> {
+    let mut progress = Progress::over_calls("reading", [trace]);
+    let (summary, walked) = Summary::of(trace, || progress.step())?;
+    crate::input::known_functions(trace, walked.unknown_function())?;
+    Ok(summary)
 }
 
 fn print(
@@ -77,3 +80,6 @@ fn print(
     }
     out.flush()
 }
+
+#[cfg(test)]
+mod tests;

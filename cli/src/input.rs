@@ -9,6 +9,8 @@ use cutape_format::{Damage, Trace, writer};
 use quick_junit::{NonSuccessKind, TestCaseStatus};
 use serde::Serialize;
 
+pub(crate) use cutape_report::Completeness;
+
 use crate::failure::Failure;
 use crate::output;
 
@@ -76,83 +78,15 @@ pub(crate) fn say_what_is_missing(trace: &Trace) {
 /// The test case of JUnit reports that a recording which ended early does not pass.
 pub(crate) const RECORDING_IS_COMPLETE: &str = "recording-is-complete";
 
-/// Whether a trace has all calls of its program; as it is in JSON output.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Completeness {
-    /// The program was still running when the trace was read.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) still_recording: bool,
-    /// The recording ended early, so that calls are missing: why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ended_early: Option<String>,
-    /// Other parts, such as call stacks, are missing: why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) lacks_parts: Option<String>,
-}
-
-impl Completeness {
-    pub(crate) fn of(trace: &Trace) -> Self {
-        let shortfall = trace.shortfall();
-        let (calls, parts) = match shortfall {
-            Some(shortfall) if shortfall.lacks_calls => (Some(shortfall.why), None),
-            Some(shortfall) => (None, Some(shortfall.why)),
-            None => (None, None),
-        };
-        Self {
-            still_recording: trace.is_still_recorded(),
-            ended_early: calls,
-            lacks_parts: parts,
-        }
-    }
-
-    /// Joins that of another trace, where several are read together.
-    pub(crate) fn join(&mut self, other: Self) {
-        self.still_recording |= other.still_recording;
-        self.ended_early = self.ended_early.take().or(other.ended_early);
-        self.lacks_parts = self.lacks_parts.take().or(other.lacks_parts);
-    }
-
-    /// That the recording ended early.
-    pub(crate) fn end_line(&self) -> Option<String> {
-        let why = self.ended_early.as_ref()?;
-        Some(format!(
-            "the recording ended early, later calls are missing: {why}"
-        ))
-    }
-
-    /// The same as the result of the test case [`RECORDING_IS_COMPLETE`].
-    pub(crate) fn junit_status(&self, is_allowed: bool) -> Option<TestCaseStatus> {
-        let line = self.end_line()?;
-        let mut status = match is_allowed {
-            true => TestCaseStatus::skipped(),
-            false => TestCaseStatus::non_success(NonSuccessKind::Error),
-        };
-        status.set_message(line);
-        Some(status)
-    }
-
-    /// What to say about it, for people.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::from_iter(self.end_line());
-        if let Some(why) = &self.lacks_parts {
-            lines.push(format!(
-                "some call stacks, markers or facts about the machine are missing: {why}"
-            ));
-        }
-        if self.still_recording {
-            lines.push("still recording; this is the trace as it is now".to_owned());
-        }
-        lines
-    }
-
-    /// Adds the members to a JSON object.
-    pub(crate) fn add_to(&self, object: &mut serde_json::Value) {
-        if let (Some(object), serde_json::Value::Object(members)) =
-            (object.as_object_mut(), serde_json::json!(self))
-        {
-            object.extend(members);
-        }
-    }
+/// That the recording ended early, as the result of the test case [`RECORDING_IS_COMPLETE`].
+pub(crate) fn junit_status(state: &Completeness, is_allowed: bool) -> Option<TestCaseStatus> {
+    let line = state.end_line()?;
+    let mut status = match is_allowed {
+        true => TestCaseStatus::skipped(),
+        false => TestCaseStatus::non_success(NonSuccessKind::Error),
+    };
+    status.set_message(line);
+    Some(status)
 }
 
 /// A report in JSON, and whether its trace has all calls.

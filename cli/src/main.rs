@@ -25,7 +25,6 @@ mod demo;
 mod diff;
 mod doctor;
 mod dump;
-mod exchanges;
 mod explain;
 mod export;
 mod extract;
@@ -47,10 +46,8 @@ mod payloads;
 mod progress;
 #[cfg(test)]
 mod python_options;
-mod quantity;
 mod rank_folder;
 mod record;
-mod render;
 mod repair;
 mod replay;
 mod report;
@@ -58,8 +55,6 @@ mod signals;
 mod stacks;
 mod symbol_context;
 mod symbols;
-#[cfg(test)]
-mod test_trace;
 mod trim;
 mod view;
 

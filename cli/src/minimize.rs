@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use cutape_cut::{Ended, Part, Provenance, Ranges, Stage, Verdict};
 use cutape_format::{CallChange, Trace};
 use cutape_model::{Need, Needs};
+use cutape_render::quantity;
 
 use self::files::{Best, Files};
 use self::judge::Judge;
@@ -22,7 +23,7 @@ use crate::call_image::CallImage;
 use crate::failure::{FOUND, Failure};
 use crate::overwrite::Overwrite;
 use crate::progress::{Progress, Unit};
-use crate::{input, quantity, trim};
+use crate::{input, trim};
 
 /// What `minimize` takes.
 #[derive(clap::Args)]

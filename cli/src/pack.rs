@@ -9,9 +9,9 @@ use cutape_format::{PayloadPolicies, PayloadPolicy};
 use crate::failure::Failure;
 use crate::overwrite::Overwrite;
 use crate::progress::{Progress, Unit};
-use crate::quantity;
 use crate::record::session;
 use crate::{input, payloads, stacks, symbols};
+use cutape_render::quantity;
 
 /// What `pack` takes.
 #[derive(clap::Args)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cutape_format::Trace;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::quantity::{bytes, grouped};
+use cutape_render::quantity::{bytes, grouped};
 
 /// Shorter work shows nothing.
 const PATIENCE: Duration = Duration::from_millis(500);

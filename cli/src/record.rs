@@ -21,16 +21,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::Trace;
+use cutape_report::summary::Exchanges;
 
 use self::options::Recording;
 use self::reservation::Reservation;
-use crate::exchanges::Exchanges;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Format};
 use crate::overwrite::Overwrite;
 use crate::payloads;
-use crate::quantity;
+use cutape_render::quantity;
 
 /// How many traces are named at the end.
 const MOST_NAMES: usize = 4;

@@ -8,7 +8,7 @@ use cutape_format::Trace;
 use crate::failure::Failure;
 use crate::input;
 use crate::overwrite::Overwrite;
-use crate::quantity;
+use cutape_render::quantity;
 
 /// What `repair` takes.
 #[derive(clap::Args)]

@@ -320,7 +320,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })?;
     drop(progress);
     pending::complete(&trace, &mut report);
-    let incomplete = state.junit_status(arguments.allow_incomplete);
+    let incomplete = crate::input::junit_status(&state, arguments.allow_incomplete);
     let as_junit = || {
         let junit = text::junit(&trace, &report, &arguments.allow, incomplete.clone());
         Ok::<_, Failure>(junit? + "\n")

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
+use cutape_render::quantity;
 use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
 use serde::de::DeserializeOwned;
@@ -18,12 +19,11 @@ use serde_json::Value;
 use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter};
 use crate::failure::Failure;
-use crate::info::Summary;
 use crate::overwrite::Overwrite;
 use crate::progress::Progress;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
-use crate::{input, output, quantity};
+use crate::{input, output};
 
 /// What `report` takes.
 #[derive(clap::Args)]
@@ -131,7 +131,7 @@ fn report_of(
 ) -> Result<Report, Failure> {
     // Rules read the content of blobs.
     input::expect_undamaged(trace, &trace.verify_blobs())?;
-    let summary = Summary::of(trace, &mut Progress::over_calls("reading", [trace]))?;
+    let summary = crate::info::summary(trace)?;
     let choice = Choice {
         suppress: arguments.suppress.as_deref(),
         all: arguments.all,

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use cutape_cut::{MemoryState, Part, Provenance, Ranges, StateOrigin};
 use cutape_format::{Bytes, Trace};
 use cutape_model::Needs;
+use cutape_render::quantity;
 
 use self::choice::Choice;
 use crate::failure::Failure;
@@ -17,7 +18,7 @@ use crate::guarded::GuardedOptions;
 use crate::one_rank::{RankOption, Source};
 use crate::overwrite::Overwrite;
 use crate::progress::Progress;
-use crate::{input, output_folder, quantity};
+use crate::{input, output_folder};
 
 /// What `trim` takes.
 #[derive(clap::Args)]

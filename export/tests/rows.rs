@@ -60,7 +60,7 @@ impl Sink for Lines {
             arguments += " ";
             argument.value.write(&mut arguments);
         }
-        let result = text(row.result_name);
+        let result = text(row.result_name());
         let (index, function) = (row.call.index, row.function);
         self.add(format!("call {index} {function}{arguments} = {result}"))
     }
@@ -117,7 +117,10 @@ impl Sink for Lines {
         let (kind, object) = (row.kind.key(), row.object);
         self.add(format!(
             "memory {} {kind} {object} {:+} = {} in {}",
-            row.call.index, row.change, row.live_bytes, row.live_blocks
+            row.call.index,
+            row.change(),
+            row.live_bytes,
+            row.live_blocks
         ))
     }
 

@@ -316,7 +316,7 @@ impl Sink for Collector<'_> {
         self.completion.observe(record);
         let leave = record.leave.map(|leave| leave.ticks);
         let (begin, end) = match self.has_times {
-            true => (call.enter_ns.unwrap_or(0), call.leave_ns),
+            true => (call.enter_ns().unwrap_or(0), call.leave_ns()),
             false => {
                 let steps = |ticks: u64| ticks.saturating_sub(self.start_ticks);
                 (steps(record.ticks), leave.map(steps))
@@ -347,7 +347,7 @@ impl Sink for Collector<'_> {
         } else if row.failed {
             let code = call.result.unwrap_or_default();
             let name = row
-                .result_name
+                .result_name()
                 .map_or_else(|| code.to_string(), str::to_owned);
             let [calls, results] = &mut columns.failed;
             calls.push(call.index);
@@ -402,8 +402,8 @@ impl Sink for Collector<'_> {
         let [calls, kinds, bytes, frees] = &mut self.memory;
         calls.push(row.call.index);
         kinds.push(row.kind as u64);
-        bytes.push(row.change.unsigned_abs());
-        frees.push(u64::from(row.change < 0));
+        bytes.push(row.change().unsigned_abs());
+        frees.push(u64::from(row.change() < 0));
         Ok(())
     }
 
@@ -428,7 +428,7 @@ impl Sink for Collector<'_> {
 
     fn range(&mut self, row: &RangeRow<'_>) -> Result<(), Self::Error> {
         // Without a clock nothing says between which calls it is.
-        let Some(begin) = row.begin_ns else {
+        let Some(begin) = row.begin_ns() else {
             return Ok(());
         };
         let thread = row.thread.map_or(0, |thread| u64::from(thread) + 1);
@@ -442,7 +442,7 @@ impl Sink for Collector<'_> {
             return Ok(());
         }
         let open = if row.is_open { u64::MAX } else { begin };
-        let end = row.end_ns.unwrap_or(open);
+        let end = row.end_ns().unwrap_or(open);
         let range_row = self.range_rows.row_of(row.thread, begin, end);
         let name = marker_name(row);
         let name = self.range_names.number(&name, || name.clone());

@@ -1,5 +1,7 @@
-//! A trace as one HTML page: summary, timeline, memory over time, kernels, findings.
+//! What a trace shows, counted; and the trace as one HTML page: summary, timeline, memory over time,
+//! kernels, findings.
 //!
+//! [`summary::Summary`] is what `cutape info` shows.
 //! [`Collector`] takes the rows of `cutape-export` and keeps them as columns of small numbers.
 //! [`Report`] joins them with the facts that others know (the summary of `cutape info`, findings, a
 //! replay's report) and writes the page. `page/` has the page's sources: plain HTML, CSS and
@@ -16,12 +18,15 @@
 mod call_kind;
 mod collector;
 mod columns;
+mod completeness;
 mod completion;
 mod dictionary;
 mod facts;
 mod page;
 mod range_rows;
+pub mod summary;
 
 pub use call_kind::CallKind;
 pub use collector::Collector;
+pub use completeness::Completeness;
 pub use facts::{Added, Collected, Report};

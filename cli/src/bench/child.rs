@@ -20,7 +20,7 @@ use crate::bench::selection::{self, Selection};
 use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings, folder_of};
 use crate::failure::{Failure, UNUSABLE};
 use crate::one_rank::ChildSource;
-use crate::quantity::scaled;
+use cutape_render::quantity::scaled;
 
 /// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the
 /// third digit of an interval.

@@ -315,7 +315,7 @@ mod tests {
     use cutape_format::{NewCall, TraceBuilder};
 
     use super::*;
-    use crate::test_trace;
+    use cutape_render::test_trace;
 
     #[test]
     fn names_are_safe_and_unique() {

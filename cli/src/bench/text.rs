@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use cutape_render::quantity;
 use cutape_replay::Skipped;
 
 use crate::bench::measurement::{Change, Estimate};
 use crate::bench::settings::{Comparison, Settings, UNNAMED, folder_of};
 use crate::bench::verdict::{Report, Row, Verdict};
-use crate::{guarded, one_rank, quantity};
+use crate::{guarded, one_rank};
 
 /// The most lines of one kind.
 const SHOWN: usize = 20;

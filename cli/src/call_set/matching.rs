@@ -8,12 +8,12 @@ use cutape_analyzer::glob::matches;
 use cutape_format::{Call, Trace, TraceClock};
 use cutape_model::{Effects, Operands, Scope, TraceState};
 use cutape_registry::Kind;
+use cutape_render::Renderer;
+use cutape_render::labels::{self, Labels};
 use cutape_report::CallKind;
 
 use super::expression::Expression;
 use super::term::Term;
-use crate::render::Renderer;
-use crate::render::labels::{self, Labels};
 use crate::stacks;
 use crate::symbols::Resolver;
 
@@ -134,8 +134,8 @@ impl CallSet {
     /// Whether the set contains a call that a renderer has observed.
     pub(crate) fn contains_rendered(&self, call: &Call<'_>, renderer: &mut Renderer<'_>) -> bool {
         let seen = Seen {
-            trace: renderer.trace,
-            labels: &renderer.labels,
+            trace: renderer.calls.trace,
+            labels: &renderer.calls.labels,
         };
         self.contains(call, renderer.state.launched_kernel(call), seen)
     }

@@ -9,7 +9,7 @@ use cutape_model::{Scope, TraceState};
 
 use super::matching::{CallSet, Chooser, is_failed, result_name};
 use super::term::Term;
-use crate::quantity;
+use cutape_render::quantity;
 
 /// How many names an error lists.
 const SHOWN: usize = 4;
@@ -184,7 +184,7 @@ mod tests {
     use cutape_format::TraceBuilder;
 
     use super::*;
-    use crate::test_trace;
+    use cutape_render::test_trace;
 
     #[test]
     fn what_a_trace_has_instead() {

@@ -103,7 +103,7 @@ fn sarif(name: &str, filter: &FindingFilter) -> Value {
 fn junit(name: &str, filter: &FindingFilter) -> Result<String, Failure> {
     use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
     let mut suite = TestSuite::new(name);
-    if let Some(status) = filter.state.junit_status(filter.allows_incomplete) {
+    if let Some(status) = crate::input::junit_status(&filter.state, filter.allows_incomplete) {
         let mut test = TestCase::new(RECORDING_IS_COMPLETE, status);
         test.set_classname(name);
         suite.add_test_case(test);

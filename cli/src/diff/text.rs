@@ -8,8 +8,8 @@ use cutape_diff::{
 };
 
 use crate::output::{printable, shortened, shown};
-use crate::quantity::{count, grouped, time};
 use cutape_analyzer::demangle::demangle;
+use cutape_render::quantity::{count, grouped, time};
 
 /// Longer names of kernels are cut.
 const KERNEL_WIDTH: usize = 60;

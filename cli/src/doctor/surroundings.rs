@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::quantity::bytes;
+use cutape_render::quantity::bytes;
 
 /// Bytes that the temporary folder should have free: for the raw trace of a short run (assumed).
 const FREE: u64 = 1 << 30;

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::call_set::Markers;
 use crate::output::{self, Format};
-use crate::quantity;
 use cutape_format::TraceClock;
+use cutape_render::quantity;
 
 /// The markers of a trace, printed one after the other.
 pub(super) struct MarkerLines {

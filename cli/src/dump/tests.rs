@@ -7,7 +7,7 @@ use cutape_format::layout::{
 use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
 use super::*;
-use crate::test_trace;
+use cutape_render::test_trace;
 
 fn filter(calls: Option<&str>, thread: Option<u32>) -> CallFilter {
     CallFilter {

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::input::Completeness;
 use crate::output::without_middle;
 use crate::output_folder::Folder;
-use crate::quantity;
 use cutape_analyzer::demangle::demangle;
+use cutape_render::quantity;
 
 /// Longer names of kernels are cut in index.txt.
 const LONGEST_NAME: usize = 160;

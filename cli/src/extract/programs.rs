@@ -8,6 +8,7 @@ use std::path::Path;
 use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_registry::Family;
+use cutape_render::quantity;
 use cutape_replay::{ExchangeCounts, Moments, Observation, Observed, ObservedCall, Reach, Report};
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::failure::Failure;
 use crate::input::Completeness;
 use crate::one_rank::Source;
 use crate::output_folder::Folder;
-use crate::{library, observation, quantity};
+use crate::{library, observation};
 use cutape_analyzer::demangle::demangle;
 
 /// One file for the user, in pieces by subject.

@@ -3,8 +3,8 @@
 use cutape_format::Trace;
 use cutape_replay::{ExchangeCounts, Observed, ObservedCall};
 
-use crate::quantity;
 use cutape_analyzer::demangle::demangle;
+use cutape_render::quantity;
 
 /// The replay that gave the contents of memory.
 pub(super) struct Replay {

@@ -7,19 +7,18 @@ use std::path::Path;
 use cutape_format::Trace;
 use serde::Serialize;
 
-use super::process::ProcessFacts;
 use super::ranks::{self, RankBuilder, Ranks};
 use super::sharing::{SharedObjects, Sharer};
-use super::summary::CallCounts;
 use super::tables::table;
 use crate::call_set::CallSet;
 use crate::failure::Failure;
 use crate::input::{Completeness, say_what_is_missing};
 use crate::output;
 use crate::progress::{Progress, Unit};
-use crate::quantity::{count, grouped, time_or_unknown};
 use cutape_format::{ClockStart, TraceClock};
 use cutape_model::ExchangeBuilder;
+use cutape_render::quantity::{count, grouped, time_or_unknown};
+use cutape_report::summary::{CallCounts, ProcessFacts};
 
 /// The traces of a folder. JSON keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
@@ -143,7 +142,7 @@ impl Folder {
                 process.trace.clone(),
                 file_name(process.program.as_deref()),
                 gpus(&process.gpus),
-                process.process.end(),
+                super::end(&process.process),
                 known(process.rank()),
                 process.process.process.to_string(),
                 known(process.process.parent.map(u64::from)),

@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::tables::table;
 use crate::call_set::{CallSet, Chooser, Markers};
 use crate::output::printable;
-use crate::quantity::{count, grouped, time, time_or_unknown};
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_format::TraceClock;
 use cutape_model::{Effects, Scope, TraceState, Work, function_of};
 use cutape_registry::{Family, GraphOp};
+use cutape_render::quantity::{count, grouped, time, time_or_unknown};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;

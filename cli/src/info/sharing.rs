@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::tables::table;
 use crate::output::printable;
-use crate::quantity::{count, grouped};
+use cutape_render::quantity::{count, grouped};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;

@@ -5,11 +5,10 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::process::ProcessFacts;
-use super::summary::{CallFacts, Summary, TraceFacts};
 use crate::output::{printable, shortened, without_middle};
-use crate::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
 use cutape_analyzer::demangle::{bare, demangle};
+use cutape_render::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
+use cutape_report::summary::{CallFacts, ProcessFacts, Summary, TraceFacts};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;
@@ -233,7 +232,7 @@ fn quoted(word: &str) -> String {
 }
 
 fn ending(process: &ProcessFacts) -> String {
-    let end = process.end();
+    let end = super::end(process);
     match (process.exit_signal, process.exit_status) {
         (Some(_), _) => format!("by {end}"),
         (None, Some(_)) => format!("with exit {end}"),

@@ -6,7 +6,7 @@ use cutape_analyzer::demangle::demangle;
 use cutape_replay::ExchangeCounts;
 
 use crate::output::printable;
-use crate::quantity::count;
+use cutape_render::quantity::count;
 
 /// How many kernels the text shows.
 const SHOWN: usize = 20;

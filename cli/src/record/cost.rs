@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{self, Format};
-use crate::quantity;
 use cutape_format::TraceClock;
+use cutape_render::quantity;
 
 /// The cost of recording one process; JSON keys are only ever added.
 #[derive(Default, Serialize)]

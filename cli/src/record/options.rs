@@ -6,8 +6,8 @@ use cutape_format::{PayloadPolicies, PayloadPolicy};
 
 use crate::failure::Failure;
 use crate::payloads;
-use crate::quantity;
 use crate::record::backend::BackendName;
+use cutape_render::quantity;
 
 /// Which pinned and managed host memory is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

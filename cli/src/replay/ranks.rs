@@ -16,8 +16,8 @@ use crate::library;
 use crate::one_rank::ChildSource;
 use crate::output::printable;
 use crate::progress::Progress;
-use crate::quantity::count;
 use crate::rank_folder::{Found, traces};
+use cutape_render::quantity::count;
 
 /// The report of several ranks. JSON keys are only ever added.
 #[derive(Debug, Serialize)]

@@ -13,8 +13,8 @@ use crate::guarded;
 use crate::input::RECORDING_IS_COMPLETE;
 use crate::one_rank;
 use crate::output::printable;
-use crate::quantity::count;
 use cutape_analyzer::demangle::demangle;
+use cutape_render::quantity::count;
 
 /// How many calls of a list the text shows.
 const SHOWN: usize = 20;

@@ -9,6 +9,7 @@ use cutape_cut::{Memory, MemoryState, Part, Run, StateOrigin};
 use cutape_format::{Call, Trace};
 use cutape_model::{MemoryReads, Needs};
 use cutape_registry::{Family, Kind, Role, SharingOp};
+use cutape_render::quantity;
 use cutape_replay::{
     LocateError, Moments, Observation, Observed, ObservedCall, ObservedMemory, Reach,
 };
@@ -20,7 +21,7 @@ use crate::one_rank::Source;
 use crate::output_folder::Folder;
 use crate::overwrite::Overwrite;
 use crate::progress::Progress;
-use crate::{library, observation, quantity};
+use crate::{library, observation};
 
 /// A part, and what memory holds where it begins.
 pub(super) struct PartWithState {

@@ -14,13 +14,13 @@ use super::pane::{Link, PaneLine, Role};
 use super::row::{Outcome, outcome};
 use crate::call_set::Markers;
 use crate::output;
-use crate::quantity;
-use crate::render::{RenderedCall, Renderer, notes};
 use crate::stacks;
 use crate::symbol_context::SymbolContext;
 use crate::symbols::Resolver;
 use cutape_analyzer::demangle::demangle;
 use cutape_format::TraceClock;
+use cutape_render::quantity;
+use cutape_render::{RenderedCall, Renderer, notes};
 
 /// Bytes of a payload that are shown.
 const SHOWN_BYTES: usize = 256;
@@ -70,7 +70,9 @@ pub(super) fn lines(
             PaneLine::new(format!("  #{number} {}", frame.in_full()), role)
         });
     section(&mut lines, "Call stack", frames.collect());
-    let notes = call.notes().filter_map(|note| notes::text(&note, renderer));
+    let notes = call
+        .notes()
+        .filter_map(|note| notes::text(&note, &renderer.calls));
     let notes = notes.map(|note| PaneLine::new(format!("  {note}"), Role::Plain));
     section(&mut lines, "Notes", notes.collect());
     lines

@@ -14,7 +14,7 @@ use super::pane::Role;
 use super::reply::{Scope, Wanted};
 use super::state::{Half, SMALLEST, Screen, State, Subject};
 use super::theme::Theme;
-use crate::quantity;
+use cutape_render::quantity;
 
 pub(super) use self::help::help_height;
 use self::line::write_line;

@@ -19,9 +19,9 @@ use super::row::Row;
 use super::scan;
 use super::shared::SharedTrace;
 use crate::call_set::Markers;
-use crate::render::Renderer;
 use crate::symbols::Resolver;
 use cutape_format::TraceClock;
+use cutape_render::Renderer;
 
 /// What a thread says: a reply, or that it panicked.
 pub(super) enum Said {

@@ -15,9 +15,9 @@ use super::reply::{Reply, Scope, Send, Wanted};
 use super::row::{Outcome, Row};
 use super::shared::SharedTrace;
 use crate::call_set::CallSet;
-use crate::render::Renderer;
 use cutape_analyzer::demangle::demangle;
 use cutape_format::TraceClock;
+use cutape_render::Renderer;
 
 /// Calls between two looks at the clock.
 const STRIDE: u64 = 1 << 10;

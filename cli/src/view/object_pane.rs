@@ -5,8 +5,8 @@ use cutape_model::{Object, ObjectId, Origin};
 use super::call_pane::named;
 use super::object_key::ObjectKey;
 use super::pane::{Link, PaneLine, Role};
-use crate::quantity;
-use crate::render::Renderer;
+use cutape_render::Renderer;
+use cutape_render::quantity;
 
 /// The object that a call names, for a renderer that has observed the call.
 pub(super) fn find(renderer: &Renderer<'_>, key: ObjectKey) -> Option<ObjectId> {

@@ -6,8 +6,8 @@ use cutape_analyzer::decode::write_joined;
 use cutape_format::Call;
 
 use crate::output;
-use crate::render::{RenderedCall, Renderer};
 use cutape_format::TraceClock;
+use cutape_render::{RenderedCall, Renderer};
 
 /// More characters of arguments than this are not shown in a line.
 const LONGEST: usize = 300;

@@ -11,8 +11,8 @@ use cutape_format::{Call, Cursor, Error, Trace};
 
 use crate::failure::Failure;
 use crate::input;
-use crate::render::{Known, Limits, Renderer};
 use cutape_model::Scope as Tracked;
+use cutape_render::{Known, Limits, Renderer};
 
 /// Calls between checkpoints, as long as there are few.
 const FIRST_SPACING: u64 = 1 << 14;

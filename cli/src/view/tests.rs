@@ -15,7 +15,7 @@ use super::shared::SharedTrace;
 use super::state::State;
 use super::theme::Theme;
 use super::{draw, engine};
-use crate::test_trace;
+use cutape_render::test_trace;
 
 /// More time than any step needs.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -8,7 +8,7 @@ use super::keys::{self, Command};
 use super::pane::Link;
 use super::reply::{Progress, Reply, Request, Scope, Wanted};
 use super::state::{Half, Screen, Search, State, Subject};
-use crate::quantity;
+use cutape_render::quantity;
 
 /// The step by which the pane grows.
 const STEP: i16 = 2;

@@ -22,6 +22,9 @@ pub(super) trait DecodeArguments {
 
     /// The parameters of the kernel that a call launches.
     fn kernel_parameters(&self, call: &Call<'_>, layouts: &KernelLayouts) -> Option<Vec<Value>>;
+
+    /// The name of a kernel.
+    fn kernel_name(&self, handle: u64) -> Option<&str>;
 }
 
 /// The layouts of kernel parameters, which the recorder notes once for each function.
@@ -102,6 +105,10 @@ impl DecodeArguments for Decoder<'_, '_> {
         let layout = layouts.0.get(&kernel)?;
         let parameters = kernel_parameters(buffer.bytes.inline()?, layout, &Labels(self.state))?;
         Some(parameters.into_iter().map(|(_, _, value)| value).collect())
+    }
+
+    fn kernel_name(&self, handle: u64) -> Option<&str> {
+        self.state.kernel_name(handle)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which image each module and library was loaded from.
 
+use std::borrow::Cow;
+
 use cutape_analyzer::decode::{image_word, is_image};
 use cutape_format::layout::{BlobRef, field};
 use cutape_format::{Bytes, Call, Trace};
@@ -8,7 +10,8 @@ use cutape_model::ObjectId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::reference::CallRef;
-use super::row::ImageRow;
+use super::row::{ImageRow, ImageUseRow};
+use super::sink::Sink;
 
 /// How many hexadecimal digits of a hash are kept: those of the hashes in traces.
 const DIGITS: usize = 32;
@@ -22,44 +25,62 @@ pub(super) struct Images {
     of_object: FxHashMap<ObjectId, Box<str>>,
 }
 
+/// The image in a snapshot.
+struct Found<'b> {
+    image: ImageRow,
+    /// `None` if the trace lacks the bytes, or known from an earlier use.
+    kind: Option<ImageKind>,
+    is_kept: bool,
+    content: Option<Cow<'b, [u8]>>,
+}
+
 impl Images {
-    /// The images of a call that are new, and the hash of the one that it loads.
-    pub(super) fn of_call(
+    /// The rows of a call's images, and the hash of the one that it loads. What a call only makes
+    /// gets the row of an image when a later call loads or links it.
+    pub(super) fn of_call<S: Sink>(
         &mut self,
         trace: &Trace,
         call: &Call<'_>,
-        row: CallRef,
-        new: &mut Vec<ImageRow>,
-    ) -> Option<String> {
+        (row, takes): (CallRef, bool),
+        sink: &mut S,
+    ) -> Result<Option<String>, S::Error> {
         let mut loaded = None;
         let post_call = call.leave.iter().flat_map(|leave| leave.snapshots());
         for snapshot in call.snapshots().chain(post_call) {
             if !is_image(call, usize::from(snapshot.parameter), snapshot.field) {
                 continue;
             }
-            let Some((image, kind)) = self.image(trace, snapshot.bytes, row) else {
-                continue;
-            };
+            let found = self.image(trace, snapshot.bytes, row);
             // The container in a wrapper has its own snapshot.
-            if kind == Some(ImageKind::FatbinWrapper) {
+            let is_wrapper = |found: &Found<'_>| found.kind == Some(ImageKind::FatbinWrapper);
+            if found.as_ref().is_some_and(is_wrapper) {
                 continue;
             }
-            if snapshot.field == field::POINTEE || loaded.is_none() {
-                loaded = Some(image.hash.clone());
+            if let Some(Found { image, .. }) = &found {
+                if snapshot.field == field::POINTEE || loaded.is_none() {
+                    loaded = Some(image.hash.clone());
+                }
+                if takes && self.known.insert(image.hash.clone()) {
+                    sink.image(image)?;
+                }
             }
-            if self.known.insert(image.hash.clone()) {
-                new.push(image);
-            }
+            sink.image_use(&ImageUseRow {
+                call: row,
+                function: &call.signature.name,
+                image: found.as_ref().map(|found| &found.image),
+                is_kept: found.as_ref().is_some_and(|found| found.is_kept),
+                content: found.as_ref().and_then(|found| found.content.as_deref()),
+            })?;
         }
-        loaded
+        Ok(loaded)
     }
 
-    fn image(
+    fn image<'b>(
         &mut self,
-        trace: &Trace,
-        bytes: Bytes<'_>,
+        trace: &'b Trace,
+        bytes: Bytes<'b>,
         call: CallRef,
-    ) -> Option<(ImageRow, Option<ImageKind>)> {
+    ) -> Option<Found<'b>> {
         let row = |content: &[u8]| {
             let kind = cutape_image::kind(content);
             let mut hash = blake3::hash(content).to_hex().to_string();
@@ -75,7 +96,12 @@ impl Images {
         let blob = match bytes {
             Bytes::Inline(bytes) => {
                 let (image, kind) = row(bytes);
-                return Some((image, Some(kind)));
+                return Some(Found {
+                    image,
+                    kind: Some(kind),
+                    is_kept: true,
+                    content: Some(Cow::Borrowed(bytes)),
+                });
             }
             Bytes::Hashed(length, hash) => {
                 let digits = hash.iter().map(|byte| format!("{byte:02x}"));
@@ -85,7 +111,12 @@ impl Images {
                     bytes: length,
                     call,
                 };
-                return Some((image, None));
+                return Some(Found {
+                    image,
+                    kind: None,
+                    is_kept: false,
+                    content: None,
+                });
             }
             Bytes::InFile(range) => range.blob(),
             Bytes::Blob(blob) => blob,
@@ -93,14 +124,25 @@ impl Images {
         };
         if let Some(known) = self.by_blob.get(&blob) {
             let is_wrapper = known.kind == image_word(ImageKind::FatbinWrapper);
-            return Some((
-                known.clone(),
-                is_wrapper.then_some(ImageKind::FatbinWrapper),
-            ));
+            return Some(Found {
+                image: ImageRow {
+                    call,
+                    ..known.clone()
+                },
+                kind: is_wrapper.then_some(ImageKind::FatbinWrapper),
+                is_kept: true,
+                content: None,
+            });
         }
-        let (image, kind) = row(&trace.resolve(bytes).ok()?);
+        let content = trace.resolve(bytes).ok()?;
+        let (image, kind) = row(&content);
         self.by_blob.insert(blob, image.clone());
-        Some((image, Some(kind)))
+        Some(Found {
+            image,
+            kind: Some(kind),
+            is_kept: true,
+            content: Some(content),
+        })
     }
 
     /// An object was loaded from that image.

@@ -17,8 +17,8 @@ pub(super) struct Lifetimes {
     by_handle: FxHashMap<(Kind, u64), ObjectId>,
     /// What a graph allocates at its launches, which is no allocated memory.
     of_graphs: FxHashSet<ObjectId>,
-    /// When contexts ended, for what ended with them unnoticed; by call index.
-    ended_ns: FxHashMap<u64, Option<u64>>,
+    /// When contexts ended, for what ended with them unnoticed: ticks by call index.
+    ended_ticks: FxHashMap<u64, u64>,
     /// By kind: live bytes and blocks.
     live: [(u64, u64); MemoryKind::ALL.len()],
 }
@@ -88,10 +88,12 @@ impl Lifetimes {
             sink.memory(&row)?;
         }
         if object.kind == Kind::Context {
-            self.ended_ns.insert(call.index, call.enter_ns);
+            self.ended_ticks.insert(call.index, call.enter_ticks);
         }
-        let ended = (ending, Some(call.index), call.enter_ns);
-        sink.object(&self.row(id, object, ended, (state, images), clock))?;
+        if S::WANTS.ended_objects {
+            let ended = (ending, Some(call.index), Some(call.enter_ticks));
+            sink.object(&self.row(id, object, ended, (state, images), clock))?;
+        }
         self.forget(id, object, images);
         Ok(())
     }
@@ -104,7 +106,9 @@ impl Lifetimes {
         clock: TraceClock,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        if let Some(object) = state.objects.get(id) {
+        if S::WANTS.ended_objects
+            && let Some(object) = state.objects.get(id)
+        {
             let ended = self.ended_with_context(id, state);
             sink.object(&self.row(id, object, ended, (state, images), clock))?;
         }
@@ -121,8 +125,8 @@ impl Lifetimes {
     ) -> (Ending, Option<u64>, Option<u64>) {
         match state.objects.end_of(id) {
             Some(end) => {
-                let ns = self.ended_ns.get(&end.site.index).copied().flatten();
-                (Ending::WithOwner, Some(end.site.index), ns)
+                let ticks = self.ended_ticks.get(&end.site.index).copied();
+                (Ending::WithOwner, Some(end.site.index), ticks)
             }
             None => (Ending::Alive, None, None),
         }
@@ -156,7 +160,7 @@ impl Lifetimes {
         &self,
         id: ObjectId,
         object: &'o Object<Data<()>>,
-        (ending, ended_call, ended_ns): (Ending, Option<u64>, Option<u64>),
+        (ending, ended_call, ended_ticks): (Ending, Option<u64>, Option<u64>),
         (state, images): (&State<()>, &'o Images),
         clock: TraceClock,
     ) -> ObjectRow<'o> {
@@ -167,9 +171,9 @@ impl Lifetimes {
             origin: object.origin,
             created_call: object.created.index,
             created_by: object.created.function,
-            created_ns: clock.since_start(object.created_ticks),
+            created_ticks: object.created_ticks,
             ended_call,
-            ended_ns,
+            ended_ticks,
             ending,
             parent: name_of(object.parent),
             context: name_of(object.context),
@@ -177,6 +181,7 @@ impl Lifetimes {
             memory: MemoryKind::of(object).filter(|_| !self.of_graphs.contains(&id)),
             name: object.name.as_deref(),
             image: images.of(id),
+            clock,
         }
     }
 
@@ -190,19 +195,16 @@ impl Lifetimes {
     ) -> Option<MemoryRow> {
         let kind = MemoryKind::of(object).filter(|_| !self.of_graphs.contains(&id))?;
         let (bytes, blocks) = self.live.get_mut(kind as usize)?;
-        // What no account could hold is no size of a block.
-        let size = i64::try_from(object.size).unwrap_or(i64::MAX);
-        let change = if is_new { size } else { -size };
         (*bytes, *blocks) = match is_new {
             true => (bytes.saturating_add(object.size), *blocks + 1),
             false => (bytes.saturating_sub(object.size), blocks.saturating_sub(1)),
         };
         Some(MemoryRow {
             call,
-            ns: if is_new { call.end_ns() } else { call.enter_ns },
             kind,
             object: object_ref(object),
-            change,
+            bytes: object.size,
+            is_free: !is_new,
             live_bytes: *bytes,
             live_blocks: *blocks,
         })

@@ -35,6 +35,6 @@ pub use pass::Rows;
 pub use reference::{CallRef, ObjectRef, StreamRef};
 pub use row::{
     Awaited, CallRow, CopyRow, Ending, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow,
-    LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow, origin_key,
+    ImageUseRow, LaunchRow, MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow, origin_key,
 };
-pub use sink::Sink;
+pub use sink::{Sink, Wants};

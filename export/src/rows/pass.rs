@@ -1,22 +1,21 @@
 //! The pass: reads the calls in order, keeps the driver's state, and hands out rows.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use cutape_analyzer::{Analyzer, Finding, TraceContext};
 use cutape_format::{
     Call, Enumeration, Error, MarkerAction, Trace, TraceClock, WalkSummary, marked_ranges,
 };
 use cutape_model::{Changes, Effects, Scope, TraceState, function_of};
-use cutape_registry::{Family, Kind, LinkOp};
+use cutape_registry::{Family, Function, Kind, LinkOp};
 
 use super::arguments::{Decoder, Plans};
 use super::images::Images;
 use super::lifetimes::Lifetimes;
 use super::reference::CallRef;
-use super::row::{CallRow, FindingRow, ImageRow, RangeRow, TraceRow};
+use super::row::{CallRow, FindingRow, RangeRow, TraceRow};
 use super::sink::Sink;
-use super::work::{Submission, WorkRows, is_work};
+use super::work::{Submission, WorkRows, is_wait, is_work};
 
 /// One pass over a trace.
 #[derive(Clone, Copy)]
@@ -49,7 +48,7 @@ impl<'t> Rows<'t> {
     /// Those of the sink; [`cutape_format::Error::Damaged`] at a chunk that cannot be read, after
     /// the rows before it.
     pub fn run<S: Sink>(self, sink: &mut S) -> Result<WalkSummary, S::Error> {
-        self.run_with(sink, &mut || {})
+        self.run_with(sink, || {})
     }
 
     /// The same; `each` is called after each call.
@@ -59,14 +58,16 @@ impl<'t> Rows<'t> {
     pub fn run_with<S: Sink>(
         self,
         sink: &mut S,
-        each: &mut dyn FnMut(),
+        mut each: impl FnMut(),
     ) -> Result<WalkSummary, S::Error> {
         sink.trace(&TraceRow::of(self.trace))?;
         self.ranges(sink)?;
         let mut pass = Pass::new(self.trace);
         let mut analyzer = self.context.map(|context| (context, Analyzer::new()));
+        let mut plans = CallPlans::default();
         let walked = self.trace.walk().run(|call| {
-            let row = pass.call(call, sink)?;
+            let plan = plans.of::<S>(call, &mut pass);
+            let row = pass.call(call, plan, sink)?;
             if let Some((context, analyzer)) = &mut analyzer {
                 let found = analyzer.push(*context, call);
                 for finding in &found {
@@ -117,9 +118,10 @@ impl<'t> Rows<'t> {
                 is_mark: false,
                 is_open: range.end.is_none(),
                 is_pushed: marker.action == MarkerAction::Push,
-                begin_ns: clock.since_start(range.begin),
-                end_ns: range.end.and_then(|end| clock.since_start(end)),
+                begin_ticks: range.begin,
+                end_ticks: range.end,
                 payload: marker.payload,
+                clock,
             })?;
         }
         for mark in markers
@@ -134,9 +136,10 @@ impl<'t> Rows<'t> {
                 is_mark: true,
                 is_open: false,
                 is_pushed: false,
-                begin_ns: clock.since_start(mark.ticks),
-                end_ns: None,
+                begin_ticks: mark.ticks,
+                end_ticks: None,
                 payload: mark.payload,
+                clock,
             })?;
         }
         Ok(())
@@ -144,26 +147,46 @@ impl<'t> Rows<'t> {
 }
 
 /// What all calls of a function share.
-struct Plan {
-    effects: Effects,
-    /// They launch, copy or wait.
-    is_work: bool,
+struct Plan<'t> {
+    /// Of a function that the registry knows.
+    effects: Option<Effects>,
+    /// They launch or copy, or wait and the sink takes waits.
+    has_work: bool,
     /// They load, link or make images.
     has_images: bool,
+    /// They load or link them.
+    takes_images: bool,
+    /// The state depends on them.
+    changes_state: bool,
+    /// The names of results, if they return a `CUresult`.
+    results: Option<&'t Enumeration>,
+    returns_result: bool,
+}
+
+/// The plans by signature number, each made at the first call.
+#[derive(Default)]
+struct CallPlans<'t>(Vec<Option<Plan<'t>>>);
+
+impl<'t> CallPlans<'t> {
+    #[inline]
+    fn of<S: Sink>(&mut self, call: &Call<'_>, pass: &mut Pass<'t>) -> &Plan<'t> {
+        let place = usize::from(call.signature.id);
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, || None);
+        }
+        #[expect(clippy::indexing_slicing, reason = "the table is long enough")]
+        let plan = &mut self.0[place];
+        plan.get_or_insert_with(|| pass.plan::<S>(call))
+    }
 }
 
 /// The pass after the calls so far.
 struct Pass<'t> {
     trace: &'t Trace,
     clock: TraceClock,
-    /// The names of results.
-    results: Option<&'t Enumeration>,
     state: TraceState,
-    /// By signature number; `None` inside: not in the registry.
-    plans: Vec<Option<Option<Rc<Plan>>>>,
     decoding: Plans<'t>,
     images: Images,
-    new_images: Vec<ImageRow>,
     lifetimes: Lifetimes,
     work: WorkRows,
 }
@@ -173,66 +196,73 @@ impl<'t> Pass<'t> {
         Self {
             trace,
             clock: TraceClock::of(trace),
-            results: trace.signatures().enumeration("CUresult"),
             state: TraceState::new(Scope::Work),
-            plans: Vec::new(),
             decoding: Plans::default(),
             images: Images::default(),
-            new_images: Vec::new(),
             lifetimes: Lifetimes::default(),
             work: WorkRows::default(),
         }
     }
 
-    fn plan(&mut self, call: &Call<'_>) -> Option<Rc<Plan>> {
-        let place = usize::from(call.signature.id);
-        if self.plans.len() <= place {
-            self.plans.resize_with(place + 1, || None);
-        }
-        let new = || {
-            let function = function_of(call.signature)?;
-            Some(Rc::new(Plan {
-                effects: Effects::of(function),
-                is_work: is_work(function),
-                has_images: matches!(
+    fn plan<S: Sink>(&mut self, call: &Call<'_>) -> Plan<'t> {
+        let function = function_of(call.signature);
+        let is = |what: fn(&Function) -> bool| function.is_some_and(what);
+        let returns_result = call.signature.returns == "CUresult";
+        let results = self.trace.signatures().enumeration("CUresult");
+        Plan {
+            effects: function.map(Effects::of),
+            has_work: is(is_work) || (S::WANTS.waits && is(is_wait)),
+            has_images: is(|function| {
+                matches!(
+                    function.family,
+                    Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Link(_)
+                )
+            }),
+            takes_images: is(|function| {
+                matches!(
                     function.family,
                     Family::ModuleLoad(_)
                         | Family::LibraryLoad(_)
                         | Family::Link(LinkOp::AddData { .. } | LinkOp::AddFile { .. })
-                ),
-            }))
-        };
-        self.plans.get_mut(place)?.get_or_insert_with(new).clone()
+                )
+            }),
+            changes_state: self.state.depends_on(call),
+            results: results.filter(|_| returns_result),
+            returns_result,
+        }
     }
 
     /// The rows of a call.
-    fn call<S: Sink>(&mut self, call: &Call<'_>, sink: &mut S) -> Result<CallRef, S::Error> {
-        let row = call_ref(call, self.clock);
-        let plan = self.plan(call);
+    fn call<S: Sink>(
+        &mut self,
+        call: &Call<'_>,
+        plan: &Plan<'_>,
+        sink: &mut S,
+    ) -> Result<CallRef, S::Error> {
+        let row = CallRef::of(call, self.clock);
         let captures = !self.state.state.captures.is_empty();
-        let changes = match plan.as_deref().filter(|plan| plan.is_work) {
+        if plan.has_work {
             // What a call enqueues depends on the state before it.
-            Some(plan) => {
-                self.call_row(call, row, Some(plan), sink)?;
-                let submission = Submission {
-                    effects: &plan.effects,
-                    call,
-                    row,
-                };
+            self.call_row(call, row, plan, sink)?;
+            if let Some(effects) = &plan.effects {
+                let submission = Submission { effects, call, row };
                 let state = &mut self.state;
                 self.work.add(&submission, state, &self.images, sink)?;
-                self.state.observe(call)
             }
-            // What it created has labels in its arguments.
-            None => {
-                let changes = self.state.observe(call);
-                self.call_row(call, row, plan.as_deref(), sink)?;
-                changes
-            }
+        }
+        let changes = match plan.changes_state {
+            true => self.state.observe(call),
+            false => None,
         };
-        let has_images = plan.is_some_and(|plan| plan.has_images);
-        let loaded = match has_images {
-            true => self.images_of(call, row, sink)?,
+        if !plan.has_work {
+            // What it created has labels in its arguments.
+            self.call_row(call, row, plan, sink)?;
+        }
+        let loaded = match plan.has_images {
+            true => {
+                let takes = plan.takes_images;
+                self.images.of_call(self.trace, call, (row, takes), sink)?
+            }
             false => None,
         };
         if let Some(changes) = changes {
@@ -250,12 +280,9 @@ impl<'t> Pass<'t> {
         &self,
         call: &Call<'_>,
         row: CallRef,
-        plan: Option<&Plan>,
+        plan: &Plan<'_>,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        let returns_result = call.signature.returns == "CUresult";
-        let result = row.result.filter(|_| returns_result);
-        let name = result.and_then(|result| self.results?.name_of(i64::from(result)));
         let decoder = Decoder {
             trace: self.trace,
             state: &self.state,
@@ -264,30 +291,13 @@ impl<'t> Pass<'t> {
         sink.call(&CallRow {
             call: row,
             function: &call.signature.name,
-            section: plan.map(|plan| plan.effects.function.section),
-            result_name: name,
-            failed: result.is_some_and(|result| result != 0),
-            has_work: plan.is_some_and(|plan| plan.is_work),
-            caller: call.caller,
-            stack: call.stack(),
+            known: plan.effects.as_ref().map(|effects| effects.function),
+            failed: plan.returns_result && row.result.is_some_and(|result| result != 0),
+            has_work: plan.has_work,
             record: call,
+            results: plan.results,
             decoder: &decoder,
         })
-    }
-
-    /// The rows of a call's new images, and the hash of the image that it loads.
-    fn images_of<S: Sink>(
-        &mut self,
-        call: &Call<'_>,
-        row: CallRef,
-        sink: &mut S,
-    ) -> Result<Option<String>, S::Error> {
-        let new = &mut self.new_images;
-        let loaded = self.images.of_call(self.trace, call, row, new);
-        for image in new.drain(..) {
-            sink.image(&image)?;
-        }
-        Ok(loaded)
     }
 
     /// The modules and libraries that a call created are of that image.
@@ -315,21 +325,11 @@ impl<'t> Pass<'t> {
         let walk = self.trace.walk().calls(first..last.saturating_add(1));
         walk.run(|call| {
             if wanted.binary_search(&call.index).is_ok() {
-                calls.insert(call.index, call_ref(call, self.clock));
+                calls.insert(call.index, CallRef::of(call, self.clock));
             }
             Ok::<_, Error>(())
         })?;
         Ok(calls)
-    }
-}
-
-fn call_ref(call: &Call<'_>, clock: TraceClock) -> CallRef {
-    CallRef {
-        index: call.index,
-        thread: call.thread,
-        enter_ns: clock.since_start(call.ticks),
-        leave_ns: call.leave.and_then(|leave| clock.since_start(leave.ticks)),
-        result: call.result(),
     }
 }
 

@@ -2,33 +2,61 @@
 
 use std::fmt;
 
+use cutape_format::{Call, TraceClock};
 use cutape_registry::Kind;
 
-/// What every row about a call has of it. Times are nanoseconds from the start of the recording;
-/// `None` if the trace's clock only counts.
+/// What every row about a call has of it. Nanoseconds are from the start of the recording, `None` if
+/// the trace's clock only counts; they are converted when they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRef {
     /// Call index.
     pub index: u64,
     /// Thread ordinal.
     pub thread: u32,
-    /// When the program entered it.
-    pub enter_ns: Option<u64>,
-    /// When the driver had returned; also `None` for a call in flight.
-    pub leave_ns: Option<u64>,
+    /// When the program entered it, in ticks of the trace's clock.
+    pub enter_ticks: u64,
+    /// When the driver had returned; `None` for a call in flight.
+    pub leave_ticks: Option<u64>,
     /// What it returned; `None` for a call in flight.
     pub result: Option<i32>,
+    clock: TraceClock,
 }
 
 impl CallRef {
+    pub(super) fn of(call: &Call<'_>, clock: TraceClock) -> Self {
+        Self {
+            index: call.index,
+            thread: call.thread,
+            enter_ticks: call.ticks,
+            leave_ticks: call.leave.map(|leave| leave.ticks),
+            result: call.result(),
+            clock,
+        }
+    }
+
+    /// When the program entered it.
+    pub fn enter_ns(&self) -> Option<u64> {
+        self.clock.since_start(self.enter_ticks)
+    }
+
+    /// When the driver had returned; also `None` for a call in flight.
+    pub fn leave_ns(&self) -> Option<u64> {
+        self.clock.since_start(self.leave_ticks?)
+    }
+
     /// How long the call took on the host.
     pub fn duration_ns(&self) -> Option<u64> {
-        Some(self.leave_ns?.saturating_sub(self.enter_ns?))
+        Some(self.leave_ns()?.saturating_sub(self.enter_ns()?))
     }
 
     /// When it ended, or began if it is in flight.
     pub fn end_ns(&self) -> Option<u64> {
-        self.leave_ns.or(self.enter_ns)
+        self.clock.since_start(self.end_ticks())
+    }
+
+    /// When it ended, or began if it is in flight, in ticks.
+    pub fn end_ticks(&self) -> u64 {
+        self.leave_ticks.unwrap_or(self.enter_ticks)
     }
 
     /// Whether it returned `CUDA_SUCCESS`.

@@ -2,8 +2,9 @@
 
 use cutape_analyzer::Finding;
 use cutape_analyzer::decode::{Decoded, Value};
-use cutape_format::{Call, Payload, Thread};
-use cutape_model::{MemoryKind, Origin, Side};
+use cutape_format::{Call, Enumeration, Payload, Thread, TraceClock};
+use cutape_model::{LaunchShape, MemoryKind, Origin, Side};
+use cutape_registry::Function;
 
 use super::arguments::{DecodeArguments, KernelLayouts};
 use super::reference::{CallRef, ObjectRef, StreamRef};
@@ -61,25 +62,37 @@ pub struct CallRow<'a> {
     pub call: CallRef,
     /// The exported name.
     pub function: &'a str,
-    /// The section of the CUDA driver API manual; `None` for a function that the registry does not
-    /// know.
-    pub section: Option<&'static str>,
-    /// The name of the result, if the function returns a `CUresult`.
-    pub result_name: Option<&'a str>,
+    /// The same in the registry; `None` if it does not know the function.
+    pub known: Option<&'static Function>,
     /// It returned a `CUresult` other than `CUDA_SUCCESS`.
     pub failed: bool,
     /// Rows about its launches, copies or waits follow.
     pub has_work: bool,
-    /// The address in the program that it returns to.
-    pub caller: u64,
-    /// The id of its call stack.
-    pub stack: Option<u64>,
     /// For everything else.
     pub record: &'a Call<'a>,
+    /// The names of results, if the function returns a `CUresult`.
+    pub(super) results: Option<&'a Enumeration>,
     pub(super) decoder: &'a dyn DecodeArguments,
 }
 
 impl<'a> CallRow<'a> {
+    /// The section of the CUDA driver API manual; `None` for a function that the registry does not
+    /// know.
+    pub fn section(&self) -> Option<&'static str> {
+        Some(self.known?.section)
+    }
+
+    /// The name of the result, if the function returns a `CUresult`.
+    pub fn result_name(&self) -> Option<&'a str> {
+        self.results?.name_of(i64::from(self.call.result?))
+    }
+
+    /// The name in its image of the first kernel that the call launches.
+    pub fn kernel(&self) -> Option<&'a str> {
+        let shape = LaunchShape::of(self.known?, self.record);
+        self.decoder.kernel_name(shape.kernel?)
+    }
+
     /// Decodes the arguments, and what the call wrote behind pointers: of arrays and blocks at most
     /// that many elements. Handles have labels such as `module#2`.
     pub fn arguments(&self, elements: usize) -> Decoded<'a> {
@@ -96,7 +109,7 @@ impl<'a> CallRow<'a> {
     }
 }
 
-/// A device code image that a call loads, links or makes; comes before the first row that refers to
+/// A device code image that a call loads or links; comes before the first row that refers to
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRow {
@@ -110,11 +123,29 @@ pub struct ImageRow {
     pub call: CallRef,
 }
 
+/// A use of an image by a call that loads, links or makes it; comes after the row of an image that
+/// the call loads or links.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageUseRow<'a> {
+    /// The call.
+    pub call: CallRef,
+    /// Its function.
+    pub function: &'a str,
+    /// The image; `None` if the trace has neither its bytes nor their hash.
+    pub image: Option<&'a ImageRow>,
+    /// The trace has the bytes.
+    pub is_kept: bool,
+    /// The bytes, at least in the first row of the image that has them.
+    pub content: Option<&'a [u8]>,
+}
+
 /// A kernel that a call launches.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchRow<'a> {
     /// The call.
     pub call: CallRef,
+    /// The driver's value for the function or kernel; `None` if the trace lacks it.
+    pub handle: Option<u64>,
     /// The name in the image; `None` if no call shows it.
     pub kernel: Option<&'a str>,
     /// The name as in the source.
@@ -292,12 +323,12 @@ pub struct ObjectRow<'a> {
     pub created_call: u64,
     /// Its function; empty if only a name of the object was seen.
     pub created_by: &'static str,
-    /// When that call had returned.
-    pub created_ns: Option<u64>,
+    /// When that call had returned, in ticks of the trace's clock.
+    pub created_ticks: u64,
     /// Index of the call that ended it.
     pub ended_call: Option<u64>,
-    /// When that call was entered.
-    pub ended_ns: Option<u64>,
+    /// When that call was entered, in ticks.
+    pub ended_ticks: Option<u64>,
     /// How.
     pub ending: Ending,
     /// What it belongs to.
@@ -312,9 +343,20 @@ pub struct ObjectRow<'a> {
     pub name: Option<&'a str>,
     /// Of a module or library: the hash of its image.
     pub image: Option<&'a str>,
+    pub(super) clock: TraceClock,
 }
 
 impl ObjectRow<'_> {
+    /// When the call that created it had returned.
+    pub fn created_ns(&self) -> Option<u64> {
+        self.clock.since_start(self.created_ticks)
+    }
+
+    /// When the call that ended it was entered.
+    pub fn ended_ns(&self) -> Option<u64> {
+        self.clock.since_start(self.ended_ticks?)
+    }
+
     /// Whether the program created it and never destroyed it.
     pub fn is_leaked(&self) -> bool {
         self.origin == Origin::Created && self.ending == Ending::Alive
@@ -335,18 +377,35 @@ pub fn origin_key(origin: Origin) -> &'static str {
 pub struct MemoryRow {
     /// The call that caused it.
     pub call: CallRef,
-    /// When it counts: a new block from the return of its call, a freed one until the entry.
-    pub ns: Option<u64>,
     /// The kind of memory.
     pub kind: MemoryKind,
     /// The block.
     pub object: ObjectRef,
-    /// The change in bytes; negative for a free.
-    pub change: i64,
+    /// The block's bytes.
+    pub bytes: u64,
+    /// The block is freed, not new.
+    pub is_free: bool,
     /// The bytes of this kind that are allocated after it.
     pub live_bytes: u64,
     /// The number of blocks.
     pub live_blocks: u64,
+}
+
+impl MemoryRow {
+    /// When it counts: a new block from the return of its call, a freed one until the entry.
+    pub fn ns(&self) -> Option<u64> {
+        match self.is_free {
+            true => self.call.enter_ns(),
+            false => self.call.end_ns(),
+        }
+    }
+
+    /// The change in bytes; negative for a free.
+    pub fn change(&self) -> i64 {
+        // What no account could hold is no size of a block.
+        let size = i64::try_from(self.bytes).unwrap_or(i64::MAX);
+        if self.is_free { -size } else { size }
+    }
 }
 
 /// A range of the program, or a mark, which is a moment. All come before the calls.
@@ -368,12 +427,25 @@ pub struct RangeRow<'a> {
     /// It lies inside the pushed range around it on its thread and in its domain. Other ranges may
     /// overlap.
     pub is_pushed: bool,
-    /// When it began.
-    pub begin_ns: Option<u64>,
-    /// When it ended; `None` for a mark and for a range that did not end.
-    pub end_ns: Option<u64>,
+    /// When it began, in ticks of the trace's clock.
+    pub begin_ticks: u64,
+    /// When it ended, in ticks; `None` for a mark and for a range that did not end.
+    pub end_ticks: Option<u64>,
     /// The number that the program gave it.
     pub payload: Option<Payload>,
+    pub(super) clock: TraceClock,
+}
+
+impl RangeRow<'_> {
+    /// When it began.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.clock.since_start(self.begin_ticks)
+    }
+
+    /// When it ended; `None` for a mark and for a range that did not end.
+    pub fn end_ns(&self) -> Option<u64> {
+        self.clock.since_start(self.end_ticks?)
+    }
 }
 
 /// A finding of the analyzer, of every class.

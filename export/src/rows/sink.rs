@@ -5,9 +5,35 @@ use std::collections::HashMap;
 use cutape_analyzer::FindingKey;
 
 use super::row::{
-    CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow, MemoryRow,
-    ObjectRow, RangeRow, TraceRow, WaitRow,
+    CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, ImageUseRow, LaunchRow,
+    MemoryRow, ObjectRow, RangeRow, TraceRow, WaitRow,
 };
+
+/// Which of the rows that cost time a sink takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// Waits.
+    pub waits: bool,
+    /// The streams that launches and copies name; without them they have `None`.
+    pub streams: bool,
+    /// Objects whose life ends before the end of the trace.
+    pub ended_objects: bool,
+}
+
+impl Wants {
+    /// All of them.
+    pub const ALL: Self = Self {
+        waits: true,
+        streams: true,
+        ended_objects: true,
+    };
+    /// None of them.
+    pub const NONE: Self = Self {
+        waits: false,
+        streams: false,
+        ended_objects: false,
+    };
+}
 
 /// Takes rows. A method that is not implemented ignores its rows, and an error ends the pass.
 ///
@@ -17,6 +43,9 @@ use super::row::{
 pub trait Sink {
     /// The error of the sink, which also carries those of reading.
     type Error: From<cutape_format::Error>;
+
+    /// What it takes.
+    const WANTS: Wants = Wants::ALL;
 
     /// The trace itself.
     fn trace(&mut self, _row: &TraceRow) -> Result<(), Self::Error> {
@@ -35,6 +64,11 @@ pub trait Sink {
 
     /// An image that no earlier call used.
     fn image(&mut self, _row: &ImageRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A call uses an image.
+    fn image_use(&mut self, _row: &ImageUseRow<'_>) -> Result<(), Self::Error> {
         Ok(())
     }
 

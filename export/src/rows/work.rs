@@ -17,17 +17,18 @@ use super::row::{Awaited, CopyRow, GraphKernelRow, GraphLaunchRow, LaunchRow, Wa
 use super::sink::Sink;
 use cutape_analyzer::demangle::demangle;
 
-/// Whether calls of a function launch, copy or wait.
+/// Whether calls of a function launch or copy.
 pub(super) fn is_work(function: &Function) -> bool {
-    let by_family = matches!(
+    matches!(
         function.family,
-        Family::Launch(_)
-            | Family::Graph(GraphOp::Launch)
-            | Family::Copy(_)
-            | Family::Memset
-            | Family::Stream(StreamOp::WaitEvent)
-    );
-    by_family || function.waits != Waits::No
+        Family::Launch(_) | Family::Graph(GraphOp::Launch) | Family::Copy(_) | Family::Memset
+    )
+}
+
+/// Whether calls of a function wait and do nothing else.
+pub(super) fn is_wait(function: &Function) -> bool {
+    let of_stream = matches!(function.family, Family::Stream(StreamOp::WaitEvent));
+    !is_work(function) && (of_stream || function.waits != Waits::No)
 }
 
 /// What is known of a handle that was launched.
@@ -46,6 +47,7 @@ impl Kernel {
         let text = |part: fn(&Self) -> &Option<String>| part(kernel?).as_deref();
         LaunchRow {
             call,
+            handle: None,
             kernel: text(|kernel| &kernel.name),
             demangled: text(|kernel| &kernel.demangled),
             function: kernel.and_then(|kernel| kernel.function),
@@ -116,16 +118,17 @@ impl WorkRows {
         images: &Images,
         sink: &mut S,
     ) -> Result<(), S::Error> {
-        let (stream, is_captured) = stream(of, shape.stream.unwrap_or(0), state);
+        let (stream, is_captured) = stream::<S>(of, shape.stream.unwrap_or(0), state);
         let kernel = shape
             .kernel
             .map(|handle| self.kernel(handle, state, images));
         sink.launch(&LaunchRow {
             call: of.row,
+            handle: shape.kernel,
             grid: shape.grid,
             block: shape.block,
             shared_bytes: shape.shared,
-            stream: Some(stream),
+            stream,
             is_captured,
             ..Kernel::row(kernel, of.row)
         })
@@ -139,9 +142,9 @@ impl WorkRows {
         sink: &mut S,
     ) -> Result<(), S::Error> {
         let handle = of.effects.stream(of.call);
-        let stream = handle.map(|handle| stream(of, handle, state));
+        let stream = handle.map(|handle| stream::<S>(of, handle, state));
         let is_captured = stream.is_some_and(|(_, is_captured)| is_captured);
-        let stream = stream.map(|(stream, _)| stream);
+        let stream = stream.and_then(|(stream, _)| stream);
         let handle = of.effects.handle_of(of.call, Kind::GraphExec).unwrap_or(0);
         let objects = &state.state.objects;
         let graph = objects.find(Kind::GraphExec, handle).known();
@@ -162,8 +165,10 @@ impl WorkRows {
             is_captured,
         })?;
         for (node, work) in kernels {
-            let kernel = (work.function != 0).then(|| self.kernel(work.function, state, images));
+            let handle = Some(work.function).filter(|handle| *handle != 0);
+            let kernel = handle.map(|handle| self.kernel(handle, state, images));
             let launch = LaunchRow {
+                handle,
                 grid: work.grid,
                 block: work.block,
                 shared_bytes: work.shared,
@@ -214,8 +219,15 @@ impl WorkRows {
     }
 }
 
-/// The stream of a call, and whether it captures.
-fn stream(of: &Submission<'_>, handle: u64, state: &mut TraceState) -> (StreamRef, bool) {
+/// The stream of a call if the sink wants it, and whether it captures.
+fn stream<S: Sink>(
+    of: &Submission<'_>,
+    handle: u64,
+    state: &mut TraceState,
+) -> (Option<StreamRef>, bool) {
+    if !S::WANTS.streams && state.state.captures.is_empty() {
+        return (None, false);
+    }
     let (thread, per_thread) = (of.call.thread, of.effects.function.per_thread);
     let state = &mut state.state;
     let number = state.stream(thread, handle, per_thread);
@@ -230,7 +242,7 @@ fn stream(of: &Submission<'_>, handle: u64, state: &mut TraceState) -> (StreamRe
         object: object.filter(|_| !is_default).map(object_ref),
         of_thread: of_thread.then_some(thread),
     };
-    (stream, is_captured)
+    (S::WANTS.streams.then_some(stream), is_captured)
 }
 
 fn copies<S: Sink>(
@@ -240,7 +252,7 @@ fn copies<S: Sink>(
 ) -> Result<(), S::Error> {
     let function = of.effects.function;
     let handle = of.effects.stream(of.call);
-    let (stream, is_captured) = stream(of, handle.unwrap_or(0), state);
+    let (stream, is_captured) = stream::<S>(of, handle.unwrap_or(0), state);
     let row = |copied: Option<Copied>| CopyRow {
         call: of.row,
         from: copied.map(|copied| copied.from),
@@ -249,7 +261,7 @@ fn copies<S: Sink>(
         bytes: copied.map(|copied| copied.bytes),
         is_peer: copied.is_some_and(|copied| copied.is_peer),
         is_async: function.stream.is_some(),
-        stream: Some(stream),
+        stream,
         is_captured,
     };
     if function.family == Family::Memset {
@@ -281,7 +293,7 @@ fn wait<S: Sink>(
         _ if awaited == Awaited::EventInStream => of.effects.stream(of.call),
         _ => None,
     };
-    let stream = handle.map(|handle| stream(of, handle, state).0);
+    let stream = handle.and_then(|handle| stream::<S>(of, handle, state).0);
     let objects = &state.state.objects;
     let event = of.effects.handle_of(of.call, Kind::Event);
     let event = event.and_then(|handle| objects.find(Kind::Event, handle).known());

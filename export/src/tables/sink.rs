@@ -136,8 +136,8 @@ fn call_cells(call: &CallRef) -> [Cell<'static>; 6] {
     [
         call.index.into(),
         call.thread.into(),
-        call.enter_ns.into(),
-        call.leave_ns.into(),
+        call.enter_ns().into(),
+        call.leave_ns().into(),
         call.duration_ns().into(),
         call.result.into(),
     ]
@@ -273,8 +273,8 @@ impl<W: TableWriter> Sink for TableSink<W> {
             row.thread.into(),
             row.is_mark.into(),
             row.is_open.into(),
-            row.begin_ns.into(),
-            row.end_ns.into(),
+            row.begin_ns().into(),
+            row.end_ns().into(),
         ];
         self.record(number::RANGES, &[&cells])
     }
@@ -286,11 +286,11 @@ impl<W: TableWriter> Sink for TableSink<W> {
         let arguments = self.arguments.then(|| arguments(row));
         let cells: [Cell<'_>; 7] = [
             row.function.into(),
-            row.section.into(),
-            row.result_name.into(),
+            row.section().into(),
+            row.result_name().into(),
             row.failed.into(),
-            row.caller.into(),
-            row.stack.into(),
+            row.record.caller.into(),
+            row.record.stack().into(),
             arguments.as_ref().into(),
         ];
         self.record(number::CALLS, &[&call_cells(&row.call), &cells])
@@ -344,7 +344,7 @@ impl<W: TableWriter> Sink for TableSink<W> {
         let cells: [Cell<'_>; 6] = [
             call.index.into(),
             call.thread.into(),
-            call.enter_ns.into(),
+            call.enter_ns().into(),
             call.result.into(),
             graph.as_ref().into(),
             row.node.into(),
@@ -396,10 +396,10 @@ impl<W: TableWriter> Sink for TableSink<W> {
         let cells: [Cell<'_>; 8] = [
             row.call.index.into(),
             row.call.thread.into(),
-            row.ns.into(),
+            row.ns().into(),
             row.kind.key().into(),
             (&object).into(),
-            row.change.into(),
+            row.change().into(),
             row.live_bytes.into(),
             row.live_blocks.into(),
         ];
@@ -419,9 +419,9 @@ impl<W: TableWriter> Sink for TableSink<W> {
             origin_key(row.origin).into(),
             row.created_call.into(),
             Some(row.created_by).filter(|name| !name.is_empty()).into(),
-            row.created_ns.into(),
+            row.created_ns().into(),
             row.ended_call.into(),
-            row.ended_ns.into(),
+            row.ended_ns().into(),
             row.ending.key().into(),
             row.is_leaked().into(),
             parent.as_ref().into(),
@@ -447,7 +447,7 @@ impl<W: TableWriter> Sink for TableSink<W> {
             finding.class.word().into(),
             call.map(|call| call.index).into(),
             call.map(|call| call.thread).into(),
-            row.call.and_then(|call| call.enter_ns).into(),
+            row.call.and_then(|call| call.enter_ns()).into(),
             call.map(|call| &call.function).into(),
             (&finding.title).into(),
             (&finding.message).into(),

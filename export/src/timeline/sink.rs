@@ -176,7 +176,7 @@ impl<W: TimelineWriter> TimelineSink<W> {
         let mut all = vec![("call", Annotation::Number(call.index))];
         all.extend_from_slice(annotations);
         all.extend(outcome(call, captured));
-        let begin = self.at(call.enter_ns, call.index);
+        let begin = self.at(call.enter_ns(), call.index);
         let end = self.at(call.end_ns(), call.index).max(begin);
         // Slices of a track must not overlap, but two threads may enqueue at once.
         let last = self.enqueued.entry(stream.number).or_insert(0);
@@ -277,7 +277,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
     }
 
     fn range(&mut self, row: &RangeRow<'_>) -> Result<(), Error> {
-        let begin = self.at(row.begin_ns, 0);
+        let begin = self.at(row.begin_ns(), 0);
         let (track, category) = match (row.is_mark, row.is_pushed) {
             (true, _) => (Track::Marks(row.thread), "mark"),
             (false, true) => {
@@ -290,7 +290,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
             }
         };
         // A range that did not end is a moment: a viewer needs no end of the trace.
-        let end = row.end_ns.map(|end| self.at(Some(end), 0).max(begin));
+        let end = row.end_ns().map(|end| self.at(Some(end), 0).max(begin));
         let mut annotations = Vec::new();
         if let Some(domain) = row.domain {
             annotations.push(("domain", Annotation::Text(domain)));
@@ -322,7 +322,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
         let call = row.call;
         let mut annotations = vec![("call", Annotation::Number(call.index))];
         if row.failed {
-            let result = row.result_name.unwrap_or("unknown result");
+            let result = row.result_name().unwrap_or("unknown result");
             annotations.push(("result", Annotation::Text(result)));
             annotations.push(("failed", Annotation::Flag(true)));
         }
@@ -331,7 +331,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
         }
         self.flow += u64::from(row.has_work);
         let flow = [self.flow];
-        let begin = self.at(call.enter_ns, call.index);
+        let begin = self.at(call.enter_ns(), call.index);
         let slice = Slice {
             name: row.function,
             category: "call",
@@ -374,7 +374,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
         let slice = Slice {
             name,
             category: "graph-kernel",
-            begin: self.at(call.enter_ns, call.index),
+            begin: self.at(call.enter_ns(), call.index),
             end: None,
             annotations: &annotations,
             flows: (&[], &[]),
@@ -411,7 +411,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
         let track = Track::Memory(row.kind);
         let name = |_: &Self| format!("{} memory", row.kind.name());
         self.name_track(track, name)?;
-        let ns = self.at(row.ns, row.call.index);
+        let ns = self.at(row.ns(), row.call.index);
         let counted = self.writer.counter(track, ns, row.live_bytes);
         counted.map_err(Error::Write)
     }
@@ -422,7 +422,7 @@ impl<W: TimelineWriter> Sink for TimelineSink<W> {
             return Ok(());
         }
         let call = finding.call.as_ref().map(|call| call.index);
-        let enter_ns = row.call.and_then(|call| call.enter_ns);
+        let enter_ns = row.call.and_then(|call| call.enter_ns());
         let mut annotations = numbers(&[("call", call)]);
         annotations.push(("severity", Annotation::Text(finding.severity.word())));
         annotations.push(("title", Annotation::Text(&finding.title)));

@@ -3,7 +3,7 @@
 use crate::read::trace::Trace;
 
 /// A trace's clock, its rate computed once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceClock {
     start: u64,
     /// Ticks per second; 0 if the clock only counts.

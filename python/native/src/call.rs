@@ -81,10 +81,10 @@ impl CallData {
         Self {
             row: row.call,
             function: record.signature.id,
-            section: row.section,
+            section: row.section(),
             failed: row.failed,
-            caller: row.caller,
-            stack: row.stack,
+            caller: record.caller,
+            stack: record.stack(),
             arguments,
             pieces,
             outputs: outputs.collect(),
@@ -267,13 +267,13 @@ impl Call {
     /// of the trace only counts.
     #[getter]
     fn enter_ns(&self) -> Option<u64> {
-        self.data.row.enter_ns
+        self.data.row.enter_ns()
     }
 
     /// When the driver had returned, in ns; None for a call in flight.
     #[getter]
     fn leave_ns(&self) -> Option<u64> {
-        self.data.row.leave_ns
+        self.data.row.leave_ns()
     }
 
     /// Host time of the call in ns: of a launch the time to enqueue it, not its time on the GPU.

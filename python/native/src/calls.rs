@@ -8,7 +8,7 @@ use std::vec;
 
 use cutape_analyzer::glob::matches;
 use cutape_analyzer::suggestion::did_you_mean;
-use cutape_export::rows::{CallRow, KernelLayouts, LaunchRow, Rows, Sink};
+use cutape_export::rows::{CallRow, KernelLayouts, LaunchRow, Rows, Sink, Wants};
 use cutape_format::Trace;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -91,6 +91,12 @@ impl Collector {
 
 impl Sink for Collector {
     type Error = Ended;
+
+    // Without waits, the arguments of waits would have the labels after the call.
+    const WANTS: Wants = Wants {
+        waits: true,
+        ..Wants::NONE
+    };
 
     fn call(&mut self, row: &CallRow<'_>) -> Result<(), Ended> {
         if self.batch.len() >= BATCH {

@@ -7,40 +7,43 @@ use cutape_format::{Note, Trace};
 use cutape_registry::{Family, Function, GraphOp};
 use serde::Serialize;
 
-use super::process::text;
-use crate::render::notes;
+use super::facts::text;
+use cutape_render::notes;
 
 /// The digests of a trace; one for each range of memory, each time.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Digests {
+pub struct Digests {
     /// When they were taken: `end`, `sync` or `launch`; `null` if they were not.
-    pub(crate) when: Option<String>,
+    pub when: Option<String>,
     /// Contexts that the recorder prepared for them.
-    pub(crate) contexts: u64,
+    pub contexts: u64,
     /// Contexts in which the driver refused that.
-    pub(crate) contexts_refused: u64,
-    pub(crate) digests: u64,
+    pub contexts_refused: u64,
+    /// All digests.
+    pub digests: u64,
     /// Those whose value the trace has. The others cannot be compared.
-    pub(crate) with_value: u64,
+    pub with_value: u64,
     /// Those that do not count, because a call of another thread overlapped.
-    pub(crate) void: u64,
+    pub void: u64,
     /// By where they were taken and of which memory.
-    pub(crate) places: Vec<DigestPlace>,
+    pub places: Vec<DigestPlace>,
     /// Digests that were due and are not there, by reason.
-    pub(crate) not_taken: BTreeMap<&'static str, u64>,
+    pub not_taken: BTreeMap<&'static str, u64>,
 }
 
 /// Digests that were taken at calls of one kind.
 #[derive(Debug, Serialize)]
-pub(crate) struct DigestPlace {
+pub struct DigestPlace {
     /// `after kernel launches`, `after graph launches`, `after waits`, `before contexts end`.
-    pub(crate) place: &'static str,
+    pub place: &'static str,
     /// Which memory.
-    pub(crate) memory: &'static str,
-    pub(crate) calls: u64,
-    pub(crate) digests: u64,
+    pub memory: &'static str,
+    /// How many calls.
+    pub calls: u64,
+    /// How many digests.
+    pub digests: u64,
     /// The same memory as often as it was digested.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// Counts the digests of calls.
@@ -114,7 +117,9 @@ impl DigestCounter {
             });
             known.len() - 1
         });
-        let place = &mut known[at];
+        let Some(place) = known.get_mut(at) else {
+            return;
+        };
         place.calls += 1;
         place.digests += ranges.len() as u64;
         place.bytes += ranges.iter().map(|range| range.1).sum::<u64>();

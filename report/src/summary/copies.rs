@@ -1,61 +1,55 @@
 //! How many bytes were copied, from where to where.
 
-use cutape_format::Call;
-use cutape_model::{Copied, State, each_copy, filled_bytes};
-use cutape_registry::{Family, Function};
+use cutape_export::rows::CopyRow;
 use serde::Serialize;
 
 /// Bytes of successful copies and fills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Copies {
-    pub(crate) host_to_device_bytes: u64,
-    pub(crate) device_to_host_bytes: u64,
-    pub(crate) device_to_device_bytes: u64,
-    pub(crate) host_to_host_bytes: u64,
+pub struct Copies {
+    /// From the host to a device.
+    pub host_to_device_bytes: u64,
+    /// From a device to the host.
+    pub device_to_host_bytes: u64,
+    /// On a device, and between two.
+    pub device_to_device_bytes: u64,
+    /// From host memory to host memory.
+    pub host_to_host_bytes: u64,
     /// Written by `cuMemset*`.
-    pub(crate) filled_bytes: u64,
+    pub filled_bytes: u64,
     /// Copies whose size or direction the trace lacks.
-    pub(crate) unknown_copies: u64,
+    pub unknown_copies: u64,
 }
 
 impl Copies {
     /// Adds a copy or a fill; failed calls and those in flight count nothing.
-    pub(crate) fn observe(&mut self, function: &Function, call: &Call<'_>, state: &State<()>) {
-        if !call.succeeded() {
+    pub(super) fn add(&mut self, row: &CopyRow) {
+        if !row.call.succeeded() {
             return;
         }
-        if function.family == Family::Memset {
-            let bytes = filled_bytes(function, call);
-            self.filled_bytes = self.filled_bytes.saturating_add(bytes);
-            return;
-        }
-        each_copy(function, call, state, &mut |copied| {
-            let Some(Copied {
-                from, to, bytes, ..
-            }) = copied
-            else {
-                self.unknown_copies += 1;
-                return;
-            };
-            let total = match (from.is_device(), to.is_device()) {
+        let bytes = row.bytes.unwrap_or(0);
+        let total = match (row.is_memset, row.from, row.to) {
+            (true, ..) => &mut self.filled_bytes,
+            (false, Some(from), Some(to)) => match (from.is_device(), to.is_device()) {
                 (false, true) => &mut self.host_to_device_bytes,
                 (true, false) => &mut self.device_to_host_bytes,
                 (true, true) => &mut self.device_to_device_bytes,
                 (false, false) => &mut self.host_to_host_bytes,
-            };
-            *total = total.saturating_add(bytes);
-        });
+            },
+            _ => {
+                self.unknown_copies += 1;
+                return;
+            }
+        };
+        *total = total.saturating_add(bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cutape_analyzer::decode::function_of;
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::test_trace;
-    use cutape_model::{Scope, TraceState};
+    use crate::summary::tests::summary_of;
 
     fn copy_2d(from: (u32, u64), to: (u32, u64), width: u64, height: u64) -> Vec<u8> {
         let mut bytes = vec![0; 128];
@@ -234,16 +228,7 @@ mod tests {
                     ..NewCall::default()
                 })
                 .leave(0, result, &[]);
-            let trace = test_trace::open(&builder, "copies");
-            let mut state = TraceState::new(Scope::All);
-            let mut copies = Copies::default();
-            for call in trace.calls() {
-                state.observe(&call);
-                let function = function_of(call.signature).unwrap();
-                if matches!(function.family, Family::Copy(_) | Family::Memset) {
-                    copies.observe(function, &call, &state.state);
-                }
-            }
+            let copies = summary_of(&builder, "copies").copies;
             assert_eq!(copies, expected, "{name} {arguments:?}");
         }
     }

@@ -4,46 +4,46 @@ use cutape_cut::Provenance;
 use cutape_format::Trace;
 use serde::Serialize;
 
-use crate::quantity;
+use cutape_render::quantity;
 
 /// The source of a trace that `trim` or `minimize` wrote.
 #[derive(Debug, Serialize)]
-pub(crate) struct CutFacts {
+pub struct CutFacts {
     /// Its file name.
-    pub(crate) source: String,
+    pub source: String,
     /// Of its bytes.
-    pub(crate) source_blake3: String,
+    pub source_blake3: String,
     /// How many calls it has.
-    pub(crate) source_calls: u64,
+    pub source_calls: u64,
     /// What was asked for.
-    pub(crate) choice: String,
+    pub choice: String,
     /// The version of cutape that cut it.
-    pub(crate) version: String,
+    pub version: String,
     /// The indices of the calls in the source, as ranges without their ends.
-    pub(crate) calls: String,
+    pub calls: String,
     /// Those of which arguments or bytes were made smaller.
-    pub(crate) changed: String,
+    pub changed: String,
     #[serde(skip)]
     changed_count: u64,
     /// The replay that has read what memory held where the part begins.
-    pub(crate) state: Option<StateFacts>,
+    pub state: Option<StateFacts>,
 }
 
 /// A replay that has read memory.
 #[derive(Debug, Serialize)]
-pub(crate) struct StateFacts {
+pub struct StateFacts {
     /// Its driver.
-    pub(crate) driver: String,
+    pub driver: String,
     /// The devices.
-    pub(crate) devices: String,
+    pub devices: String,
     /// The call of the source before which memory was read.
-    pub(crate) call: u64,
+    pub call: u64,
     /// Bytes of memory that were read.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl CutFacts {
-    pub(crate) fn of(trace: &Trace) -> Option<Self> {
+    pub(super) fn of(trace: &Trace) -> Option<Self> {
         let found = Provenance::of(trace)?;
         Some(Self {
             source: found.source,
@@ -64,7 +64,7 @@ impl CutFacts {
     }
 
     /// For people: `app.cutape, by trim --last 5: 11 of 43 calls`.
-    pub(crate) fn text(&self, calls: u64) -> String {
+    pub fn text(&self, calls: u64) -> String {
         let (source, choice) = (self.source.escape_debug(), self.choice.escape_debug());
         let changed = match self.changed_count {
             0 => String::new(),
@@ -79,7 +79,7 @@ impl CutFacts {
 
 impl StateFacts {
     /// For people: `12 MiB before call 57 of the source, by a replay on CUDA 13.0, ...; NVIDIA H100`.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let (driver, devices) = (self.driver.escape_debug(), self.devices.escape_debug());
         format!(
             "{} before call {} of the source, by a replay on {driver}; {devices}",

@@ -10,10 +10,10 @@ use cutape_format::layout::{
 };
 use serde_json::{Value as Json, json};
 
-use super::renderer::Renderer;
+use crate::renderer::CallRenderer;
 
 /// A note for people; `None` if the arguments already show it.
-pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<String> {
+pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> {
     let bytes = |snapshot| {
         let mut text = String::new();
         renderer.readback(snapshot).write(&mut text);
@@ -192,13 +192,13 @@ pub(crate) fn text<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Strin
 }
 
 /// A moment as the lines of calls have it.
-fn moment(ticks: u64, renderer: &Renderer<'_>) -> String {
+fn moment(ticks: u64, renderer: &CallRenderer<'_>) -> String {
     let time = renderer.nanoseconds(ticks);
     format!("+{}.{:06}ms", time / 1_000_000, time % 1_000_000)
 }
 
 /// A note for programs: `kind` determines the keys; `None` if the arguments already show it.
-pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json> {
+pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
     Some(match note {
         // `dump --stacks` shows stacks.
         Note::Snapshots(_) | Note::Stack(_) => return None,
@@ -362,7 +362,7 @@ pub(crate) fn json<'t>(note: &Note<'t>, renderer: &Renderer<'t>) -> Option<Json>
         Note::Other(kind, bytes) => json!({
             "kind": "other",
             "number": kind,
-            "hex": hexadecimal(&bytes[..bytes.len().min(256)]),
+            "hex": hexadecimal(bytes.get(..256).unwrap_or(bytes)),
             "bytes": bytes.len(),
         }),
     })
@@ -400,7 +400,7 @@ fn level(number: u32) -> String {
 }
 
 /// Why host memory is not recorded.
-pub(crate) fn skip_reason(reason: u8) -> &'static str {
+pub fn skip_reason(reason: u8) -> &'static str {
     match reason {
         host_skip::LONG => "it is longer than 64 MiB",
         host_skip::FULL => "such memory exceeds 1 GiB in total",
@@ -411,7 +411,7 @@ pub(crate) fn skip_reason(reason: u8) -> &'static str {
 }
 
 /// Why no digest was taken.
-pub(crate) fn digest_skip_reason(reason: u8) -> &'static str {
+pub fn digest_skip_reason(reason: u8) -> &'static str {
     match reason {
         digest_skip::CONCURRENT => "another thread was in a call that enqueues work",
         digest_skip::REFUSED => "the driver refused a call of the recorder",
@@ -435,7 +435,7 @@ fn exchange(note: &ExchangeNote) -> String {
 }
 
 /// Why memory is not compared that an exchange may change.
-pub(crate) fn exchange_skip_reason(reason: u8) -> Option<&'static str> {
+pub fn exchange_skip_reason(reason: u8) -> Option<&'static str> {
     Some(match reason {
         exchange_skip::NONE => return None,
         exchange_skip::GRAPH => "the call is captured",
@@ -447,7 +447,7 @@ pub(crate) fn exchange_skip_reason(reason: u8) -> Option<&'static str> {
 }
 
 /// Which memory was digested.
-pub(crate) fn reach(note: &DigestNote) -> &'static str {
+pub fn reach(note: &DigestNote) -> &'static str {
     match note.reach {
         digest_reach::PARAMETERS => "what the parameters point into",
         digest_reach::ALL => "all memory of the context",

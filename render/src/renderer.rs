@@ -13,40 +13,40 @@ use cutape_model::{Changes, Effects};
 use cutape_registry::{Family, Function, Kind};
 use serde_json::json;
 
-use super::images::ImageReader;
-use super::labels::Labels;
-use super::launch::Launch;
+use crate::images::ImageReader;
+use crate::labels::Labels;
+use crate::launch::Launch;
 use cutape_model::LaunchShape;
 use cutape_model::{Scope, TraceState};
 
 /// How much of long values to decode.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Elements of an array, and bytes of a block.
-    pub(crate) elements: usize,
+    pub elements: usize,
 }
 
 impl Limits {
     /// For people.
-    pub(crate) const TEXT: Self = Self { elements: 16 };
+    pub const TEXT: Self = Self { elements: 16 };
     /// For programs.
-    pub(crate) const JSON: Self = Self { elements: 1024 };
+    pub const JSON: Self = Self { elements: 1024 };
 }
 
 /// A decoded call.
 #[derive(Debug)]
-pub(crate) struct RenderedCall<'t> {
+pub struct RenderedCall<'t> {
     /// Arguments, and what the call wrote behind pointers.
-    pub(crate) decoded: Decoded<'t>,
+    pub decoded: Decoded<'t>,
     /// Set if the call is a launch.
-    pub(crate) launch: Option<Launch>,
+    pub launch: Option<Launch>,
     /// The name of the result, if the function returns a `CUresult`.
-    pub(crate) result: Option<String>,
+    pub result: Option<String>,
 }
 
 impl RenderedCall<'_> {
     /// Appends the arguments, without parentheses.
-    pub(crate) fn write_arguments(&self, out: &mut String) {
+    pub fn write_arguments(&self, out: &mut String) {
         match &self.launch {
             Some(launch) => launch.write(out),
             None => write_joined(&self.decoded.arguments, out, write_argument),
@@ -121,7 +121,7 @@ impl<'t> Plan<'t> {
 
 /// What earlier calls say about the handles of later ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub struct Known {
     labels: Labels,
     state: TraceState,
     layouts: HashMap<u64, Vec<(u32, u32)>>,
@@ -129,7 +129,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// Before the first call.
-    pub(crate) fn new(scope: Scope) -> Self {
+    pub fn new(scope: Scope) -> Self {
         Self {
             labels: Labels::default(),
             state: TraceState::new(scope),
@@ -138,78 +138,48 @@ impl Known {
     }
 }
 
-/// Decodes calls, with what earlier calls created.
+/// Decodes calls, with the labels of what earlier calls created. The names of kernels come from
+/// whoever keeps the driver's state.
 #[derive(Debug)]
-pub(crate) struct Renderer<'t> {
-    pub(crate) trace: &'t Trace,
+pub struct CallRenderer<'t> {
+    /// Whose calls they are.
+    pub trace: &'t Trace,
     limits: Limits,
     /// By signature number.
     plans: Vec<Option<Rc<Plan<'t>>>>,
-    pub(crate) labels: Labels,
-    /// The driver's state after the calls observed.
-    pub(crate) state: TraceState,
+    /// Of what the calls observed have created.
+    pub labels: Labels,
     /// By function or kernel handle: offset and size of each parameter.
     layouts: HashMap<u64, Vec<(u32, u32)>>,
     images: ImageReader,
 }
 
-impl<'t> Renderer<'t> {
-    /// Nanoseconds from the start of the recording.
-    pub(super) fn nanoseconds(&self, ticks: u64) -> u64 {
-        self.trace.nanoseconds(ticks)
-    }
-
-    /// The name of a function that a note names by its number.
-    pub(super) fn function(&self, number: u16) -> &'t str {
-        &self.trace.signature(number).name
-    }
-
+impl<'t> CallRenderer<'t> {
     /// For the calls of that trace.
-    pub(crate) fn new(trace: &'t Trace, limits: Limits, scope: Scope) -> Self {
-        Self::resume(trace, limits, Known::new(scope))
-    }
-
-    /// For the calls behind those that are known.
-    pub(crate) fn resume(trace: &'t Trace, limits: Limits, known: Known) -> Self {
+    pub fn new(trace: &'t Trace, limits: Limits) -> Self {
         Self {
             trace,
             limits,
             plans: Vec::new(),
-            labels: known.labels,
-            state: known.state,
-            layouts: known.layouts,
+            labels: Labels::default(),
+            layouts: HashMap::new(),
             images: ImageReader::default(),
         }
     }
 
-    /// What the calls so far have said.
-    pub(crate) fn known(&self) -> Known {
-        Known {
-            labels: self.labels.clone(),
-            state: self.state.clone(),
-            layouts: self.layouts.clone(),
-        }
+    /// Nanoseconds from the start of the recording.
+    pub(crate) fn nanoseconds(&self, ticks: u64) -> u64 {
+        self.trace.nanoseconds(ticks)
     }
 
-    /// As [`Renderer::known`], when no more calls will be decoded.
-    pub(crate) fn into_known(self) -> Known {
-        Known {
-            labels: self.labels,
-            state: self.state,
-            layouts: self.layouts,
-        }
+    /// The name of a function that a note names by its number.
+    pub(crate) fn function(&self, number: u16) -> &'t str {
+        &self.trace.signature(number).name
     }
 
-    /// The label of an object, e.g. `module#2`.
-    pub(crate) fn label(&self, kind: Kind, handle: u64) -> Option<String> {
-        match kind.is_address() {
-            true => self.labels.place(handle),
-            false => Names::handle(&self.labels, kind, handle),
-        }
-    }
-
-    /// Applies a call, before it is rendered; expects every call, in order.
-    pub(crate) fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
+    /// Takes a call, before it is rendered; expects every call on which labels depend and every
+    /// call with notes, in order.
+    pub fn observe(&mut self, call: &Call<'_>) {
         let plan = Rc::clone(self.plan(call.signature.id));
         if let Some(effects) = &plan.labels {
             self.labels.observe(effects, call);
@@ -219,12 +189,11 @@ impl<'t> Renderer<'t> {
                 self.layouts.insert(handle, layout);
             }
         }
-        self.state.observe(call)
     }
 
-    /// Whether calls of this function must be observed; of the others, only those with notes.
-    pub(crate) fn depends_on(&mut self, call: &Call<'_>) -> bool {
-        self.plan(call.signature.id).labels.is_some() || self.state.depends_on(call)
+    /// Whether labels depend on calls of this function.
+    pub fn depends_on(&mut self, call: &Call<'_>) -> bool {
+        self.plan(call.signature.id).labels.is_some()
     }
 
     fn plan(&mut self, function: u16) -> &Rc<Plan<'t>> {
@@ -233,11 +202,18 @@ impl<'t> Renderer<'t> {
             self.plans.resize(place + 1, None);
         }
         let trace = self.trace;
-        self.plans[place].get_or_insert_with(|| Rc::new(Plan::of(trace.signature(function), trace)))
+        #[expect(clippy::indexing_slicing, reason = "the table is long enough")]
+        let plan = &mut self.plans[place];
+        plan.get_or_insert_with(|| Rc::new(Plan::of(trace.signature(function), trace)))
     }
 
-    /// Decodes a call that has been observed.
-    pub(crate) fn render(&mut self, call: &Call<'_>) -> RenderedCall<'t> {
+    /// Decodes a call that has been observed. `kernel_name` is asked for the name of the handle
+    /// that it launches.
+    pub fn render<'n>(
+        &mut self,
+        call: &Call<'_>,
+        kernel_name: impl FnOnce(u64) -> Option<&'n str>,
+    ) -> RenderedCall<'t> {
         let plan = Rc::clone(self.plan(call.signature.id));
         let (trace, images) = (self.trace, &mut self.images);
         let decoding = Decoding {
@@ -254,7 +230,7 @@ impl<'t> Renderer<'t> {
             }
             bytes_of(trace, snapshot.bytes)
         });
-        let launch = self.launch(&plan, call);
+        let launch = self.launch(&plan, call, kernel_name);
         RenderedCall {
             decoded,
             launch,
@@ -265,15 +241,24 @@ impl<'t> Renderer<'t> {
         }
     }
 
-    /// The call's name and arguments without its result, for messages.
-    pub(crate) fn call_text(&mut self, call: &Call<'_>) -> String {
+    /// The call's name and arguments without its result, for messages; as [`CallRenderer::render`].
+    pub fn call_text<'n>(
+        &mut self,
+        call: &Call<'_>,
+        kernel_name: impl FnOnce(u64) -> Option<&'n str>,
+    ) -> String {
         let mut text = format!("{}(", call.signature.name);
-        self.render(call).write_arguments(&mut text);
+        self.render(call, kernel_name).write_arguments(&mut text);
         text.push(')');
         text
     }
 
-    fn launch(&mut self, plan: &Plan<'_>, call: &Call<'_>) -> Option<Launch> {
+    fn launch<'n>(
+        &mut self,
+        plan: &Plan<'_>,
+        call: &Call<'_>,
+        kernel_name: impl FnOnce(u64) -> Option<&'n str>,
+    ) -> Option<Launch> {
         let shape = LaunchShape::of(plan.launch?, call);
         let handle = shape.kernel?;
         let layout = self.layouts.get(&handle).map(Vec::as_slice);
@@ -281,7 +266,7 @@ impl<'t> Renderer<'t> {
             call,
             handle,
             shape,
-            self.state.kernel_name(handle),
+            kernel_name(handle),
             layout,
             self.trace.signatures(),
             &self.labels,
@@ -289,11 +274,78 @@ impl<'t> Renderer<'t> {
     }
 
     /// Decodes the bytes of an async readback.
-    pub(crate) fn readback(&self, snapshot: Snapshot<'_>) -> Value {
+    pub fn readback(&self, snapshot: Snapshot<'_>) -> Value {
         bytes_of(self.trace, snapshot.bytes).map_or_else(
             |missing| missing,
             |bytes| decode::block(&bytes, self.limits.elements),
         )
+    }
+}
+
+/// Decodes calls, and keeps the driver's state.
+#[derive(Debug)]
+pub struct Renderer<'t> {
+    /// Decodes them.
+    pub calls: CallRenderer<'t>,
+    /// The driver's state after the calls observed.
+    pub state: TraceState,
+}
+
+impl<'t> Renderer<'t> {
+    /// For the calls of that trace.
+    pub fn new(trace: &'t Trace, limits: Limits, scope: Scope) -> Self {
+        Self::resume(trace, limits, Known::new(scope))
+    }
+
+    /// For the calls behind those that are known.
+    pub fn resume(trace: &'t Trace, limits: Limits, known: Known) -> Self {
+        Self {
+            calls: CallRenderer {
+                labels: known.labels,
+                layouts: known.layouts,
+                ..CallRenderer::new(trace, limits)
+            },
+            state: known.state,
+        }
+    }
+
+    /// What the calls so far have said.
+    pub fn known(&self) -> Known {
+        Known {
+            labels: self.calls.labels.clone(),
+            state: self.state.clone(),
+            layouts: self.calls.layouts.clone(),
+        }
+    }
+
+    /// As [`Renderer::known`], when no more calls will be decoded.
+    pub fn into_known(self) -> Known {
+        Known {
+            labels: self.calls.labels,
+            state: self.state,
+            layouts: self.calls.layouts,
+        }
+    }
+
+    /// The label of an object, e.g. `module#2`.
+    pub fn label(&self, kind: Kind, handle: u64) -> Option<String> {
+        let labels = &self.calls.labels;
+        match kind.is_address() {
+            true => labels.place(handle),
+            false => Names::handle(labels, kind, handle),
+        }
+    }
+
+    /// Applies a call, before it is rendered; expects every call, in order.
+    pub fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
+        self.calls.observe(call);
+        self.state.observe(call)
+    }
+
+    /// Decodes a call that has been observed.
+    pub fn render(&mut self, call: &Call<'_>) -> RenderedCall<'t> {
+        let state = &self.state;
+        self.calls.render(call, |handle| state.kernel_name(handle))
     }
 }
 

@@ -14,7 +14,7 @@ use cutape_registry::{Kind, STREAM_LEGACY, STREAM_PER_THREAD};
 /// The end of an object is ignored: a label stays until the handle is reused, because uses of
 /// destroyed objects are what a reader looks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Labels {
+pub struct Labels {
     objects: Objects<()>,
     /// Device memory, page-locked memory, globals and reserved addresses.
     ranges: IntervalMap<Kind>,
@@ -31,7 +31,7 @@ impl Default for Labels {
 
 impl Labels {
     /// Whether calls with these effects create labels.
-    pub(crate) fn depend_on(effects: &Effects) -> bool {
+    pub fn depend_on(effects: &Effects) -> bool {
         effects
             .objects
             .iter()
@@ -39,7 +39,7 @@ impl Labels {
     }
 
     /// Adds the objects of a call; expects every call, in order.
-    pub(crate) fn observe(&mut self, effects: &Effects, call: &Call<'_>) {
+    pub fn observe(&mut self, effects: &Effects, call: &Call<'_>) {
         if !call.succeeded() {
             return;
         }
@@ -60,12 +60,12 @@ impl Labels {
     }
 
     /// The memory that has an address, and its kind.
-    pub(crate) fn around(&self, address: u64) -> Option<(Range<u64>, Kind)> {
+    pub fn around(&self, address: u64) -> Option<(Range<u64>, Kind)> {
         let (range, &kind) = self.ranges.find(address)?;
         Some((range, kind))
     }
 
-    pub(crate) fn label(&self, kind: Kind, handle: u64) -> Option<String> {
+    pub fn label(&self, kind: Kind, handle: u64) -> Option<String> {
         let id = self.objects.find(kind, handle).known()?;
         let number = self.objects.get(id)?.generation;
         Some(format!("{}#{number}", kind.key()))
@@ -73,7 +73,7 @@ impl Labels {
 }
 
 /// The objects that a call creates or finds.
-pub(crate) fn created(effects: &Effects, call: &Call<'_>) -> Vec<(Kind, u64)> {
+pub fn created(effects: &Effects, call: &Call<'_>) -> Vec<(Kind, u64)> {
     let outputs = outputs(effects, call).filter(|_| call.succeeded());
     outputs.map(|(kind, handle, _)| (kind, handle)).collect()
 }

@@ -1,7 +1,7 @@
 //! Numbers with units, for people.
 
 /// Bytes: `96 bytes`, `4.0 KiB`, `1.5 GiB`.
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if number == 1 {
         return "1 byte".into();
@@ -16,11 +16,12 @@ pub(crate) fn bytes(number: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{value:.1} {}", UNITS[unit])
+    let unit = UNITS.get(unit).copied().unwrap_or_default();
+    format!("{value:.1} {unit}")
 }
 
 /// Reads what people write for bytes: `4096`, `256M`, `1.5 GiB`; units are powers of 1024.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text} is not a number of bytes such as 256M or 1GiB");
     let text = text.trim();
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
@@ -47,7 +48,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A time: `740 ns`, `12.3 us`, `1.50 ms`, `3.20 s`, `4 min 10 s`.
-pub(crate) fn time(nanoseconds: u64) -> String {
+pub fn time(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
         0..1_000 => format!("{nanoseconds} ns"),
@@ -62,7 +63,7 @@ pub(crate) fn time(nanoseconds: u64) -> String {
 }
 
 /// A time in nanoseconds, in the unit that suits its size.
-pub(crate) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
+pub fn scaled(nanoseconds: f64) -> (f64, &'static str) {
     match nanoseconds {
         value if value >= 1e9 => (value / 1e9, "s"),
         value if value >= 1e6 => (value / 1e6, "ms"),
@@ -72,12 +73,12 @@ pub(crate) fn scaled(nanoseconds: f64) -> (f64, &'static str) {
 }
 
 /// A time, or `-`.
-pub(crate) fn time_or_unknown(nanoseconds: Option<u64>) -> String {
+pub fn time_or_unknown(nanoseconds: Option<u64>) -> String {
     nanoseconds.map_or_else(|| "-".into(), time)
 }
 
 /// A count with its noun: `1 call`, `12,345 calls`.
-pub(crate) fn count(number: u64, noun: &str) -> String {
+pub fn count(number: u64, noun: &str) -> String {
     format!(
         "{} {noun}{}",
         grouped(number),
@@ -86,7 +87,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 }
 
 /// Digits in groups of three.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -99,7 +100,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// A time as UTC: `2025-11-20 09:12:16 UTC`; nanoseconds since 1970, leap seconds not counted.
-pub(crate) fn utc(nanoseconds: u64) -> String {
+pub fn utc(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01: a year that starts in March ends with its leap day.

@@ -6,13 +6,13 @@ use cutape_format::{Call, Signatures};
 use cutape_registry::Kind;
 use serde_json::{Value as Json, json};
 
-use super::labels::Labels;
+use crate::labels::Labels;
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_model::LaunchShape;
 
 /// A decoded launch.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub struct Launch {
     /// The function or kernel handle.
     function: Value,
     /// Its name in the image, if known.
@@ -28,7 +28,7 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Decodes a launch of a handle; `layout` has the offset and size of each kernel parameter.
-    pub(crate) fn of(
+    pub fn of(
         call: &Call<'_>,
         handle: u64,
         shape: LaunchShape,
@@ -67,7 +67,7 @@ impl Launch {
     }
 
     /// Appends the call's arguments, without parentheses.
-    pub(crate) fn write(&self, out: &mut String) {
+    pub fn write(&self, out: &mut String) {
         let part = |name: &str, value: Option<&Value>, out: &mut String| {
             if let Some(value) = value {
                 out.push_str(name);
@@ -97,13 +97,13 @@ impl Launch {
     }
 
     /// The kernel's name in the source, without its parameters, if known.
-    pub(crate) fn kernel_name(&self) -> Option<String> {
+    pub fn kernel_name(&self) -> Option<String> {
         let name = demangle(self.kernel.as_deref()?);
         Some(bare(&name).to_owned())
     }
 
     /// Grid and block, then stream and parameters, in short.
-    pub(crate) fn write_shape(&self, out: &mut String) {
+    pub fn write_shape(&self, out: &mut String) {
         for (name, shape) in [("grid", self.shape.grid), ("block", self.shape.block)] {
             if let Some([x, y, z]) = shape {
                 out.push_str(&format!("{name} = {x}x{y}x{z}, "));
@@ -121,7 +121,7 @@ impl Launch {
     }
 
     /// Name and value of each part, for lines of their own.
-    pub(crate) fn parts(&self) -> Vec<(String, String)> {
+    pub fn parts(&self) -> Vec<(String, String)> {
         let text = |value: &Value| {
             let mut text = String::new();
             value.write(&mut text);
@@ -157,7 +157,7 @@ impl Launch {
     }
 
     /// As JSON; keys are only ever added.
-    pub(crate) fn json(&self) -> Json {
+    pub fn json(&self) -> Json {
         let parameters: Vec<Json> = self
             .parameters
             .iter()

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cutape_model::{Changes, MemoryKind as Memory, ObjectId, Origin, State};
+use cutape_export::rows::{MemoryRow, ObjectRow};
+use cutape_model::MemoryKind as Memory;
 use cutape_registry::Kind;
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ const LISTED: usize = 5;
 /// A kind of memory with its own account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum MemoryKind {
+pub enum MemoryKind {
     /// Linear device memory, pools included.
     Device,
     /// `cuMemAllocManaged`.
@@ -36,7 +37,7 @@ impl From<Memory> for MemoryKind {
 
 impl MemoryKind {
     /// In tables.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             MemoryKind::Device => "device",
             MemoryKind::Managed => "managed",
@@ -48,94 +49,85 @@ impl MemoryKind {
 
 /// The account of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct MemoryAccount {
+pub struct MemoryAccount {
     /// The number of allocations.
-    pub(crate) allocations: u64,
+    pub allocations: u64,
     /// Allocations freed, directly or with their context.
-    pub(crate) freed: u64,
+    pub freed: u64,
     /// Bytes of all allocations.
-    pub(crate) total_bytes: u64,
+    pub total_bytes: u64,
     /// The most bytes allocated at once.
-    pub(crate) peak_bytes: u64,
+    pub peak_bytes: u64,
     /// Bytes still allocated at the end.
-    pub(crate) live_bytes: u64,
+    pub live_bytes: u64,
 }
 
 /// Objects of a kind that were never destroyed.
 #[derive(Debug, Serialize)]
-pub(crate) struct LeakedObjects {
+pub struct LeakedObjects {
     /// E.g. `link-state`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// E.g. `link state`.
     #[serde(skip)]
-    pub(crate) name: &'static str,
-    pub(crate) count: u64,
+    pub name: &'static str,
+    /// How many.
+    pub count: u64,
     /// The first few.
-    pub(crate) first: Vec<LeakedObject>,
+    pub first: Vec<LeakedObject>,
 }
 
 /// One of them.
 #[derive(Debug, Serialize)]
-pub(crate) struct LeakedObject {
+pub struct LeakedObject {
     /// The recorded process's handle.
-    pub(crate) handle: u64,
+    pub handle: u64,
     /// The call that created it.
-    pub(crate) call: u64,
-    pub(crate) function: &'static str,
+    pub call: u64,
+    /// Its function.
+    pub function: &'static str,
 }
 
 /// The accounts, by kind of memory.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct MemoryAccounts(pub(crate) BTreeMap<MemoryKind, MemoryAccount>);
+pub struct MemoryAccounts(pub BTreeMap<MemoryKind, MemoryAccount>);
 
 impl MemoryAccounts {
-    /// Adds what a call changed.
-    pub(crate) fn add(&mut self, changes: &Changes, state: &State<()>) {
-        // An object may be created and destroyed within one set of changes.
-        self.free(&changes.superseded, state);
-        for &id in &changes.created {
-            if let Some((account, size)) = self.account_of(id, state) {
-                account.allocations += 1;
-                account.total_bytes = account.total_bytes.saturating_add(size);
-                account.live_bytes = account.live_bytes.saturating_add(size);
-                account.peak_bytes = account.peak_bytes.max(account.live_bytes);
-            }
+    /// Adds a change.
+    pub(super) fn add(&mut self, row: &MemoryRow) {
+        let account = self.0.entry(row.kind.into()).or_default();
+        if row.is_free {
+            account.freed += 1;
+            account.live_bytes = account.live_bytes.saturating_sub(row.bytes);
+        } else {
+            account.allocations += 1;
+            account.total_bytes = account.total_bytes.saturating_add(row.bytes);
+            account.live_bytes = account.live_bytes.saturating_add(row.bytes);
+            account.peak_bytes = account.peak_bytes.max(account.live_bytes);
         }
-        self.free(&changes.ended, state);
-    }
-
-    fn free(&mut self, ids: &[ObjectId], state: &State<()>) {
-        for &id in ids {
-            if let Some((account, size)) = self.account_of(id, state) {
-                account.freed += 1;
-                account.live_bytes = account.live_bytes.saturating_sub(size);
-            }
-        }
-    }
-
-    /// The account of an object, and its bytes.
-    fn account_of(&mut self, id: ObjectId, state: &State<()>) -> Option<(&mut MemoryAccount, u64)> {
-        let object = state.objects.get(id)?;
-        let account = self.0.entry(Memory::of(object)?.into()).or_default();
-        Some((account, object.size))
     }
 }
 
-/// The objects that the program created and never destroyed, by kind, the most first.
-pub(crate) fn never_destroyed(state: &State<()>) -> Vec<LeakedObjects> {
-    let mut by_kind: BTreeMap<Kind, Vec<LeakedObject>> = BTreeMap::new();
-    for (id, object) in state.objects.iter() {
-        if object.origin == Origin::Created && state.objects.end_of(id).is_none() {
-            by_kind.entry(object.kind).or_default().push(LeakedObject {
-                handle: object.handle,
-                call: object.created.index,
-                function: object.created.function,
-            });
+/// Collects the objects that the program created and never destroyed.
+#[derive(Debug, Default)]
+pub(super) struct Leaks(BTreeMap<Kind, Vec<LeakedObject>>);
+
+impl Leaks {
+    pub(super) fn add(&mut self, row: &ObjectRow<'_>) {
+        if row.is_leaked() {
+            self.0
+                .entry(row.object.kind)
+                .or_default()
+                .push(LeakedObject {
+                    handle: row.handle,
+                    call: row.created_call,
+                    function: row.created_by,
+                });
         }
     }
-    let mut leaked: Vec<_> = by_kind
-        .into_iter()
-        .map(|(kind, mut first)| {
+
+    /// By kind, the most first.
+    pub(super) fn finish(self) -> Vec<LeakedObjects> {
+        let by_kind = self.0.into_iter().map(|(kind, mut first)| {
             first.sort_by_key(|object| (object.call, object.handle));
             let count = first.len() as u64;
             first.truncate(LISTED);
@@ -145,10 +137,11 @@ pub(crate) fn never_destroyed(state: &State<()>) -> Vec<LeakedObjects> {
                 count,
                 first,
             }
-        })
-        .collect();
-    leaked.sort_by_key(|leaked| std::cmp::Reverse(leaked.count));
-    leaked
+        });
+        let mut leaked: Vec<_> = by_kind.collect();
+        leaked.sort_by_key(|leaked| std::cmp::Reverse(leaked.count));
+        leaked
+    }
 }
 
 #[cfg(test)]
@@ -156,8 +149,7 @@ mod tests {
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
     use super::*;
-    use crate::test_trace;
-    use cutape_model::{Scope, TraceState};
+    use crate::summary::tests::summary_of;
 
     /// A successful call that wrote `out` behind its first parameter.
     fn call(builder: &mut TraceBuilder, name: &str, arguments: &[u64], out: Option<u64>) {
@@ -246,20 +238,12 @@ mod tests {
             for (name, arguments, out) in *steps {
                 call(&mut builder, name, arguments, *out);
             }
-            let trace = test_trace::open(&builder, "objects");
-            let mut state = TraceState::new(Scope::All);
-            let mut accounts = MemoryAccounts::default();
-            for call in trace.calls() {
-                if let Some(changes) = state.observe(&call) {
-                    accounts.add(&changes, &state.state);
-                }
-            }
-            let found: Vec<_> = never_destroyed(&state.state)
-                .into_iter()
-                .map(|left| (left.kind, left.count))
-                .collect();
+            let summary = summary_of(&builder, "objects");
+            let left_over = summary.never_destroyed.iter();
+            let found: Vec<_> = left_over.map(|left| (left.kind, left.count)).collect();
             assert_eq!(found, *left, "{what}");
-            let account = accounts
+            let account = summary
+                .memory
                 .0
                 .get(&MemoryKind::Device)
                 .copied()
@@ -290,15 +274,7 @@ mod tests {
             };
             builder.call(call).leave(thread, 0, snapshots);
         }
-        let trace = test_trace::open(&builder, "threads");
-        let mut state = TraceState::new(Scope::All);
-        let mut accounts = MemoryAccounts::default();
-        for call in trace.calls() {
-            if let Some(changes) = state.observe(&call) {
-                accounts.add(&changes, &state.state);
-            }
-        }
-        let account = accounts.0[&MemoryKind::Device];
+        let account = summary_of(&builder, "threads").memory.0[&MemoryKind::Device];
         assert_eq!((account.freed, account.live_bytes), (1, 0));
         assert_eq!(account.peak_bytes, 100);
     }

@@ -12,28 +12,29 @@ use serde::Serialize;
 
 /// What an image contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ImageFacts {
+pub struct ImageFacts {
     /// `cubin`, `fatbin`, `fatbin wrapper`, `PTX`, `host object`, `host archive`, `NVVM` or
     /// `unknown`.
     #[serde(rename = "image")]
-    pub(crate) name: &'static str,
+    pub name: &'static str,
+    /// The same.
     #[serde(skip)]
-    pub(crate) kind: ImageKind,
+    pub kind: ImageKind,
     /// Its length.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The targets of its entries, in order and without duplicates: `sm_90`, `PTX sm_80`.
-    pub(crate) targets: Vec<String>,
+    pub targets: Vec<String>,
     /// The number of cubins, PTX texts and so on.
-    pub(crate) entries: usize,
+    pub entries: usize,
     /// The names of its kernels, as in the image and without duplicates.
-    pub(crate) kernels: Vec<String>,
+    pub kernels: Vec<String>,
     /// Why the image or an entry cannot be read.
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
 }
 
 impl ImageFacts {
     /// Parses an image.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    pub fn of(bytes: &[u8]) -> Self {
         let kind = cutape_image::kind(bytes);
         let mut facts = Self {
             name: image_word(kind),
@@ -101,14 +102,14 @@ impl fmt::Display for ImageFacts {
 
 /// Parses images, each blob once.
 #[derive(Debug, Default)]
-pub(crate) struct ImageReader {
+pub struct ImageReader {
     known: HashMap<BlobRef, (u64, ImageFacts)>,
 }
 
 impl ImageReader {
     /// The facts of the image in a snapshot, and a hash of its bytes; `None` if the trace lacks
     /// them.
-    pub(crate) fn read(&mut self, trace: &Trace, bytes: Bytes<'_>) -> Option<(u64, ImageFacts)> {
+    pub fn read(&mut self, trace: &Trace, bytes: Bytes<'_>) -> Option<(u64, ImageFacts)> {
         let blob = match bytes {
             Bytes::Inline(bytes) => return Some((hash(bytes), ImageFacts::of(bytes))),
             Bytes::InFile(range) => range.blob(),

@@ -6,27 +6,27 @@ use cutape_format::layout::exchange_skip;
 use cutape_format::{Call, Note, Trace};
 use serde::Serialize;
 
-use crate::quantity;
+use cutape_render::quantity;
 
 /// The exchanges of a trace.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Exchanges {
+pub struct Exchanges {
     /// Launches and copies that reach memory which processes share.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Those whose memory was compared, and was read before the trace ended.
-    pub(crate) complete: u64,
+    pub complete: u64,
     /// Memory that was compared before and behind them.
-    pub(crate) compared_bytes: u64,
+    pub compared_bytes: u64,
     /// What of it they have changed, which the trace has.
-    pub(crate) changed_bytes: u64,
+    pub changed_bytes: u64,
     /// Those of which some memory was not compared, by reason.
-    pub(crate) left_out: BTreeMap<&'static str, u64>,
+    pub left_out: BTreeMap<&'static str, u64>,
     /// That memory.
-    pub(crate) left_out_bytes: u64,
+    pub left_out_bytes: u64,
     /// Those whose memory was compared, also if it was not read before the trace ended.
-    pub(crate) compared: u64,
+    pub compared: u64,
     /// By number of calls.
-    pub(crate) by_kernel: Vec<ExchangesOfKernel>,
+    pub by_kernel: Vec<ExchangesOfKernel>,
     /// By thread and number in the thread. What changed may come before the exchange, in a wait of
     /// another thread that was entered earlier.
     #[serde(skip)]
@@ -35,15 +35,19 @@ pub(crate) struct Exchanges {
 
 /// Exchanges that launch one kernel, or that are calls of one function.
 #[derive(Debug, Serialize)]
-pub(crate) struct ExchangesOfKernel {
+pub struct ExchangesOfKernel {
     /// The exported name.
-    pub(crate) function: String,
+    pub function: String,
     /// The kernel's name in its image; `null` for copies and if it is not known.
-    pub(crate) kernel: Option<String>,
-    pub(crate) calls: u64,
-    pub(crate) compared_bytes: u64,
-    pub(crate) changed_bytes: u64,
-    pub(crate) left_out_bytes: u64,
+    pub kernel: Option<String>,
+    /// How many.
+    pub calls: u64,
+    /// Memory that was compared.
+    pub compared_bytes: u64,
+    /// What of it they have changed.
+    pub changed_bytes: u64,
+    /// Memory that was not compared.
+    pub left_out_bytes: u64,
 }
 
 /// What is known of one exchange.
@@ -57,7 +61,7 @@ struct Seen {
 
 impl Exchanges {
     /// Takes a note of a call; `kernel` is what the call launches.
-    pub(crate) fn add(&mut self, call: &Call<'_>, kernel: Option<&str>, note: &Note<'_>) {
+    pub(super) fn add(&mut self, call: &Call<'_>, kernel: Option<&str>, note: &Note<'_>) {
         match note {
             Note::Exchange(note) => {
                 self.calls += 1;
@@ -68,10 +72,11 @@ impl Exchanges {
                     *self.left_out.entry(reason).or_default() += 1;
                 }
                 let at = self.position_of(&call.signature.name, kernel);
-                let of_kernel = &mut self.by_kernel[at];
-                of_kernel.calls += 1;
-                of_kernel.compared_bytes = of_kernel.compared_bytes.saturating_add(note.kept);
-                of_kernel.left_out_bytes = of_kernel.left_out_bytes.saturating_add(note.left_out);
+                if let Some(of) = self.by_kernel.get_mut(at) {
+                    of.calls += 1;
+                    of.compared_bytes = of.compared_bytes.saturating_add(note.kept);
+                    of.left_out_bytes = of.left_out_bytes.saturating_add(note.left_out);
+                }
                 let seen = self.seen.entry((call.thread, call.number)).or_default();
                 seen.kernel = Some(at);
             }
@@ -105,10 +110,11 @@ impl Exchanges {
     }
 
     /// After the last call.
-    pub(crate) fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for seen in std::mem::take(&mut self.seen).into_values() {
-            if let Some(at) = seen.kernel {
-                self.by_kernel[at].changed_bytes += seen.changed_bytes;
+            let of = seen.kernel.and_then(|at| self.by_kernel.get_mut(at));
+            if let Some(of) = of {
+                of.changed_bytes += seen.changed_bytes;
             }
         }
         self.by_kernel.sort_by(|a, b| {
@@ -119,7 +125,7 @@ impl Exchanges {
     }
 
     /// Those of a whole trace.
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub fn of(trace: &Trace) -> Self {
         let mut exchanges = Self::default();
         // Damage is reported by whoever reads the trace next.
         let _ = trace.walk().run(|call| {
@@ -134,12 +140,12 @@ impl Exchanges {
     }
 
     /// Those that compare memory which was not read before the trace ended.
-    pub(crate) fn incomplete(&self) -> u64 {
+    pub fn incomplete(&self) -> u64 {
         self.compared.saturating_sub(self.complete)
     }
 
     /// All of them, in one line.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = format!(
             "{} with other processes: {} of own memory compared, {} changed and kept",
             quantity::grouped(self.calls),
@@ -154,7 +160,7 @@ impl Exchanges {
     }
 
     /// What is missing, in parts of a sentence.
-    pub(crate) fn gaps(&self) -> Vec<String> {
+    pub fn gaps(&self) -> Vec<String> {
         let mut gaps: Vec<String> = self
             .left_out
             .iter()

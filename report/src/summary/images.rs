@@ -2,69 +2,52 @@
 
 use std::collections::HashMap;
 
-use cutape_analyzer::decode::is_image;
-use cutape_format::{Call, Snapshot, Trace};
-use cutape_image::ImageKind;
+use cutape_export::rows::ImageUseRow;
+use cutape_render::ImageFacts;
 use serde::Serialize;
-
-use crate::render::images::{ImageFacts, ImageReader};
 
 /// An image of the trace.
 #[derive(Debug, Serialize)]
-pub(crate) struct RecordedImage {
+pub struct RecordedImage {
+    /// What it contains.
     #[serde(flatten)]
-    pub(crate) facts: ImageFacts,
+    pub facts: ImageFacts,
     /// The first call that uses it.
-    pub(crate) call: u64,
+    pub call: u64,
     /// Its function.
-    pub(crate) function: String,
+    pub function: String,
     /// The number of calls that use it.
-    pub(crate) uses: u64,
+    pub uses: u64,
 }
 
 /// All images of a trace, without duplicates.
 #[derive(Debug, Default)]
-pub(crate) struct Images {
-    reader: ImageReader,
-    by_hash: HashMap<(u64, u64), usize>,
+pub(super) struct Images {
+    by_hash: HashMap<String, usize>,
     /// In the order of first use.
-    pub(crate) list: Vec<RecordedImage>,
+    pub(super) list: Vec<RecordedImage>,
     /// Uses of images whose bytes are missing.
-    pub(crate) missing: u64,
+    pub(super) missing: u64,
 }
 
 impl Images {
-    /// Adds the images of a call.
-    pub(crate) fn observe(&mut self, trace: &Trace, call: &Call<'_>) {
-        let post_call = call.leave.iter().flat_map(|leave| leave.snapshots());
-        for snapshot in call.snapshots().chain(post_call) {
-            self.snapshot(trace, call, snapshot);
-        }
-    }
-
-    fn snapshot(&mut self, trace: &Trace, call: &Call<'_>, snapshot: Snapshot<'_>) {
-        if !is_image(call, usize::from(snapshot.parameter), snapshot.field) {
-            return;
-        }
-        let Some((hash, facts)) = self.reader.read(trace, snapshot.bytes) else {
+    /// Adds a use.
+    pub(super) fn add(&mut self, row: &ImageUseRow<'_>) {
+        let Some(image) = row.image.filter(|_| row.is_kept) else {
             self.missing += 1;
             return;
         };
-        // The container in it has its own snapshot.
-        if facts.kind == ImageKind::FatbinWrapper {
-            return;
-        }
-        match self.by_hash.get(&(hash, facts.bytes)) {
-            Some(&place) => self.list[place].uses += 1,
-            None => {
-                self.by_hash.insert((hash, facts.bytes), self.list.len());
-                self.list.push(RecordedImage {
-                    facts,
-                    call: call.index,
-                    function: call.signature.name.clone(),
-                    uses: 1,
-                });
-            }
+        let known = self.by_hash.get(&image.hash);
+        if let Some(known) = known.and_then(|place| self.list.get_mut(*place)) {
+            known.uses += 1;
+        } else if let Some(content) = row.content {
+            self.by_hash.insert(image.hash.clone(), self.list.len());
+            self.list.push(RecordedImage {
+                facts: ImageFacts::of(content),
+                call: row.call.index,
+                function: row.function.to_owned(),
+                uses: 1,
+            });
         }
     }
 }
@@ -74,8 +57,7 @@ mod tests {
     use cutape_format::layout::{field, snapshot_flag};
     use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 
-    use super::*;
-    use crate::test_trace;
+    use crate::summary::tests::summary_of;
 
     const PTX: &[u8] =
         b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n\0";
@@ -113,12 +95,8 @@ mod tests {
                 })
                 .leave(0, 0, &[]);
         }
-        let trace = test_trace::open(&builder, "images");
-        let mut images = Images::default();
-        for call in trace.calls() {
-            images.observe(&trace, &call);
-        }
-        let (list, missing) = (images.list, images.missing);
+        let summary = summary_of(&builder, "images");
+        let (list, missing) = (summary.images, summary.images_not_kept);
         let found: Vec<_> = list
             .iter()
             .map(|image| (image.facts.to_string(), image.call, image.uses))
