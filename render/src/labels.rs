@@ -65,6 +65,7 @@ impl Labels {
         Some((range, kind))
     }
 
+    /// The label of the object that has the handle now, e.g. `module#2`.
     pub fn label(&self, kind: Kind, handle: u64) -> Option<String> {
         let id = self.objects.find(kind, handle).known()?;
         let number = self.objects.get(id)?.generation;

@@ -55,7 +55,7 @@ impl RenderedCall<'_> {
 
     /// The same with the pointers through which the call wrote at the end, because their addresses
     /// say less than the names and handles in the other arguments.
-    pub(crate) fn write_inputs_first(&self, out: &mut String) {
+    pub fn write_inputs_first(&self, out: &mut String) {
         if self.launch.is_some() {
             return self.write_arguments(out);
         }

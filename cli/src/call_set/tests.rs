@@ -5,7 +5,7 @@ use cutape_format::{NewCall, TraceBuilder};
 use super::marked::{Marked, Moments};
 use super::term::Verdicts;
 use super::*;
-use crate::test_trace;
+use cutape_render::test_trace;
 use cutape_report::CallKind;
 
 #[test]
