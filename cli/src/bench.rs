@@ -18,12 +18,12 @@ use std::process::ExitCode;
 
 use cutape_format::Trace;
 
-use crate::failure::{FOUND, Failure};
 use crate::guarded;
-use crate::input::{Completeness, WithState};
 use crate::library;
 use crate::one_rank::Source;
-use crate::progress::{Progress, Unit};
+use cutape_terminal::failure::{FOUND, Failure};
+use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::progress::{Progress, Unit};
 
 pub(crate) use child::{ChildArguments, run_child};
 pub(crate) use measurement::Benchmark;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
-    let trace = crate::input::open(source.path())?;
+    let trace = cutape_terminal::input::open(source.path())?;
     let output = arguments.report.prepare()?;
     let settings = Settings::of(arguments)?;
     // Reports errors before a driver is loaded.

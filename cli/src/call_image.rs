@@ -9,7 +9,7 @@ use cutape_format::Trace;
 use cutape_registry::{Family, ImageSource};
 use cutape_replay::ReplacedImage;
 
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 /// The file with the image that a call loads.
 #[derive(Clone, Debug, PartialEq, Eq)]

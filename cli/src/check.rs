@@ -22,12 +22,12 @@ use self::filter::MOST_REPEATS;
 pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
 use self::selection::Rules;
-use crate::call_set;
-use crate::failure::{FOUND, Failure, UNUSABLE};
-use crate::input;
-use crate::output::{self, ReportFile};
-use crate::overwrite::Overwrite;
 use crate::record::options::{Recording, Stacks};
+use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::output::{self, ReportFile};
+use cutape_terminal::overwrite::Overwrite;
 
 /// What `check` takes.
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// Only findings at these calls of the trace, or about objects that they
     /// created and that nothing destroyed.
     #[arg(long, value_name = "SET", conflicts_with_all = ["program", "explain_silence"])]
-    #[arg(verbatim_doc_comment, long_help = call_set::help(
+    #[arg(verbatim_doc_comment, long_help = cutape_calls::help(
         "Only findings at these calls of the trace, or about objects that they\n\
          created and that nothing destroyed."
     ))]

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap_complete::Shell;
 
-use crate::failure::Failure;
-use crate::output;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output;
 
 /// What `completions` takes.
 #[derive(clap::Args)]

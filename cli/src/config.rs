@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use cutape_analyzer::suggestion::did_you_mean;
 use toml::{Spanned, Value};
 
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 const NAME: &str = "cutape.toml";
 

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::failure::{self, Failure};
 use crate::library;
-use crate::output::{self, quoted};
-use crate::overwrite::Overwrite;
+use cutape_terminal::failure::{self, Failure};
+use cutape_terminal::output::{self, quoted};
+use cutape_terminal::overwrite::Overwrite;
 
 /// What `demo` takes.
 #[derive(clap::Args)]

@@ -12,10 +12,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_diff::{Kind, Options};
 use cutape_format::{Trace, WalkSummary};
 
-use crate::failure::{FOUND, Failure};
-use crate::input::{self, Completeness};
-use crate::output::{self, ReportFile};
-use crate::progress::Progress;
+use cutape_terminal::failure::{FOUND, Failure};
+use cutape_terminal::input::{self, Completeness};
+use cutape_terminal::output::{self, ReportFile};
+use cutape_terminal::progress::Progress;
 
 /// How many differences are listed without `--all`.
 const MOST: usize = 20;

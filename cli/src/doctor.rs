@@ -14,11 +14,11 @@ use cutape_replay::Driver;
 
 use self::checklist::Checklist;
 use self::surroundings::{DriverFacts, Surroundings};
-use crate::failure::Failure;
 use crate::library;
-use crate::output::Format;
 use crate::record::library_folder::LibraryFolder;
 use crate::record::{backend, forward};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output::Format;
 
 const EPILOGUE: &str = "\
 What is unusual on this machine comes with what to do about it. Exit status: 0 if

@@ -19,18 +19,18 @@ use serde_json::{Map, Value as Json, json};
 
 use self::markers::MarkerLines;
 use self::source::SourceCalls;
-use crate::call_set::{self, CallSet};
-use crate::failure::Failure;
-use crate::input::Completeness;
-use crate::output::{self, Format};
-use crate::progress::Progress;
-use crate::stacks::write_lines;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
+use cutape_calls::{self, CallSet};
 use cutape_format::TraceClock;
 use cutape_model::Scope;
 use cutape_render::quantity;
 use cutape_render::{Limits, Renderer, notes};
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_symbols::stacks::write_lines;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::Completeness;
+use cutape_terminal::output::{self, Format};
+use cutape_terminal::progress::Progress;
 
 /// What `dump` takes.
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// The trace.
     trace: PathBuf,
     /// Print only these calls.
-    #[arg(long, value_name = "SET", long_help = call_set::help("Print only these calls."))]
+    #[arg(long, value_name = "SET", long_help = cutape_calls::help("Print only these calls."))]
     calls: Option<String>,
     /// Text for people, or one JSON object per line.
     #[arg(long, value_enum, default_value = "text")]
@@ -56,8 +56,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let wrong = |error| Failure::unusable(format!("--calls: {error}"));
     let calls = calls.map_err(wrong)?;
     let trace = match calls.as_ref().and_then(CallSet::range) {
-        Some(_) => crate::input::open_indexed(&arguments.trace)?,
-        None => crate::input::open(&arguments.trace)?,
+        Some(_) => cutape_terminal::input::open_indexed(&arguments.trace)?,
+        None => cutape_terminal::input::open(&arguments.trace)?,
     };
     let calls = calls.map(|set| set.resolve(&trace)).transpose();
     let calls = calls.map_err(wrong)?;
@@ -194,7 +194,7 @@ fn write_calls(
         }
         Ok::<_, Failure>(())
     })?;
-    crate::input::known_functions(trace, walked.unknown_function())?;
+    cutape_terminal::input::known_functions(trace, walked.unknown_function())?;
     markers.write_before(u64::MAX, &shows, out)?;
     // Functions whose calls would be listed if the recorder knew them; not with a filter.
     let forwarded = trace

@@ -6,8 +6,8 @@ use cutape_analyzer::suggestion::unknown_rule;
 use cutape_analyzer::{Confidence, Severity};
 use cutape_registry::{RULES, Rule};
 
-use crate::failure::Failure;
-use crate::output;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output;
 
 /// What `explain` takes.
 #[derive(clap::Args)]

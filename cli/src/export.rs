@@ -15,16 +15,16 @@ use cutape_export::timeline::{ChromeTrace, LARGEST_FILE, Perfetto, TimelineSink}
 use cutape_format::Trace;
 
 use self::chosen::Chosen;
-use crate::call_set::{self, CallSet};
-use crate::failure::Failure;
-use crate::input;
-use crate::output::{self, shown};
-use crate::output_folder::{self, Folder};
-use crate::overwrite::Overwrite;
-use crate::progress::Progress;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
+use cutape_calls::{self, CallSet};
 use cutape_render::quantity::count;
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::output::{self, shown};
+use cutape_terminal::output_folder::{self, Folder};
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::Progress;
 
 /// What `export` takes.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     overwrite: Overwrite,
     /// Only these calls: what they launch, copy, wait for and allocate, and findings
     /// about them. Objects, images and ranges of the trace are written all.
-    #[arg(long, value_name = "SET", verbatim_doc_comment, long_help = call_set::help(
+    #[arg(long, value_name = "SET", verbatim_doc_comment, long_help = cutape_calls::help(
         "Only these calls: what they launch, copy, wait for and allocate, and findings\n\
          about them. Objects, images and ranges of the trace are written all."
     ))]
@@ -177,8 +177,8 @@ impl Export<'_> {
             // A trace of a folder may have none of them.
             let chosen: BTreeSet<u64> = match chosen {
                 Ok(chosen) => chosen.into_iter().collect(),
-                Err(failure) => {
-                    unmatched = Some(failure);
+                Err(error) => {
+                    unmatched = Some(error);
                     BTreeSet::new()
                 }
             };
@@ -190,7 +190,7 @@ impl Export<'_> {
             self.write_trace(&trace, &mut sink, each)?;
         }
         match unmatched.filter(|_| written == 0) {
-            Some(failure) => Err(failure),
+            Some(error) => Err(error.into()),
             None => Ok(written),
         }
     }

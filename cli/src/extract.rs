@@ -14,12 +14,12 @@ mod selection;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::call_set::{self, CallSet};
-use crate::failure::Failure;
 use crate::guarded::{GuardedOptions, ReportOption};
 use crate::one_rank::RankOption;
-use crate::output_folder::{self, Folder};
-use crate::overwrite::Overwrite;
+use cutape_calls::{self, CallSet};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output_folder::{self, Folder};
+use cutape_terminal::overwrite::Overwrite;
 use selection::Number;
 
 /// Contents of memory are bounded by this, unless the user says otherwise.
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     all: bool,
     /// With --all: only the launches among these calls.
     #[arg(long, value_name = "SET", conflicts_with_all = ["images", "launch"])]
-    #[arg(long_help = call_set::help("With --all: only the launches among these calls."))]
+    #[arg(long_help = cutape_calls::help("With --all: only the launches among these calls."))]
     calls: Option<String>,
     /// With --all: only N launches, of all kernels and from all over the trace.
     #[arg(long, value_name = "N", conflicts_with_all = ["images", "launch"])]
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
-    let trace = crate::input::open(source.path())?;
+    let trace = cutape_terminal::input::open(source.path())?;
     let output = arguments.report.prepare()?;
     if arguments.images {
         let folder = Folder::create(&arguments.folder, arguments.overwrite)?;

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
 use crate::info;
-use crate::input;
-use crate::output;
 use cutape_render::quantity::{bytes, count, grouped, time};
 use cutape_report::summary::Summary;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::output;
 
 /// Whether the only argument of the command line is meant as a trace: no verb has its name.
 pub(crate) fn is_trace(argument: &OsStr) -> bool {

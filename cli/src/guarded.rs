@@ -11,8 +11,9 @@ use std::time::Duration;
 use cutape_replay::{Guard, Options, PlacementStrategy};
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::output::{self, ReportFile};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::message;
+use cutape_terminal::output::{self, ReportFile};
 
 /// The options that they all have.
 #[derive(Clone, Debug, clap::Args)]

@@ -16,10 +16,9 @@ use serde::Serialize;
 
 use self::folder::Folder;
 pub(crate) use self::process::end;
-use crate::call_set;
-use crate::failure::Failure;
-use crate::output::{self, Format};
-use crate::progress::Progress;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output::{self, Format};
+use cutape_terminal::progress::Progress;
 
 /// What `info` takes.
 #[derive(clap::Args)]
@@ -27,7 +26,7 @@ pub(crate) struct Arguments {
     /// The trace, or a folder of traces to list side by side.
     trace: PathBuf,
     /// In a folder, the calls at which ranks are compared: the n-th of each rank.
-    #[arg(long, value_name = "SET", long_help = call_set::help(
+    #[arg(long, value_name = "SET", long_help = cutape_calls::help(
         "In a folder, the calls at which ranks are compared: the n-th of each rank.\n\
          Default: kernel:nccl*, the collectives of NCCL."
     ))]
@@ -48,7 +47,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             arguments.trace.display()
         )));
     } else {
-        let trace = crate::input::open_for_walk(&arguments.trace)?;
+        let trace = cutape_terminal::input::open_for_walk(&arguments.trace)?;
         let summary = summary(&trace)?;
         print(arguments.format, &summary, |out| {
             tables::write(&summary, columns, out)
@@ -61,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 pub(crate) fn summary(trace: &Trace) -> Result<Summary, Failure> {
     let mut progress = Progress::over_calls("reading", [trace]);
     let (summary, walked) = Summary::of(trace, || progress.step())?;
-    crate::input::known_functions(trace, walked.unknown_function())?;
+    cutape_terminal::input::known_functions(trace, walked.unknown_function())?;
     Ok(summary)
 }
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use cutape_analyzer::suggestion::did_you_mean;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::message;
 
 const INTERPOSER: &str = "libcutape_interposer.so";
 const AUDIT: &str = "libcutape_audit.so";

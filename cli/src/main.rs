@@ -9,18 +9,11 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-// First, for its macro.
-#[macro_use]
-mod output;
-
 mod bench;
 mod call_image;
-mod call_set;
 mod check;
-mod clock;
 mod completions;
 mod config;
-mod debug_file;
 mod demo;
 mod diff;
 mod doctor;
@@ -28,33 +21,23 @@ mod dump;
 mod explain;
 mod export;
 mod extract;
-mod failure;
 mod first_look;
 mod guarded;
 mod info;
-mod input;
 mod library;
 mod manual;
 mod mark;
 mod minimize;
 mod observation;
 mod one_rank;
-mod output_folder;
-mod overwrite;
 mod pack;
 mod payloads;
-mod progress;
 #[cfg(test)]
 mod python_options;
-mod rank_folder;
 mod record;
 mod repair;
 mod replay;
 mod report;
-mod signals;
-mod stacks;
-mod symbol_context;
-mod symbols;
 mod trim;
 mod view;
 
@@ -69,7 +52,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing::Level;
 
 use crate::config::Config;
-use crate::failure::Failure;
+use cutape_terminal::failure::{self, Failure};
+use cutape_terminal::message;
 
 /// Records every CUDA driver call of an unmodified program, replays the
 /// recording without the program, and finds misuse of the API.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap_mangen::Man;
 
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 /// What `manual` takes.
 #[derive(clap::Args)]

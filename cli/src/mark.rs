@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use cutape_format::{LONGEST_MARK, Trace, append_mark, recorded_process};
 
-use crate::clock;
-use crate::failure::Failure;
+use cutape_terminal::clock;
+use cutape_terminal::failure::Failure;
 
 /// What `mark` takes.
 #[derive(clap::Args)]

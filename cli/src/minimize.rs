@@ -20,10 +20,12 @@ use self::files::{Best, Files};
 use self::judge::Judge;
 use self::keep::Keep;
 use crate::call_image::CallImage;
-use crate::failure::{FOUND, Failure};
-use crate::overwrite::Overwrite;
-use crate::progress::{Progress, Unit};
-use crate::{input, trim};
+use crate::trim;
+use cutape_terminal::failure::{FOUND, Failure};
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::{Progress, Unit};
 
 /// What `minimize` takes.
 #[derive(clap::Args)]

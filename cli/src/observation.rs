@@ -7,11 +7,11 @@ use std::process::{Command, ExitCode};
 use cutape_format::Trace;
 use cutape_replay::{Observation, Observed, Options};
 
-use crate::failure::{Failure, UNUSABLE};
 use crate::guarded::GuardedOptions;
 use crate::library;
 use crate::one_rank::{ChildSource, Source};
-use crate::progress::Progress;
+use cutape_terminal::failure::{Failure, UNUSABLE};
+use cutape_terminal::progress::Progress;
 
 /// The hidden verb of the guarded child.
 pub(crate) const CHILD: &str = "observe-child";

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use cutape_format::Trace;
 use cutape_replay::Alone;
 
-use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
-use crate::input::FrozenTrace;
-use crate::rank_folder::{Found, traces};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::FrozenTrace;
+use cutape_terminal::rank_folder::{Found, traces};
 
 /// The option.
 #[derive(Clone, Debug, clap::Args)]

@@ -6,12 +6,15 @@ use std::sync::atomic::AtomicU64;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
 
-use crate::failure::Failure;
-use crate::overwrite::Overwrite;
-use crate::progress::{Progress, Unit};
+use crate::payloads;
 use crate::record::session;
-use crate::{input, payloads, stacks, symbols};
 use cutape_render::quantity;
+use cutape_symbols::stacks;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::{Progress, Unit};
 
 /// What `pack` takes.
 #[derive(clap::Args)]
@@ -39,7 +42,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(process) = trace.writer() {
         return Err(input::still_written(&arguments.trace, process));
     }
-    let symbols = symbols::of_callers(&trace);
+    let symbols = cutape_symbols::of_callers(&trace);
     trace.name_addresses(stacks::sources(&trace));
     let kept = PayloadPolicies {
         payloads: arguments.payloads,

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{PayloadPolicies, PayloadPolicy, Trace};
 
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 /// Parses `all`, `hash` or `none`.
 pub(crate) fn words() -> impl TypedValueParser<Value = PayloadPolicy> {

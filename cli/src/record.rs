@@ -25,12 +25,13 @@ use cutape_report::summary::Exchanges;
 
 use self::options::Recording;
 use self::reservation::Reservation;
-use crate::failure::Failure;
-use crate::input;
-use crate::output::{self, Format};
-use crate::overwrite::Overwrite;
 use crate::payloads;
 use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::output::{self, Format};
+use cutape_terminal::overwrite::Overwrite;
 
 /// How many traces are named at the end.
 const MOST_NAMES: usize = 4;

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use cutape_format::Trace;
 
-use crate::failure::Failure;
-use crate::input;
-use crate::overwrite::Overwrite;
 use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::overwrite::Overwrite;
 
 /// What `repair` takes.
 #[derive(clap::Args)]

@@ -17,15 +17,15 @@ use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Sel
 
 use self::host_files::HostFiles;
 use crate::call_image::{self, CallImage};
-use crate::call_set::{self, CallSet};
-use crate::failure::{FOUND, Failure, UNUSABLE};
 use crate::guarded::{self, GuardedOptions, ReportOption};
-use crate::input::{Completeness, WithState};
 use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
-use crate::output::ReportFile;
-use crate::overwrite::Overwrite;
-use crate::progress::Progress;
+use cutape_calls::{self, CallSet};
+use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
+use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::output::ReportFile;
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::Progress;
 
 /// The hidden verb of the guarded child.
 pub(crate) const CHILD: &str = "replay-child";
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
     /// Compare only these calls, and stop after the last.
-    #[arg(long, value_name = "SET", long_help = call_set::help(
+    #[arg(long, value_name = "SET", long_help = cutape_calls::help(
         "Compare only these calls, and stop after the last. Earlier calls are\n\
          re-issued too, because these depend on them."
     ))]
@@ -253,7 +253,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
-    let trace = crate::input::open(source.path())?;
+    let trace = cutape_terminal::input::open(source.path())?;
     let mut state = Completeness::of(&trace);
     state.still_recording |= source.is_still_recording();
     selection(&trace, &arguments)?;
@@ -320,7 +320,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     })?;
     drop(progress);
     pending::complete(&trace, &mut report);
-    let incomplete = crate::input::junit_status(&state, arguments.allow_incomplete);
+    let incomplete = cutape_terminal::input::junit_status(&state, arguments.allow_incomplete);
     let as_junit = || {
         let junit = text::junit(&trace, &report, &arguments.allow, incomplete.clone());
         Ok::<_, Failure>(junit? + "\n")

@@ -18,12 +18,13 @@ use serde_json::Value;
 
 use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter};
-use crate::failure::Failure;
-use crate::overwrite::Overwrite;
-use crate::progress::Progress;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
-use crate::{input, output};
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::message;
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::Progress;
+use cutape_terminal::{input, output};
 
 /// What `report` takes.
 #[derive(clap::Args)]

@@ -13,12 +13,13 @@ use cutape_model::Needs;
 use cutape_render::quantity;
 
 use self::choice::Choice;
-use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{RankOption, Source};
-use crate::overwrite::Overwrite;
-use crate::progress::Progress;
-use crate::{input, output_folder};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::message;
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::Progress;
+use cutape_terminal::{input, output_folder};
 
 /// What `trim` takes.
 #[derive(clap::Args)]

@@ -37,10 +37,10 @@ use self::shared::SharedTrace;
 use self::state::State;
 use self::terminal::{Outside, Terminal};
 use self::theme::Theme;
-use crate::call_set::{self, CallSet};
-use crate::failure::{BUG, Failure};
-use crate::input::Completeness;
-use crate::output;
+use cutape_calls::{self, CallSet};
+use cutape_terminal::failure::{BUG, Failure};
+use cutape_terminal::input::Completeness;
+use cutape_terminal::output;
 
 /// What `view` takes.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// The trace. One that a program is being recorded to is followed.
     trace: PathBuf,
     /// Show only these calls at first. The key f changes it.
-    #[arg(long, value_name = "SET", long_help = call_set::help(
+    #[arg(long, value_name = "SET", long_help = cutape_calls::help(
         "Show only these calls at first. The key f changes it."
     ))]
     calls: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let set = CallSet::for_trace(text, &trace)?;
         // A program that still runs may make such calls later.
         if !trace.is_still_recorded() && set.calls(&trace).next().is_none() {
-            return Err(set.unmatched(text, &trace));
+            return Err(set.unmatched(text, &trace).into());
         }
     }
     let is_coloured = output::coloured();

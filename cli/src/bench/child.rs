@@ -18,9 +18,10 @@ use crate::bench::measurement::{Benchmark, Change, Estimate, read_change, read_t
 use crate::bench::replacement;
 use crate::bench::selection::{self, Selection};
 use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings, folder_of};
-use crate::failure::{Failure, UNUSABLE};
 use crate::one_rank::ChildSource;
 use cutape_render::quantity::scaled;
+use cutape_terminal::failure::{Failure, UNUSABLE};
+use cutape_terminal::message;
 
 /// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the
 /// third digit of an interval.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use cutape_replay::{Element, Replacement, Tolerance};
 
-use crate::call_set::matches_kernel;
-use crate::failure::Failure;
+use cutape_calls::matches_kernel;
+use cutape_terminal::failure::Failure;
 
 /// One `--replace` with its image.
 #[derive(Debug)]

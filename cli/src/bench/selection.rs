@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::replacement::{self, ReplaceOption};
 use crate::bench::settings::{Settings, folder_of};
-use crate::call_set::{CallSet, Chooser, no_kernel};
-use crate::failure::Failure;
 use cutape_analyzer::demangle::{demangle, last_name};
+use cutape_calls::{CallSet, Chooser, no_kernel};
 use cutape_model::LaunchShape;
 use cutape_model::{Scope, TraceState};
+use cutape_terminal::failure::Failure;
 
 /// The longest part of a name that comes from a kernel or a set.
 const LONGEST: usize = 36;

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use cutape_replay::Clock;
 use serde::{Deserialize, Serialize};
 
-use crate::call_set;
-use crate::failure::Failure;
 use crate::guarded::{GuardedOptions, ReportOption};
 use crate::one_rank::RankOption;
+use cutape_terminal::failure::Failure;
 
 /// What `bench` takes.
 #[derive(Clone, clap::Args)]
@@ -24,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     pub(super) driver: Vec<PathBuf>,
     /// Measure only these calls, after issuing the calls before them.
-    #[arg(long, value_name = "SET", long_help = call_set::help(
+    #[arg(long, value_name = "SET", long_help = cutape_calls::help(
         "Measure only these calls, after issuing the calls before them."
     ))]
     pub(super) calls: Option<String>,

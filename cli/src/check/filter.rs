@@ -12,8 +12,9 @@ use cutape_analyzer::{
 use cutape_format::{Call, Trace};
 
 use super::selection::{Rules, Selection};
-use crate::failure::Failure;
-use crate::input::Completeness;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::Completeness;
+use cutape_terminal::message;
 
 /// How many findings of one mistake are listed.
 pub(super) const MOST_REPEATS: u64 = 1;

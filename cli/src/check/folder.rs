@@ -11,11 +11,12 @@ use cutape_model::ExchangeBuilder;
 use super::check_file;
 use super::filter::FindingFilter;
 use super::ranges::set_ranges;
-use crate::failure::Failure;
-use crate::input;
-use crate::progress::Progress;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::progress::Progress;
 
 /// A trace of the folder.
 struct Found {

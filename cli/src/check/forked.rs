@@ -8,8 +8,8 @@ use cutape_format::Trace;
 
 use super::check_file;
 use super::filter::FindingFilter;
-use crate::failure::Failure;
-use crate::input;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
 
 /// Checks the traces of the forked children of a trace that lie beside it.
 pub(super) fn check_children(

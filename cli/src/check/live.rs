@@ -12,14 +12,15 @@ use cutape_format::{Cursor, Trace};
 use super::filter::FindingFilter;
 use super::pass::{Pass, check_trace};
 use super::ranges::set_ranges;
-use crate::clock::TickClock;
-use crate::failure::Failure;
-use crate::input;
-use crate::overwrite::Overwrite;
 use crate::record::options::Recording;
 use crate::record::rank;
 use crate::record::reservation::Reservation;
 use crate::record::session::{self, Outcome, Session};
+use cutape_terminal::clock::TickClock;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::overwrite::Overwrite;
 
 /// The longest time assumed between a thread's read of the clock and its record in the file.
 pub(crate) const SETTLE: Duration = Duration::from_millis(20);

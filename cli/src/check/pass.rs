@@ -7,11 +7,12 @@ use cutape_format::{Call, Note, Trace, WalkSummary};
 
 use super::filter::FindingFilter;
 use super::ranges::set_ranges;
-use crate::failure::Failure;
-use crate::input::Completeness;
-use crate::progress::Progress;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::Completeness;
+use cutape_terminal::message;
+use cutape_terminal::progress::Progress;
 
 /// The analyzer after the calls so far.
 #[derive(Default)]

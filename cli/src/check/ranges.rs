@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cutape_analyzer::{Finding, RecordedProcess};
 use cutape_format::{MarkedRange, Trace};
 
-use crate::call_set::Markers;
-use crate::failure::Failure;
+use cutape_calls::Markers;
+use cutape_terminal::failure::Failure;
 
 /// Sets the ranges in findings of a trace; in those about several processes, of the calls and
 /// objects of `process`. Reads the trace's calls again if there are both.

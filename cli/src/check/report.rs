@@ -5,8 +5,8 @@ use cutape_analyzer::output::{self as analyzer, Style};
 use serde_json::{Value, json};
 
 use super::filter::FindingFilter;
-use crate::failure::Failure;
-use crate::input::RECORDING_IS_COMPLETE;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::RECORDING_IS_COMPLETE;
 
 /// The value of `--format`.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -103,7 +103,9 @@ fn sarif(name: &str, filter: &FindingFilter) -> Value {
 fn junit(name: &str, filter: &FindingFilter) -> Result<String, Failure> {
     use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
     let mut suite = TestSuite::new(name);
-    if let Some(status) = crate::input::junit_status(&filter.state, filter.allows_incomplete) {
+    if let Some(status) =
+        cutape_terminal::input::junit_status(&filter.state, filter.allows_incomplete)
+    {
         let mut test = TestCase::new(RECORDING_IS_COMPLETE, status);
         test.set_classname(name);
         suite.add_test_case(test);

@@ -8,9 +8,9 @@ use cutape_analyzer::{Finding, RecordedProcess, Suppressions};
 use cutape_format::Trace;
 use cutape_registry::RULES;
 
-use crate::call_set::CallSet;
-use crate::call_set::expression::{Expression, Word};
-use crate::failure::Failure;
+use cutape_calls::CallSet;
+use cutape_calls::expression::{Expression, Word};
+use cutape_terminal::failure::Failure;
 
 /// The value of `--rules`: ids of rules.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl Selection {
         let calls = CallSet::for_trace(text, trace).and_then(|set| set.some_calls(text, trace));
         match calls {
             Ok(calls) => self.calls.push((process, calls.into_iter().collect())),
-            Err(failure) => self.unmatched = Some(failure),
+            Err(error) => self.unmatched = Some(error.into()),
         }
     }
 

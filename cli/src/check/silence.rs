@@ -9,10 +9,10 @@ use cutape_analyzer::suggestion::unknown_rule;
 use cutape_analyzer::{Analyzer, Finding, Silence};
 
 use super::filter::{Choice, FindingFilter};
-use crate::failure::Failure;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
-use crate::{input, output};
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::{input, output};
 
 /// Prints the reason; `words` are the rule and the call.
 pub(super) fn explain(

@@ -7,7 +7,7 @@ use cutape_diff::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::input::Completeness;
+use cutape_terminal::input::Completeness;
 
 /// The whole output.
 pub(super) fn json(paths: [&Path; 2], states: &[Completeness; 2], report: &Report) -> Value {

@@ -6,7 +6,7 @@ use cutape_diff::{Difference, Report};
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 
 use super::text;
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 /// The whole output.
 pub(super) fn junit(paths: [&Path; 2], report: &Report) -> Result<String, Failure> {

@@ -7,9 +7,9 @@ use cutape_diff::{
     CallSite, Difference, FEWEST_CALLS, Kind, Report, Setting, Spread, Times, UnsetBytes,
 };
 
-use crate::output::{printable, shortened, shown};
 use cutape_analyzer::demangle::demangle;
 use cutape_render::quantity::{count, grouped, time};
+use cutape_terminal::output::{printable, shortened, shown};
 
 /// Longer names of kernels are cut.
 const KERNEL_WIDTH: usize = 60;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::failure::{Failure, UNUSABLE};
-use crate::output::{Format, json_line, wrapped};
+use cutape_terminal::failure::{Failure, UNUSABLE};
+use cutape_terminal::output::{Format, json_line, wrapped};
 
 /// The width of a line's label.
 pub(super) const LABEL: usize = 14;

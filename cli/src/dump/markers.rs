@@ -7,10 +7,10 @@ use cutape_format::{Marker, MarkerAction, MarkerSource, Payload, Trace};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use crate::call_set::Markers;
-use crate::output::{self, Format};
+use cutape_calls::Markers;
 use cutape_format::TraceClock;
 use cutape_render::quantity;
+use cutape_terminal::output::{self, Format};
 
 /// The markers of a trace, printed one after the other.
 pub(super) struct MarkerLines {

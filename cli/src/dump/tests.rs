@@ -461,7 +461,7 @@ fn a_reader_that_stops_reading_is_no_error() {
             &mut Closed,
         )
         .unwrap_err();
-        assert_eq!(error.status, crate::failure::QUIET, "{format:?}");
+        assert_eq!(error.status, cutape_terminal::failure::QUIET, "{format:?}");
     }
 }
 

@@ -11,12 +11,12 @@ use cutape_image::{CodeKind, Entry, ImageKind};
 use serde::Serialize;
 
 use crate::extract::image_files::{RecordedImage, RecordedImages, ending};
-use crate::failure::Failure;
-use crate::input::Completeness;
-use crate::output::without_middle;
-use crate::output_folder::Folder;
 use cutape_analyzer::demangle::demangle;
 use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::Completeness;
+use cutape_terminal::output::without_middle;
+use cutape_terminal::output_folder::Folder;
 
 /// Longer names of kernels are cut in index.txt.
 const LONGEST_NAME: usize = 160;

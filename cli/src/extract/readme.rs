@@ -164,5 +164,5 @@ pub(super) fn of_all(replay: &Replay, count: &str) -> String {
 
 /// A paragraph of lines of at most 100 columns.
 fn wrapped(text: &str) -> String {
-    crate::output::wrapped(text, 100).join("\n") + "\n"
+    cutape_terminal::output::wrapped(text, 100).join("\n") + "\n"
 }

@@ -7,9 +7,9 @@ use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_registry::{Family, GraphOp, LaunchOp};
 
-use crate::call_set::{CallSet, Chooser};
-use crate::failure::Failure;
+use cutape_calls::{CallSet, Chooser};
 use cutape_model::{Scope, TraceState};
+use cutape_terminal::failure::Failure;
 
 /// A launch of a kernel, or of a graph, which is a launch of each of its kernel nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

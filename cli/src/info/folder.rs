@@ -10,15 +10,15 @@ use serde::Serialize;
 use super::ranks::{self, RankBuilder, Ranks};
 use super::sharing::{SharedObjects, Sharer};
 use super::tables::table;
-use crate::call_set::CallSet;
-use crate::failure::Failure;
-use crate::input::{Completeness, say_what_is_missing};
-use crate::output;
-use crate::progress::{Progress, Unit};
+use cutape_calls::CallSet;
 use cutape_format::{ClockStart, TraceClock};
 use cutape_model::ExchangeBuilder;
 use cutape_render::quantity::{count, grouped, time_or_unknown};
 use cutape_report::summary::{CallCounts, ProcessFacts};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::{Completeness, say_what_is_missing};
+use cutape_terminal::output;
+use cutape_terminal::progress::{Progress, Unit};
 
 /// The traces of a folder. JSON keys are only ever added; times are nanoseconds.
 #[derive(Debug, Serialize)]
@@ -71,7 +71,7 @@ impl Folder {
         let text = align.unwrap_or(ranks::COLLECTIVES);
         let wrong = |why| Failure::unusable(format!("--align: {why}"));
         CallSet::parse(text).map_err(wrong)?;
-        let files = crate::input::traces_of(path)?;
+        let files = cutape_terminal::input::traces_of(path)?;
         let mut folder = Self {
             path: path.display().to_string(),
             traces: Vec::new(),

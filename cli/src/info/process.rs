@@ -2,7 +2,7 @@
 
 use cutape_report::summary::ProcessFacts;
 
-use crate::signals;
+use cutape_terminal::signals;
 
 /// `status 3`, `signal 11 (SIGSEGV)`, `unknown`.
 pub(crate) fn end(process: &ProcessFacts) -> String {

@@ -8,13 +8,13 @@ use cutape_format::{Call, ClockStart, Trace};
 use serde::Serialize;
 
 use super::tables::table;
-use crate::call_set::{CallSet, Chooser, Markers};
-use crate::output::printable;
 use cutape_analyzer::demangle::{bare, demangle};
+use cutape_calls::{CallSet, Chooser, Markers};
 use cutape_format::TraceClock;
 use cutape_model::{Effects, Scope, TraceState, Work, function_of};
 use cutape_registry::{Family, GraphOp};
 use cutape_render::quantity::{count, grouped, time, time_or_unknown};
+use cutape_terminal::output::printable;
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;

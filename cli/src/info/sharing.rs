@@ -9,8 +9,8 @@ use cutape_registry::SharedKind;
 use serde::Serialize;
 
 use super::tables::table;
-use crate::output::printable;
 use cutape_render::quantity::{count, grouped};
+use cutape_terminal::output::printable;
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::output::{printable, shortened, without_middle};
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_render::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
 use cutape_report::summary::{CallFacts, ProcessFacts, Summary, TraceFacts};
+use cutape_terminal::output::{printable, shortened, without_middle};
 
 /// The most rows of a table; JSON has all.
 const MOST_ROWS: usize = 40;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use cutape_cut::Ranges;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
-use crate::overwrite::Overwrite;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::overwrite::Overwrite;
 
 const STATE: &str = "state.json";
 const BEST: &str = "best.cutape";

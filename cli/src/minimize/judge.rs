@@ -12,11 +12,11 @@ use cutape_replay::{Died, Divergence, Guard, Report, What};
 
 use super::keep::Kept;
 use crate::call_image::{self, CallImage};
-use crate::failure::Failure;
 use crate::replay::OtherReplay;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
 use crate::{library, replay};
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_terminal::failure::Failure;
 
 /// Judges traces.
 #[derive(Debug)]

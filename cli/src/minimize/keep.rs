@@ -2,7 +2,7 @@
 
 use cutape_analyzer::suggestion::{did_you_mean, unknown_rule};
 
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 /// The options that say what to keep; exactly one is given.
 #[derive(Clone, Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use cutape_analyzer::demangle::demangle;
 use cutape_replay::ExchangeCounts;
 
-use crate::output::printable;
 use cutape_render::quantity::count;
+use cutape_terminal::output::printable;
 
 /// How many kernels the text shows.
 const SHOWN: usize = 20;

@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
 use crate::library;
-use crate::output::word;
 use crate::record::library_folder::LibraryFolder;
 use crate::record::program_file::Loader;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output::word;
 
 /// How calls reach the interposer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

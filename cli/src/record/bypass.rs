@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use cutape_format::recorded_process;
 use cutape_registry::asks_for_libcuda;
+use cutape_terminal::message;
 
 /// How long a process may have the driver mapped before its first recorded call; the first
 /// interval.

@@ -5,10 +5,11 @@ use std::path::Path;
 use cutape_format::{Bytes, Note, Trace};
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::output::{self, Format};
 use cutape_format::TraceClock;
 use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::message;
+use cutape_terminal::output::{self, Format};
 
 /// The cost of recording one process; JSON keys are only ever added.
 #[derive(Default, Serialize)]

@@ -123,8 +123,8 @@ mod tests {
     use cutape_format::{Trace, TraceBuilder};
 
     use super::*;
-    use crate::overwrite::Overwrite;
     use crate::record::reservation::Reservation;
+    use cutape_terminal::overwrite::Overwrite;
 
     #[test]
     fn traces_of_one_recording() {

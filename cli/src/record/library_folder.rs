@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
 use crate::record::forward;
+use cutape_terminal::failure::Failure;
 
 /// A folder with links `libcuda.so.1` and `libcuda.so` to one library; removed when dropped.
 pub(crate) struct LibraryFolder(PathBuf);

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
 
-use crate::failure::Failure;
 use crate::payloads;
 use crate::record::backend::BackendName;
 use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
 
 /// Which pinned and managed host memory is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -12,9 +12,9 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::failure::Failure;
-use crate::output;
 use crate::record::starter;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output;
 
 /// How much of the file is read: the headers come first.
 const HEAD: u64 = 1 << 20;

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use cutape_format::writer;
 
-use crate::failure::Failure;
-use crate::input;
-use crate::overwrite::Overwrite;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
+use cutape_terminal::overwrite::Overwrite;
 
 /// The right to create a trace with a name. The recorded program creates the file, or never does.
 #[derive(Debug)]

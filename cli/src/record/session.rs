@@ -8,13 +8,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
 
-use crate::clock::TickClock;
-use crate::failure::{self, Failure};
-use crate::input;
 use crate::library;
-use crate::output::{self, word};
 use crate::payloads;
-use crate::progress::{Progress, Unit};
 use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
 use crate::record::family::{family, name_after_program, new_family};
@@ -22,8 +17,14 @@ use crate::record::library_folder::LibraryFolder;
 use crate::record::options::{Recording, Stacks};
 use crate::record::program_file;
 use crate::record::reservation::Reservation;
-use crate::signals::signal_name;
-use crate::{stacks, symbols};
+use cutape_symbols::stacks;
+use cutape_terminal::clock::TickClock;
+use cutape_terminal::failure::{self, Failure};
+use cutape_terminal::input;
+use cutape_terminal::message;
+use cutape_terminal::output::{self, word};
+use cutape_terminal::progress::{Progress, Unit};
+use cutape_terminal::signals::signal_name;
 
 /// A running program.
 pub(crate) struct Session {
@@ -271,7 +272,7 @@ impl Outcome {
             meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
         }
         trace.name_addresses(stacks::sources(&trace));
-        let symbols = symbols::of_callers(&trace);
+        let symbols = cutape_symbols::of_callers(&trace);
         let kept = PayloadPolicies::default();
         let written = AtomicU64::new(0);
         let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {

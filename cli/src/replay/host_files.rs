@@ -15,9 +15,9 @@ use cutape_replay::{GivenInput, Outputs, Report};
 
 use super::names::{Direction, Names, Place};
 use super::npy::{Format, Header};
-use crate::failure::Failure;
-use crate::output;
-use crate::overwrite::Overwrite;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output;
+use cutape_terminal::overwrite::Overwrite;
 
 /// A file for the host bytes of a call.
 #[derive(Debug)]

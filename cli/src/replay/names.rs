@@ -10,9 +10,9 @@ use cutape_format::Trace;
 use serde::Deserialize;
 
 use super::npy::{self, ELEMENTS, Format};
-use crate::call_set::CallSet;
-use crate::failure::Failure;
-use crate::output;
+use cutape_calls::CallSet;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output;
 
 /// Whether host memory is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

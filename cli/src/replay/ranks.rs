@@ -9,15 +9,15 @@ use cutape_replay::{Rank, Report};
 use serde::Serialize;
 
 use super::{Arguments, CHILD, Format, pending, text};
-use crate::failure::Failure;
 use crate::guarded;
-use crate::input::Completeness;
 use crate::library;
 use crate::one_rank::ChildSource;
-use crate::output::printable;
-use crate::progress::Progress;
-use crate::rank_folder::{Found, traces};
 use cutape_render::quantity::count;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::Completeness;
+use cutape_terminal::output::printable;
+use cutape_terminal::progress::Progress;
+use cutape_terminal::rank_folder::{Found, traces};
 
 /// The report of several ranks. JSON keys are only ever added.
 #[derive(Debug, Serialize)]

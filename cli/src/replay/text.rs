@@ -8,13 +8,13 @@ use cutape_format::Trace;
 use cutape_replay::{Divergence, PlacementStrategy, Report, Verdict, What};
 use quick_junit::TestCaseStatus;
 
-use crate::failure::Failure;
 use crate::guarded;
-use crate::input::RECORDING_IS_COMPLETE;
 use crate::one_rank;
-use crate::output::printable;
 use cutape_analyzer::demangle::demangle;
 use cutape_render::quantity::count;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input::RECORDING_IS_COMPLETE;
+use cutape_terminal::output::printable;
 
 /// How many calls of a list the text shows.
 const SHOWN: usize = 20;

@@ -7,15 +7,15 @@ use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
 use cutape_registry::{Family, GraphOp};
 
-use crate::call_set::{self, CallSet, number_range};
-use crate::failure::Failure;
+use cutape_calls::{self, CallSet, number_range};
+use cutape_terminal::failure::Failure;
 
 /// The options that choose calls; exactly one is given.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Choice {
     /// Keep these calls.
-    #[arg(long, value_name = "SET", long_help = call_set::help("Keep these calls."))]
+    #[arg(long, value_name = "SET", long_help = cutape_calls::help("Keep these calls."))]
     calls: Option<String>,
     /// Keep the last N calls.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -48,7 +48,9 @@ impl Choice {
     /// The indices of the chosen calls, in order; at least one.
     pub(crate) fn calls(&self, trace: &Trace) -> Result<Vec<u64>, Failure> {
         let chosen: Vec<u64> = match (&self.calls, self.last, &self.launches) {
-            (Some(text), ..) => return CallSet::for_trace(text, trace)?.some_calls(text, trace),
+            (Some(text), ..) => {
+                return Ok(CallSet::for_trace(text, trace)?.some_calls(text, trace)?);
+            }
             (_, Some(last), _) => {
                 let count = trace.calls().count() as u64;
                 (count.saturating_sub(last)..count).collect()

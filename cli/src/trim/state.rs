@@ -15,13 +15,13 @@ use cutape_replay::{
 };
 
 use crate::extract::image_files::{RecordedImages, facts};
-use crate::failure::Failure;
 use crate::guarded::GuardedOptions;
 use crate::one_rank::Source;
-use crate::output_folder::Folder;
-use crate::overwrite::Overwrite;
-use crate::progress::Progress;
 use crate::{library, observation};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::output_folder::Folder;
+use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::progress::Progress;
 
 /// A part, and what memory holds where it begins.
 pub(super) struct PartWithState {

@@ -12,15 +12,15 @@ use cutape_registry::Kind;
 use super::object_key::ObjectKey;
 use super::pane::{Link, PaneLine, Role};
 use super::row::{Outcome, outcome};
-use crate::call_set::Markers;
-use crate::output;
-use crate::stacks;
-use crate::symbol_context::SymbolContext;
-use crate::symbols::Resolver;
 use cutape_analyzer::demangle::demangle;
+use cutape_calls::Markers;
 use cutape_format::TraceClock;
 use cutape_render::quantity;
 use cutape_render::{RenderedCall, Renderer, notes};
+use cutape_symbols::Resolver;
+use cutape_symbols::SymbolContext;
+use cutape_symbols::stacks;
+use cutape_terminal::output;
 
 /// Bytes of a payload that are shown.
 const SHOWN_BYTES: usize = 256;

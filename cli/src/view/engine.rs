@@ -18,10 +18,10 @@ use super::reply::{Reply, Request, Scope};
 use super::row::Row;
 use super::scan;
 use super::shared::SharedTrace;
-use crate::call_set::Markers;
-use crate::symbols::Resolver;
+use cutape_calls::Markers;
 use cutape_format::TraceClock;
 use cutape_render::Renderer;
+use cutape_symbols::Resolver;
 
 /// What a thread says: a reply, or that it panicked.
 pub(super) enum Said {

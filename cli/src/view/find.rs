@@ -14,8 +14,8 @@ use super::object_pane;
 use super::reply::{Reply, Scope, Send, Wanted};
 use super::row::{Outcome, Row};
 use super::shared::SharedTrace;
-use crate::call_set::CallSet;
 use cutape_analyzer::demangle::demangle;
+use cutape_calls::CallSet;
 use cutape_format::TraceClock;
 use cutape_render::Renderer;
 

@@ -13,7 +13,7 @@ use super::reply::{Reply, Send};
 use super::shared::SharedTrace;
 use crate::check::filter::{Choice, FindingFilter};
 use crate::check::pass::Pass;
-use crate::failure::Failure;
+use cutape_terminal::failure::Failure;
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at a growing trace.

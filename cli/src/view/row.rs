@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use cutape_analyzer::decode::write_joined;
 use cutape_format::Call;
 
-use crate::output;
 use cutape_format::TraceClock;
 use cutape_render::{RenderedCall, Renderer};
+use cutape_terminal::output;
 
 /// More characters of arguments than this are not shown in a line.
 const LONGEST: usize = 300;

@@ -9,9 +9,9 @@ use cutape_format::{Cursor, Error, Trace};
 use super::reply::{InFlight, Progress, Reply, Send};
 use super::shared::{Checkpoint, SharedTrace};
 use crate::check::live::SETTLE;
-use crate::clock::TickClock;
 use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
+use cutape_terminal::clock::TickClock;
 
 /// Time between two looks at a growing trace.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -9,10 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Cursor, Error, Trace};
 
-use crate::failure::Failure;
-use crate::input;
 use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
 
 /// Calls between checkpoints, as long as there are few.
 const FIRST_SPACING: u64 = 1 << 14;

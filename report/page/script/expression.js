@@ -1,4 +1,4 @@
-// Terms joined by "and", "or" and "not", as cli/src/call_set/expression.rs has them.
+// Terms joined by "and", "or" and "not", as calls/src/expression.rs has them.
 
 /** What is wrong with a filter. */
 class FilterError extends Error {}

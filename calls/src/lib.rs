@@ -1,7 +1,12 @@
 //! Sets of calls: one language for all verbs, which docs/calls.md describes. The report page has the
 //! same one (`report/page/script/call_set.js`); `tests/call_sets.json` has cases for both.
+//!
+//! [`CallSet`] parses and resolves a set; [`Chooser`] asks it about the calls of a trace, in order.
+//!
+//! Invariant: an error is one line that says what is wrong, where, and what is allowed.
+#![forbid(unsafe_code)]
 
-pub(crate) mod expression;
+pub mod expression;
 mod marked;
 mod matching;
 mod term;
@@ -9,6 +14,7 @@ mod term;
 mod tests;
 mod unmatched;
 
+use std::fmt;
 use std::ops::Range;
 
 use cutape_analyzer::glob::matches;
@@ -16,14 +22,24 @@ use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::{Trace, TraceClock};
 
 use self::expression::Expression;
-pub(crate) use self::marked::Markers;
-pub(crate) use self::matching::{CallSet, Chooser, matches_kernel};
+pub use self::marked::Markers;
+pub use self::matching::{CallSet, Chooser, matches_kernel};
 use self::matching::{matches_result, short_result};
 use self::term::Term;
-pub(crate) use self::unmatched::no_kernel;
+pub use self::unmatched::no_kernel;
 use self::unmatched::no_match;
 
-use crate::failure::Failure;
+/// What is wrong with the value of `--calls`, in one line.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// The language, for errors.
 const SYNTAX: &str = "a call number (120), a range (100..200 without 200, 100..=200, \
@@ -41,13 +57,13 @@ memory:0x7f00, stack:train.py, or a part of a name. A comma joins several, a
 space takes the calls in both, `not` the others; ( ) and \" \" as usual.";
 
 /// The help of an option that takes a set: what it does, and the language.
-pub(crate) fn help(what: &str) -> String {
+pub fn help(what: &str) -> String {
     format!("{what}\n\n{HELP}")
 }
 
 impl CallSet {
     /// Parses a set; the error is one line: what is wrong, where, what is allowed.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         match Expression::parse(text, &mut Term::parse) {
             Ok(expression) => Ok(Self::new(expression)),
             Err(what) => {
@@ -62,19 +78,19 @@ impl CallSet {
     }
 
     /// The calls of a thread.
-    pub(crate) fn of_thread(ordinal: u32) -> Self {
+    pub fn of_thread(ordinal: u32) -> Self {
         Self::new(Expression::Term(Term::Thread(ordinal)))
     }
 
     /// Parses the value of `--calls` and checks it against a trace.
-    pub(crate) fn for_trace(text: &str, trace: &Trace) -> Result<Self, Failure> {
+    pub fn for_trace(text: &str, trace: &Trace) -> Result<Self, Error> {
         Self::parse(text)
             .and_then(|set| set.resolve(trace))
-            .map_err(|error| Failure::unusable(format!("--calls: {error}")))
+            .map_err(|error| Error(format!("--calls: {error}")))
     }
 
     /// The set for a trace, whose functions, results, markers, times and stacks it names.
-    pub(crate) fn resolve(mut self, trace: &Trace) -> Result<Self, String> {
+    pub fn resolve(mut self, trace: &Trace) -> Result<Self, String> {
         let mut markers: Option<Markers> = None;
         self.clock = Some(TraceClock::of(trace));
         self.expression.for_each_mut(&mut |term| {
@@ -101,19 +117,19 @@ impl CallSet {
     }
 
     /// Whether a moment, in ticks, lies in a range that the set names.
-    pub(crate) fn contains_moment(&self, ticks: u64) -> bool {
+    pub fn contains_moment(&self, ticks: u64) -> bool {
         let terms = self.expression.terms().into_iter();
         let mut wanted = terms.filter(|(_, is_negated)| !is_negated);
         wanted.any(|(term, _)| matches!(term, Term::Marked(_, moments) if moments.contain(ticks)))
     }
 
     /// The range from the first to the last call, if the set consists of numbers only.
-    pub(crate) fn range(&self) -> Option<Range<u64>> {
+    pub fn range(&self) -> Option<Range<u64>> {
         range_of(&self.expression)
     }
 
     /// The indices of the trace's calls in the set, in order.
-    pub(crate) fn calls<'s>(&'s self, trace: &'s Trace) -> impl Iterator<Item = u64> + use<'s> {
+    pub fn calls<'s>(&'s self, trace: &'s Trace) -> impl Iterator<Item = u64> + use<'s> {
         let mut chooser = Chooser::with_kernels(self, trace);
         let calls = trace.calls().filter(move |call| {
             chooser.observe(call);
@@ -124,12 +140,12 @@ impl CallSet {
 
     /// Why no call of a trace matches, in one line, with the nearest names that it has. Walks over
     /// the trace.
-    pub(crate) fn no_match(&self, trace: &Trace) -> String {
+    pub fn no_match(&self, trace: &Trace) -> String {
         no_match(self, trace)
     }
 
     /// As [`Self::calls`]; an error that names `--calls` if there is none.
-    pub(crate) fn some_calls(&self, text: &str, trace: &Trace) -> Result<Vec<u64>, Failure> {
+    pub fn some_calls(&self, text: &str, trace: &Trace) -> Result<Vec<u64>, Error> {
         let calls: Vec<u64> = self.calls(trace).collect();
         match calls.is_empty() {
             false => Ok(calls),
@@ -137,10 +153,10 @@ impl CallSet {
         }
     }
 
-    /// No call matches `--calls`.
-    pub(crate) fn unmatched(&self, text: &str, trace: &Trace) -> Failure {
+    /// That no call matches `--calls`.
+    pub fn unmatched(&self, text: &str, trace: &Trace) -> Error {
         let text = text.escape_debug();
-        Failure::unusable(format!("--calls {text}: {}", self.no_match(trace)))
+        Error(format!("--calls {text}: {}", self.no_match(trace)))
     }
 }
 
@@ -193,7 +209,7 @@ fn range_of(expression: &Expression<Term>) -> Option<Range<u64>> {
 
 /// Parses a number or a range of numbers as sets have them: `120`, `100..200`, `100..=200`,
 /// `100..`, `..200`.
-pub(crate) fn number_range(text: &str) -> Result<Range<u64>, String> {
+pub fn number_range(text: &str) -> Result<Range<u64>, String> {
     let is_range = |first: char| first.is_ascii_digit() || first == '.';
     let term = text.starts_with(is_range).then(|| Term::parse_number(text));
     match term {

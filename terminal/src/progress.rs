@@ -22,9 +22,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// Things of this name, in the plural.
     Things(&'static str),
+    /// Bytes, with a prefix.
     Bytes,
 }
 
@@ -40,7 +41,7 @@ impl Unit {
 /// The progress of some work. Draws only if stderr is a terminal and the work takes longer than
 /// half a second; erases the line when dropped.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// What is done, e.g. `checking`.
     activity: &'static str,
     unit: Unit,
@@ -54,7 +55,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Starts.
-    pub(crate) fn new(activity: &'static str, unit: Unit, total: Option<u64>) -> Self {
+    pub fn new(activity: &'static str, unit: Unit, total: Option<u64>) -> Self {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
             activity,
@@ -68,7 +69,7 @@ impl Progress {
     }
 
     /// Starts work on all calls of some traces.
-    pub(crate) fn over_calls<'t>(
+    pub fn over_calls<'t>(
         activity: &'static str,
         traces: impl IntoIterator<Item = &'t Trace>,
     ) -> Self {
@@ -77,7 +78,7 @@ impl Progress {
     }
 
     /// Never draws: for work that prints to the same terminal.
-    pub(crate) fn hidden() -> Self {
+    pub fn hidden() -> Self {
         let mut hidden = Self::new("", Unit::Bytes, None);
         hidden.enabled = false;
         hidden
@@ -85,7 +86,7 @@ impl Progress {
 
     /// Counts one step.
     #[inline]
-    pub(crate) fn step(&mut self) {
+    pub fn step(&mut self) {
         self.done += 1;
         if self.enabled && self.done.is_multiple_of(STRIDE) {
             self.draw();
@@ -93,7 +94,7 @@ impl Progress {
     }
 
     /// Sets the number of steps done. A smaller one than before begins anew.
-    pub(crate) fn reach(&mut self, done: u64) {
+    pub fn reach(&mut self, done: u64) {
         if done < self.done {
             self.started = Instant::now();
             self.bar = None;
@@ -105,7 +106,7 @@ impl Progress {
     }
 
     /// Does the work, and shows the counter that it increases meanwhile.
-    pub(crate) fn watch<R>(mut self, counter: &AtomicU64, work: impl FnOnce() -> R) -> R {
+    pub fn watch<R>(mut self, counter: &AtomicU64, work: impl FnOnce() -> R) -> R {
         if !self.enabled {
             return work();
         }

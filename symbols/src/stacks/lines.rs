@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use cutape_analyzer::Frame;
 
 /// Appends a line for each frame.
-pub(crate) fn write_lines(frames: &[Frame], indent: &str, out: &mut String) {
+pub fn write_lines(frames: &[Frame], indent: &str, out: &mut String) {
     for (number, frame) in (0..).zip(frames) {
         // Writing to a String never fails.
         let _ = writeln!(out, "{indent}#{number} {}", frame.in_full());

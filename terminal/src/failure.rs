@@ -8,27 +8,29 @@ use std::path::Path;
 use cutape_analyzer::suggestion::{nearest, question};
 
 /// Findings or a divergence.
-pub(crate) const FOUND: u8 = 1;
+pub const FOUND: u8 = 1;
 /// Unusable input or machine.
-pub(crate) const UNUSABLE: u8 = 2;
+pub const UNUSABLE: u8 = 2;
 /// A bug in cutape.
-pub(crate) const BUG: u8 = 3;
+pub const BUG: u8 = 3;
 /// Not an error: the reader of our output closed the pipe.
-pub(crate) const QUIET: u8 = 255;
+pub const QUIET: u8 = 255;
 
 /// So many traces of a folder are all suggested.
 const FEW: usize = 3;
 
 /// An error with its exit status; the message is one line.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) message: String,
-    pub(crate) status: u8,
+pub struct Failure {
+    /// What, where, and what to do.
+    pub message: String,
+    /// One of [`FOUND`], [`UNUSABLE`], [`BUG`], [`QUIET`].
+    pub status: u8,
 }
 
 impl Failure {
     /// The input or the machine is unusable.
-    pub(crate) fn unusable(message: impl fmt::Display) -> Self {
+    pub fn unusable(message: impl fmt::Display) -> Self {
         Self {
             message: message.to_string(),
             status: UNUSABLE,
@@ -36,7 +38,7 @@ impl Failure {
     }
 
     /// The output exists, and may not be replaced.
-    pub(crate) fn exists(path: &Path) -> Self {
+    pub fn exists(path: &Path) -> Self {
         Self::unusable(format!(
             "cannot write {}: it exists; choose another name, or replace it with --overwrite",
             path.display()
@@ -45,7 +47,7 @@ impl Failure {
 
     /// A file could not be written from a trace. Names the target once; errors of the trace itself
     /// name the trace.
-    pub(crate) fn cannot_write(path: &Path, io_error: &io::Error) -> Self {
+    pub fn cannot_write(path: &Path, io_error: &io::Error) -> Self {
         if io_error.kind() == io::ErrorKind::AlreadyExists {
             return Self::exists(path);
         }
@@ -57,6 +59,12 @@ impl Failure {
         Self::unusable(format!(
             "cannot write {path}: {why}; choose another place with -o"
         ))
+    }
+}
+
+impl From<cutape_calls::Error> for Failure {
+    fn from(error: cutape_calls::Error) -> Self {
+        Self::unusable(error)
     }
 }
 

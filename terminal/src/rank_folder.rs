@@ -7,16 +7,19 @@ use cutape_format::Trace;
 use crate::failure::Failure;
 
 /// A trace of the folder.
-pub(crate) struct Found {
-    pub(crate) path: PathBuf,
-    pub(crate) rank: Option<u64>,
+pub struct Found {
+    /// Its file.
+    pub path: PathBuf,
+    /// The rank of its process, if it had one.
+    pub rank: Option<u64>,
     /// What messages call it, e.g. `rank 3`.
-    pub(crate) label: String,
-    pub(crate) trace: Trace,
+    pub label: String,
+    /// The trace, opened.
+    pub trace: Trace,
 }
 
 /// The traces with calls, by rank.
-pub(crate) fn traces(folder: &Path) -> Result<Vec<Found>, Failure> {
+pub fn traces(folder: &Path) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     for path in crate::input::traces_of(folder)? {
         let trace = crate::input::open(&path)?;

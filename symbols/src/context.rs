@@ -6,11 +6,11 @@ use cutape_analyzer::{Frame, TraceContext};
 use cutape_format::layout::BlobRef;
 use cutape_format::{FileRange, Signatures, Trace};
 
+use crate::resolver::Resolver;
 use crate::stacks;
-use crate::symbols::Resolver;
 
 /// A trace with symbols for its callers, even if unpacked.
-pub(crate) struct SymbolContext<'a> {
+pub struct SymbolContext<'a> {
     trace: &'a Trace,
     resolver: &'a Resolver,
     /// Of a program whose trace does not have it yet.
@@ -19,7 +19,7 @@ pub(crate) struct SymbolContext<'a> {
 
 impl<'a> SymbolContext<'a> {
     /// Looks symbols up in the trace, then in the files of its memory map.
-    pub(crate) fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
+    pub fn new(trace: &'a Trace, resolver: &'a Resolver) -> Self {
         Self {
             trace,
             resolver,
@@ -28,7 +28,7 @@ impl<'a> SymbolContext<'a> {
     }
 
     /// The program has just ended so.
-    pub(crate) fn ended(self, exit_status: Option<&'a str>) -> Self {
+    pub fn ended(self, exit_status: Option<&'a str>) -> Self {
         Self {
             exit_status,
             ..self

@@ -14,11 +14,11 @@ use cutape_report::CallKind;
 
 use super::expression::Expression;
 use super::term::Term;
-use crate::stacks;
-use crate::symbols::Resolver;
+use cutape_symbols::Resolver;
+use cutape_symbols::stacks;
 
 /// Some of a trace's calls.
-pub(crate) struct CallSet {
+pub struct CallSet {
     pub(super) expression: Expression<Term>,
     pub(super) clock: Option<TraceClock>,
     /// For call stacks.
@@ -40,7 +40,7 @@ struct Seen<'a> {
 }
 
 /// Finds the calls of a set while it observes all calls, in order.
-pub(crate) struct Chooser<'s> {
+pub struct Chooser<'s> {
     set: &'s CallSet,
     trace: &'s Trace,
     /// Empty unless the set names objects or memory.
@@ -52,7 +52,7 @@ pub(crate) struct Chooser<'s> {
 
 impl<'s> Chooser<'s> {
     /// For a caller who knows the kernels of launches.
-    pub(crate) fn new(set: &'s CallSet, trace: &'s Trace) -> Self {
+    pub fn new(set: &'s CallSet, trace: &'s Trace) -> Self {
         let is_labelled = |term: &Term| matches!(term, Term::Object(_) | Term::Memory(_));
         let terms = set.expression.terms();
         Self {
@@ -71,7 +71,8 @@ impl<'s> Chooser<'s> {
         }
     }
 
-    pub(crate) fn observe(&mut self, call: &Call<'_>) {
+    /// Takes a call; expects every call, in order.
+    pub fn observe(&mut self, call: &Call<'_>) {
         if let Some(state) = &mut self.state {
             state.observe(call);
         }
@@ -84,7 +85,7 @@ impl<'s> Chooser<'s> {
 
     /// Whether the set contains the call observed last; `kernel` is the kernel that it launches, if
     /// known.
-    pub(crate) fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
+    pub fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
         self.set.contains(call, kernel, self.seen())
     }
 
@@ -132,7 +133,7 @@ impl CallSet {
     }
 
     /// Whether the set contains a call that a renderer has observed.
-    pub(crate) fn contains_rendered(&self, call: &Call<'_>, renderer: &mut Renderer<'_>) -> bool {
+    pub fn contains_rendered(&self, call: &Call<'_>, renderer: &mut Renderer<'_>) -> bool {
         let seen = Seen {
             trace: renderer.calls.trace,
             labels: &renderer.calls.labels,
@@ -286,7 +287,7 @@ fn names_memory(call: &Call<'_>, labels: &Labels, address: u64) -> bool {
 
 /// Whether a glob matches a kernel's name: as in the image, or demangled with or without
 /// parameters.
-pub(crate) fn matches_kernel(glob: &str, kernel: &str) -> bool {
+pub fn matches_kernel(glob: &str, kernel: &str) -> bool {
     let readable = demangle(kernel);
     matches(glob, kernel) || matches(glob, &readable) || matches(glob, bare(&readable))
 }

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 /// The processor's time stamp counter, which stamps calls, measured against the system's clock.
 #[derive(Clone, Copy)]
-pub(crate) struct TickClock {
+pub struct TickClock {
     ticks: u64,
     time: Instant,
 }
 
 impl TickClock {
     /// Starts to measure.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self {
             ticks: ticks(),
             time: Instant::now(),
@@ -19,14 +19,14 @@ impl TickClock {
     }
 
     /// Ticks per second; `None` within the first 5 ms, which are too short to measure.
-    pub(crate) fn rate(self) -> Option<u64> {
+    pub fn rate(self) -> Option<u64> {
         let (ticks, elapsed) = (ticks().wrapping_sub(self.ticks), self.time.elapsed());
         let rate = u128::from(ticks) * 1_000_000_000 / elapsed.as_nanos().max(1);
         (elapsed > Duration::from_millis(5)).then_some(rate as u64)
     }
 
     /// The counter some time ago.
-    pub(crate) fn ago(self, duration: Duration) -> u64 {
+    pub fn ago(self, duration: Duration) -> u64 {
         let now = ticks();
         let elapsed = self.time.elapsed().as_nanos().max(1);
         let passed = u128::from(now.wrapping_sub(self.ticks));
@@ -35,7 +35,7 @@ impl TickClock {
 }
 
 /// The counter now.
-pub(crate) fn ticks() -> u64 {
+pub fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

@@ -3,7 +3,7 @@
 use cutape_format::PythonCode;
 
 /// The line of the instruction at a byte offset; `None` if it has none.
-pub(super) fn line(code: &PythonCode, offset: u32) -> Option<u32> {
+pub(crate) fn line(code: &PythonCode, offset: u32) -> Option<u32> {
     let first = i64::from(code.first_line);
     let table = code.line_table.as_slice();
     let line = match code.version {

@@ -234,22 +234,23 @@ impl Occurrence {
 
 /// The markers of a trace and their ranges.
 #[derive(Debug, Default)]
-pub(crate) struct Markers {
-    pub(crate) list: Vec<Marker>,
+pub struct Markers {
     /// In the order of their begin.
-    pub(crate) ranges: Vec<MarkedRange>,
+    pub list: Vec<Marker>,
+    /// In the order of their begin.
+    pub ranges: Vec<MarkedRange>,
 }
 
 impl Markers {
     /// Those of a trace.
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub fn of(trace: &Trace) -> Self {
         let list = trace.markers();
         let ranges = marked_ranges(&list);
         Self { list, ranges }
     }
 
     /// The names of the ranges around a range and its own, from the outermost.
-    pub(crate) fn path(&self, range: usize) -> String {
+    pub fn path(&self, range: usize) -> String {
         let mut names = Vec::new();
         let mut at = Some(range);
         while let Some(range) = at.and_then(|at| self.ranges.get(at)) {

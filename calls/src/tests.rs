@@ -236,16 +236,12 @@ fn calls_in_ranges_and_between_marks() {
         ("mark:b..mark:b", "no mark `b` follows the begin"),
     ] {
         let failure = CallSet::for_trace(text, &trace).unwrap_err();
-        assert!(
-            failure.message.contains(what),
-            "{text}: {}",
-            failure.message
-        );
-        assert!(!failure.message.contains('\n'), "{text}");
+        assert!(failure.0.contains(what), "{text}: {}", failure.0);
+        assert!(!failure.0.contains('\n'), "{text}");
     }
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     test_trace::get_function(&mut builder, 0x51, "saxpy");
     let bare = test_trace::open(&builder, "call-set-unmarked");
     let failure = CallSet::for_trace("range:step", &bare).unwrap_err();
-    assert!(failure.message.contains("the trace has no ranges"));
+    assert!(failure.0.contains("the trace has no ranges"));
 }

@@ -149,7 +149,7 @@ impl Contents {
 }
 
 /// Why no launch of a trace is of such a kernel.
-pub(crate) fn no_kernel(glob: &str, trace: &Trace) -> String {
+pub fn no_kernel(glob: &str, trace: &Trace) -> String {
     Contents::of(trace).lacks_kernel(glob)
 }
 

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// The value of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// For people.
     Text,
     /// For programs.
@@ -22,26 +22,26 @@ pub(crate) enum Format {
 }
 
 /// The value of an option, as typed.
-pub(crate) fn word(value: impl clap::ValueEnum) -> String {
+pub fn word(value: impl clap::ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Writes a line of JSON.
-pub(crate) fn json_line(mut out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+pub fn json_line(mut out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut out, value)?;
     out.write_all(b"\n")
 }
 
 /// Whether to colour stdout: as `--color` says, or on a terminal that supports it, without
 /// `NO_COLOR` or `TERM=dumb`.
-pub(crate) fn coloured() -> bool {
+pub fn coloured() -> bool {
     AutoStream::choice(&io::stdout()) != ColorChoice::Never
 }
 
 /// A report file, checked to be writable before the work starts.
 #[derive(Debug)]
-pub(crate) struct ReportFile {
+pub struct ReportFile {
     /// The option that names it.
     option: &'static str,
     path: PathBuf,
@@ -52,7 +52,7 @@ impl ReportFile {
     ///
     /// # Errors
     /// If it is not writable or holds a trace.
-    pub(crate) fn prepare(path: &Path) -> Result<Self, Failure> {
+    pub fn prepare(path: &Path) -> Result<Self, Failure> {
         Self::named("--report", path)
     }
 
@@ -60,10 +60,7 @@ impl ReportFile {
     ///
     /// # Errors
     /// As [`Self::prepare`].
-    pub(crate) fn given(
-        option: &'static str,
-        path: &Option<PathBuf>,
-    ) -> Result<Option<Self>, Failure> {
+    pub fn given(option: &'static str, path: &Option<PathBuf>) -> Result<Option<Self>, Failure> {
         let path = path.as_deref();
         path.map(|path| Self::named(option, path)).transpose()
     }
@@ -105,7 +102,7 @@ impl ReportFile {
     ///
     /// # Errors
     /// If writing fails.
-    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+    pub fn write(&self, text: &str) -> Result<(), Failure> {
         fs::write(&self.path, text).map_err(|error| cannot_write(self.option, &self.path, &error))
     }
 }
@@ -118,6 +115,7 @@ fn cannot_write(option: &str, path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Writes a line to stderr, in front of it `cutape: `; arguments as of `format!`.
+#[macro_export]
 macro_rules! message {
     ($($argument:tt)*) => {
         $crate::output::stderr_line(format_args!("cutape: {}", format_args!($($argument)*)))
@@ -125,7 +123,7 @@ macro_rules! message {
 }
 
 /// Writes a line to stderr. If that fails, nobody can be told.
-pub(crate) fn stderr_line(line: std::fmt::Arguments<'_>) {
+pub fn stderr_line(line: std::fmt::Arguments<'_>) {
     // In one write, so that lines of several processes do not mix.
     let _ = io::stderr()
         .lock()
@@ -136,7 +134,7 @@ pub(crate) fn stderr_line(line: std::fmt::Arguments<'_>) {
 ///
 /// # Errors
 /// If writing fails.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())
@@ -148,7 +146,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Lines of at most `width` columns, broken at blanks.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -163,7 +161,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The width of stdout: the terminal's, at least 60; 100 if it is not a terminal.
-pub(crate) fn columns() -> usize {
+pub fn columns() -> usize {
     // SAFETY: an all-zero winsize is a value of that type.
     let mut size: libc::winsize = unsafe { std::mem::zeroed() };
     // SAFETY: TIOCGWINSZ writes one winsize, which outlives the call.
@@ -175,7 +173,7 @@ pub(crate) fn columns() -> usize {
 }
 
 /// The text, cut to `most` characters including a final ….
-pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.chars().nth(most).is_none() {
         return Cow::Borrowed(text);
     }
@@ -184,7 +182,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// The text, cut to `most` characters with … for the middle: both ends of a name matter.
-pub(crate) fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
+pub fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
     let length = text.chars().count();
     if length <= most {
         return Cow::Borrowed(text);
@@ -198,7 +196,7 @@ pub(crate) fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// The text with control characters escaped, so that it fits on one line.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
@@ -213,7 +211,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// The path relative to the current folder if it lies inside.
-pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
+pub fn shown(path: &Path) -> std::path::Display<'_> {
     let here = std::env::current_dir().ok();
     let short = here
         .as_deref()
@@ -225,7 +223,7 @@ pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
 }
 
 /// A word as a user types it in a shell; a path below the current folder, relative to it.
-pub(crate) fn quoted(word: &OsStr) -> String {
+pub fn quoted(word: &OsStr) -> String {
     let text = shown(Path::new(word)).to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -8,10 +8,10 @@ use crate::failure::Failure;
 
 /// The option of all verbs whose output must not exist.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(crate) struct Overwrite {
+pub struct Overwrite {
     /// Replace the output if it exists.
     #[arg(long)]
-    pub(crate) overwrite: bool,
+    pub overwrite: bool,
 }
 
 impl Overwrite {
@@ -19,7 +19,7 @@ impl Overwrite {
     ///
     /// # Errors
     /// If it may not be replaced.
-    pub(crate) fn replaces(self, target: &Path) -> Result<bool, Failure> {
+    pub fn replaces(self, target: &Path) -> Result<bool, Failure> {
         let Ok(found) = target.symlink_metadata() else {
             return Ok(false);
         };
@@ -37,7 +37,7 @@ impl Overwrite {
 
     /// Writes the output with `write`, which gets a path that nothing has. What is replaced stays
     /// until that is complete, so it may be what is read.
-    pub(crate) fn write<T>(
+    pub fn write<T>(
         self,
         target: &Path,
         write: impl FnOnce(&Path) -> Result<T, Failure>,

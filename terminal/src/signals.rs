@@ -1,7 +1,7 @@
 //! Names of signals.
 
 /// ` (SIGSEGV)`, to follow the signal's number; empty for a signal without a known name.
-pub(crate) fn signal_name(signal: i32) -> &'static str {
+pub fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGABRT => " (SIGABRT)",
         libc::SIGALRM => " (SIGALRM)",

@@ -9,10 +9,10 @@ mod weave;
 use cutape_analyzer::Frame;
 use cutape_format::{ResolvedAddress, SourceFrame, StackFrame, Trace};
 
-use crate::symbols::Resolver;
+use crate::resolver::Resolver;
 
 /// The sources of all addresses in the stacks of a trace, except those that it already has.
-pub(crate) fn sources(trace: &Trace) -> Vec<ResolvedAddress> {
+pub fn sources(trace: &Trace) -> Vec<ResolvedAddress> {
     let ids = trace.stack_ids().into_iter();
     let frames = ids
         .filter_map(|id| trace.stack(id))
@@ -34,7 +34,7 @@ pub(crate) fn sources(trace: &Trace) -> Vec<ResolvedAddress> {
 }
 
 /// The frames of a stack, the innermost first; `None` if the trace does not have it.
-pub(crate) fn frames(trace: &Trace, resolver: &Resolver, id: u64) -> Option<Vec<Frame>> {
+pub fn frames(trace: &Trace, resolver: &Resolver, id: u64) -> Option<Vec<Frame>> {
     let stack = trace.stack(id)?;
     let mut native = Vec::new();
     let mut python = Vec::new();
@@ -123,4 +123,4 @@ fn python_frame(trace: &Trace, code: u64, offset: u32) -> Frame {
 }
 
 /// A frame on a line of its own.
-pub(crate) use lines::write_lines;
+pub use lines::write_lines;

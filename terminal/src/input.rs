@@ -9,30 +9,30 @@ use cutape_format::{Damage, Trace, writer};
 use quick_junit::{NonSuccessKind, TestCaseStatus};
 use serde::Serialize;
 
-pub(crate) use cutape_report::Completeness;
+pub use cutape_report::Completeness;
 
 use crate::failure::Failure;
 use crate::output;
 
 /// Opens an undamaged trace and checks that every call's function is in its signature table.
-pub(crate) fn open(path: &Path) -> Result<Trace, Failure> {
+pub fn open(path: &Path) -> Result<Trace, Failure> {
     let trace = open_with(path, Trace::open)?;
     known_functions(&trace, trace.unknown_function().as_ref())?;
     Ok(trace)
 }
 
 /// Opens a trace for a walk over all calls, after which the caller uses [`known_functions`].
-pub(crate) fn open_for_walk(path: &Path) -> Result<Trace, Failure> {
+pub fn open_for_walk(path: &Path) -> Result<Trace, Failure> {
     open_with(path, Trace::open)
 }
 
 /// Like [`open_for_walk`], in constant time for a packed trace.
-pub(crate) fn open_indexed(path: &Path) -> Result<Trace, Failure> {
+pub fn open_indexed(path: &Path) -> Result<Trace, Failure> {
     open_with(path, Trace::open_indexed)
 }
 
 /// The traces of a folder, by name.
-pub(crate) fn traces_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn traces_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let cannot = |error: io::Error| Failure::unusable(format!("{}: {error}", folder.display()));
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(cannot)? {
@@ -68,7 +68,7 @@ fn open_with(
 }
 
 /// Says first if the program is still running, or the recording lacks something.
-pub(crate) fn say_what_is_missing(trace: &Trace) {
+pub fn say_what_is_missing(trace: &Trace) {
     let state = Completeness::of(trace);
     for line in state.lines() {
         message!("{}: {line}", trace.path().display());
@@ -76,10 +76,10 @@ pub(crate) fn say_what_is_missing(trace: &Trace) {
 }
 
 /// The test case of JUnit reports that a recording which ended early does not pass.
-pub(crate) const RECORDING_IS_COMPLETE: &str = "recording-is-complete";
+pub const RECORDING_IS_COMPLETE: &str = "recording-is-complete";
 
 /// That the recording ended early, as the result of the test case [`RECORDING_IS_COMPLETE`].
-pub(crate) fn junit_status(state: &Completeness, is_allowed: bool) -> Option<TestCaseStatus> {
+pub fn junit_status(state: &Completeness, is_allowed: bool) -> Option<TestCaseStatus> {
     let line = state.end_line()?;
     let mut status = match is_allowed {
         true => TestCaseStatus::skipped(),
@@ -91,7 +91,7 @@ pub(crate) fn junit_status(state: &Completeness, is_allowed: bool) -> Option<Tes
 
 /// A report in JSON, and whether its trace has all calls.
 #[derive(Serialize)]
-pub(crate) struct WithState<'a, R> {
+pub struct WithState<'a, R> {
     #[serde(flatten)]
     report: &'a R,
     #[serde(flatten)]
@@ -99,7 +99,8 @@ pub(crate) struct WithState<'a, R> {
 }
 
 impl<'a, R> WithState<'a, R> {
-    pub(crate) fn new(report: &'a R, state: &'a Completeness) -> Self {
+    /// A report with the state of its trace.
+    pub fn new(report: &'a R, state: &'a Completeness) -> Self {
         Self { report, state }
     }
 }
@@ -107,14 +108,15 @@ impl<'a, R> WithState<'a, R> {
 /// A packed copy of a trace that a program is still recording to, as it was at one moment, for
 /// verbs whose child processes read it as well. Deleted when it is dropped.
 #[derive(Debug)]
-pub(crate) struct FrozenTrace {
+pub struct FrozenTrace {
     folder: PathBuf,
-    pub(crate) path: PathBuf,
+    /// The copy.
+    pub path: PathBuf,
 }
 
 impl FrozenTrace {
     /// `None` if no process is recording to the trace.
-    pub(crate) fn of(path: &Path) -> Result<Option<Self>, Failure> {
+    pub fn of(path: &Path) -> Result<Option<Self>, Failure> {
         if writer(path).is_none() {
             return Ok(None);
         }
@@ -145,7 +147,7 @@ impl Drop for FrozenTrace {
 }
 
 /// Fails if a call's function is missing from the trace's signature table.
-pub(crate) fn known_functions(trace: &Trace, unknown: Option<&Damage>) -> Result<(), Failure> {
+pub fn known_functions(trace: &Trace, unknown: Option<&Damage>) -> Result<(), Failure> {
     match unknown {
         None => Ok(()),
         Some(damage) => Err(Failure::unusable(format!(
@@ -158,12 +160,12 @@ pub(crate) fn known_functions(trace: &Trace, unknown: Option<&Damage>) -> Result
 }
 
 /// Whether the trace was repaired: it lists its losses itself.
-pub(crate) fn is_repaired(trace: &Trace) -> bool {
+pub fn is_repaired(trace: &Trace) -> bool {
     trace.meta_value("repair.0").is_some()
 }
 
 /// Fails at the first damage, unless the trace was repaired.
-pub(crate) fn expect_undamaged(trace: &Trace, damage: &[Damage]) -> Result<(), Failure> {
+pub fn expect_undamaged(trace: &Trace, damage: &[Damage]) -> Result<(), Failure> {
     match damage.first().filter(|_| !is_repaired(trace)) {
         None => Ok(()),
         Some(damage) => Err(Failure::unusable(format!(
@@ -184,7 +186,7 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// The trace cannot be packed yet.
-pub(crate) fn still_written(path: &Path, process: u32) -> Failure {
+pub fn still_written(path: &Path, process: u32) -> Failure {
     Failure::unusable(format!(
         "{0}: process {process} is still recording to it; run `cutape pack {0}` after it ends",
         output::shown(path)

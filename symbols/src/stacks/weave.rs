@@ -7,7 +7,7 @@ const INTERPRETER: &str = "_PyEval_EvalFrameDefault";
 
 /// The frames of both, the innermost first. Of Python's, those that end a run in one native frame
 /// are marked.
-pub(super) fn woven(native: Vec<Vec<Frame>>, python: Vec<(Frame, bool)>) -> Vec<Frame> {
+pub(crate) fn woven(native: Vec<Vec<Frame>>, python: Vec<(Frame, bool)>) -> Vec<Frame> {
     if python.is_empty() {
         return native.into_iter().flatten().collect();
     }

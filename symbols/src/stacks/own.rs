@@ -58,7 +58,7 @@ const LIBRARIES: [&str; 26] = [
 ];
 
 /// Whether a frame is the program's own.
-pub(super) fn is_own(frame: &Frame) -> bool {
+pub(crate) fn is_own(frame: &Frame) -> bool {
     let is_packaged =
         |path: &str| path.contains("/site-packages/") || path.contains("/dist-packages/");
     let is_system = |path: &str| FOLDERS.iter().any(|folder| path.starts_with(folder));

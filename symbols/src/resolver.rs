@@ -16,7 +16,7 @@ use crate::debug_file::DebugFile;
 use cutape_analyzer::demangle::{LONGEST_NAME, demangle};
 
 /// The symbols of all callers that lie in a mapped file, except those that the trace already has.
-pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
+pub fn of_callers(trace: &Trace) -> Vec<Symbol> {
     let mut callers = BTreeSet::new();
     let mut last = 0;
     let walked = trace.walk().run(|call| {
@@ -45,13 +45,13 @@ pub(crate) fn of_callers(trace: &Trace) -> Vec<Symbol> {
 
 /// Resolves addresses with the files of a trace's memory map; reads each file once.
 #[derive(Default)]
-pub(crate) struct Resolver {
+pub struct Resolver {
     files: RefCell<HashMap<String, Option<File>>>,
 }
 
 impl Resolver {
     /// `main+0x2f in saxpy`, or `libx.so+0x1234` without a symbol.
-    pub(crate) fn resolve(&self, trace: &Trace, address: u64) -> Option<String> {
+    pub fn resolve(&self, trace: &Trace, address: u64) -> Option<String> {
         let mapping = trace
             .mappings()
             .iter()
@@ -79,11 +79,7 @@ impl Resolver {
     ///
     /// # Errors
     /// If the mapped file is not on this machine, or another build is.
-    pub(crate) fn source(
-        &self,
-        trace: &Trace,
-        address: u64,
-    ) -> Result<(ResolvedAddress, String), String> {
+    pub fn source(&self, trace: &Trace, address: u64) -> Result<(ResolvedAddress, String), String> {
         let mut mappings = trace.mappings().iter();
         let mapping = mappings
             .find(|map| (map.start..map.end).contains(&address))

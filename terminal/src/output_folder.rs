@@ -15,7 +15,7 @@ const TRIES: u32 = 50;
 
 /// A folder in progress. It is removed if it is not finished, also when a signal ends cutape.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     target: PathBuf,
     partial: PathBuf,
     overwrite: Overwrite,
@@ -24,7 +24,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// Begins a folder.
-    pub(crate) fn create(target: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
+    pub fn create(target: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
         if !overwrite.overwrite || !target.is_dir() {
             overwrite.replaces(target)?;
         }
@@ -32,7 +32,7 @@ impl Folder {
     }
 
     /// Begins a file, which is written into a folder until [`Folder::finish_files`].
-    pub(crate) fn for_file(target: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
+    pub fn for_file(target: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
         overwrite.replaces(target)?;
         Self::begin(target, "file", overwrite)
     }
@@ -60,22 +60,22 @@ impl Folder {
     }
 
     /// Where a file of the folder is until the folder is finished.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.partial.join(name)
     }
 
     /// Makes a folder in it.
-    pub(crate) fn make_folder(&self, name: &str) -> Result<(), Failure> {
+    pub fn make_folder(&self, name: &str) -> Result<(), Failure> {
         fs::create_dir(self.path(name)).map_err(|error| self.cannot_write(name, &error))
     }
 
     /// Writes a file.
-    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
         fs::write(self.path(name), bytes).map_err(|error| self.cannot_write(name, &error))
     }
 
     /// Writes a file that can be run.
-    pub(crate) fn write_script(&self, name: &str, text: &str) -> Result<(), Failure> {
+    pub fn write_script(&self, name: &str, text: &str) -> Result<(), Failure> {
         use std::os::unix::fs::PermissionsExt;
         self.write(name, text)?;
         let mode = fs::Permissions::from_mode(0o755);
@@ -91,7 +91,7 @@ impl Folder {
     }
 
     /// Puts the files of the folder in the place of the target, the first one last.
-    pub(crate) fn finish_files(self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    pub fn finish_files(self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let names = files.iter().filter_map(|file| file.file_name());
         let targets = names.map(|name| self.target.with_file_name(name));
         let targets: Vec<PathBuf> = targets.collect();
@@ -130,7 +130,7 @@ impl Folder {
     }
 
     /// Puts the folder in its place.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    pub fn finish(mut self) -> Result<(), Failure> {
         if self.overwrite.overwrite && self.target.exists() {
             self.remove_older()?;
         }
@@ -171,7 +171,7 @@ fn ending_signals() -> libc::sigset_t {
 }
 
 /// Leaves signals that end a program to [`Folder`]'s thread. Called before other threads start.
-pub(crate) fn hold_signals() {
+pub fn hold_signals() {
     let set = ending_signals();
     // SAFETY: the set is valid; the mask of this thread is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };

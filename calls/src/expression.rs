@@ -6,20 +6,24 @@ const DEEPEST: usize = 64;
 
 /// Terms and how they are joined.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Expression<T> {
+pub enum Expression<T> {
+    /// A condition on a call.
     Term(T),
+    /// Those that are not in it.
     Not(Box<Self>),
+    /// Those in all of them.
     All(Vec<Self>),
+    /// Those in one of them.
     Any(Vec<Self>),
 }
 
 /// A term as it was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Word {
+pub struct Word {
     /// Without its quotes.
-    pub(crate) text: String,
+    pub text: String,
     /// It begins with a quote.
-    pub(crate) is_quoted: bool,
+    pub is_quoted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +38,7 @@ enum Token {
 
 impl<T> Expression<T> {
     /// Parses a text; `term` parses a word. An error says what is wrong.
-    pub(crate) fn parse(
+    pub fn parse(
         text: &str,
         term: &mut dyn FnMut(&Word) -> Result<T, String>,
     ) -> Result<Self, String> {
@@ -53,7 +57,7 @@ impl<T> Expression<T> {
     }
 
     /// Whether it holds if `test` says which terms do.
-    pub(crate) fn holds(&self, test: &mut dyn FnMut(&T) -> bool) -> bool {
+    pub fn holds(&self, test: &mut dyn FnMut(&T) -> bool) -> bool {
         match self {
             Self::Term(term) => test(term),
             Self::Not(inner) => !inner.holds(test),
@@ -63,7 +67,7 @@ impl<T> Expression<T> {
     }
 
     /// All terms; with each, whether it is negated.
-    pub(crate) fn terms(&self) -> Vec<(&T, bool)> {
+    pub fn terms(&self) -> Vec<(&T, bool)> {
         let mut found = Vec::new();
         self.collect(false, &mut found);
         found
@@ -82,7 +86,7 @@ impl<T> Expression<T> {
     }
 
     /// Changes each term.
-    pub(crate) fn for_each_mut<E>(
+    pub fn for_each_mut<E>(
         &mut self,
         change: &mut dyn FnMut(&mut T) -> Result<(), E>,
     ) -> Result<(), E> {

@@ -1,0 +1,20 @@
+//! How the verbs of the command line speak with their user: messages on stderr, progress, failures
+//! with their exit statuses; and how they open traces and write files that must not exist.
+//!
+//! Invariant: a closed or full stdout or stderr never causes a panic. What is written appears whole
+//! or not at all. Every failure is one line that says what, where and what to do.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+// First, for its macro.
+#[macro_use]
+pub mod output;
+
+pub mod clock;
+pub mod failure;
+pub mod input;
+pub mod output_folder;
+pub mod overwrite;
+pub mod progress;
+pub mod rank_folder;
+pub mod signals;
