@@ -40,6 +40,7 @@ mod replay;
 mod report;
 mod trim;
 mod view;
+mod why;
 
 use std::panic::UnwindSafe;
 use std::path::{Path, PathBuf};
@@ -148,6 +149,8 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
     Trim(trim::Arguments),
+    /// Say which calls wrote some bytes, and from what.
+    Why(why::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -275,6 +278,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::View(arguments) => view::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
+        Verb::Why(arguments) => why::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),

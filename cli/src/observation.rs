@@ -1,6 +1,7 @@
 //! Reads live memory around calls of a trace, in a guarded replay.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -68,6 +69,28 @@ pub(crate) fn observe(
     observed.map_err(Failure::unusable)
 }
 
+/// As [`observe`], with contents that are not kept.
+pub(crate) fn watch(
+    source: (&Trace, &Source),
+    driver: &Path,
+    guarded: &GuardedOptions,
+    observation: Observation,
+) -> Result<Observed, Failure> {
+    let folder = std::env::temp_dir().join(format!("cutape-watch-{}", std::process::id()));
+    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|error| {
+        let folder = folder.display();
+        Failure::unusable(format!("cannot make {folder}: {error}; set TMPDIR"))
+    })?;
+    let observation = Observation {
+        contents: folder.join("contents"),
+        ..observation
+    };
+    let observed = observe(source, driver, guarded, &observation);
+    let _ = fs::remove_dir_all(&folder);
+    observed
+}
+
 /// The guarded child: replays, and reports through a pipe to its parent.
 pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let internal = |_| Failure::unusable("observe-child is internal; use `cutape extract`");
@@ -80,7 +103,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
     let trace = Trace::open(child.source.path(&child.trace))?;
     let options = Options {
         keep_going: true,
-        until: observation.calls.keys().last().map(|last| last + 1),
+        until: observation
+            .until
+            .or_else(|| observation.calls.keys().last().map(|last| last + 1)),
         alone: child.source.alone()?,
         ..child
             .guarded

@@ -65,6 +65,14 @@ impl Labels {
         Some((range, kind))
     }
 
+    /// The memory with that label, if no other memory has taken its place.
+    pub fn named(&self, label: &str) -> Option<Range<u64>> {
+        let mut ranges = self.ranges.iter();
+        let found =
+            ranges.find(|(range, kind)| self.label(**kind, range.start).as_deref() == Some(label));
+        found.map(|(range, _)| range)
+    }
+
     /// The label of the object that has the handle now, e.g. `module#2`.
     pub fn label(&self, kind: Kind, handle: u64) -> Option<String> {
         let id = self.objects.find(kind, handle).known()?;

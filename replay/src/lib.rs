@@ -93,6 +93,7 @@ mod run;
 mod schedule;
 mod unavailable;
 
+pub use crate::observation::watch::{Change, Moment, Seen, WatchedRange, Writer};
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};

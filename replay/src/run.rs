@@ -101,7 +101,7 @@ pub(crate) fn replay_observed(
     };
     let (mut state, _) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
     let observed = state.observer.take().map(|observer| observer.finish());
-    let (calls, bytes) = observed.transpose()?.unwrap_or_default();
+    let observed = observed.transpose()?.unwrap_or_default();
     let api = &state.api;
     let devices = 0..api.device_count().unwrap_or(0);
     Ok(Observed {
@@ -110,8 +110,7 @@ pub(crate) fn replay_observed(
             .filter_map(|device| api.device_name(device).ok())
             .collect(),
         report: state.report,
-        calls,
-        bytes,
+        ..observed
     })
 }
 

@@ -130,6 +130,7 @@ fn gather(
         most_nodes: arguments.sample.map(|most| (most / NODES).max(1)),
         most_bytes: arguments.limit_bytes,
         reads: Vec::new(),
+        ..Observation::default()
     };
     let observed =
         observation::observe((trace, source), &driver, &arguments.guarded, &observation)?;

@@ -55,6 +55,14 @@ impl Operands {
         self.touches.iter().map(Touch::address)
     }
 
+    /// The bytes that the call's work reads, as far as the call says which.
+    pub fn reads(&self) -> impl Iterator<Item = Range<u64>> {
+        self.touches.iter().filter_map(|touch| match touch {
+            Touch::Read(range) => Some(range.clone()),
+            _ => None,
+        })
+    }
+
     /// The accesses to memory that the call names itself.
     pub(crate) fn touches(&self) -> &[Touch] {
         &self.touches

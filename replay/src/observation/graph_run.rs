@@ -1,13 +1,14 @@
 //! Runs an observed graph node by node, in place of its launch.
 
 use crate::api::{Api, Code, result_name};
-use crate::observation::job::{ObservedCall, ObservedLaunch};
+use crate::observation::job::{ObservedCall, ObservedLaunch, Reach};
 use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{KernelNode, NodeStep, Step};
 use crate::observation::observer::{GraphRun, Observer, Pending};
 use crate::observation::read::{Reachable, read_after, read_before};
 use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, variables_of};
+use crate::observation::watch::Writer;
 
 impl Observer {
     /// True if a graph runs node by node in place of the call in progress.
@@ -24,10 +25,10 @@ impl Observer {
         let is_kernel = |step: &&NodeStep| matches!(step.step, Step::Kernel(_));
         let count = run.steps.iter().filter(is_kernel).count();
         let mut number = 0;
-        for NodeStep {
-            is_enabled, step, ..
-        } in &run.steps
-        {
+        for (place, step) in (0..).zip(&run.steps) {
+            let NodeStep {
+                is_enabled, step, ..
+            } = step;
             let done = match step {
                 Step::Kernel(node) => {
                     let is_wanted = self.wants_node(&run, number, count);
@@ -47,6 +48,15 @@ impl Observer {
             if let Err(code) = done {
                 return code;
             }
+            if self.watch.is_active() && *is_enabled {
+                let writer = Writer::Node(place, step.describe());
+                let has_changed = self.watch.look(api, run.call, &writer, false);
+                if let Step::Kernel(node) = step
+                    && has_changed
+                {
+                    self.watch.add_parameters(run.call, &writer, &node.launch);
+                }
+            }
         }
         0
     }
@@ -64,6 +74,9 @@ impl Observer {
     }
 
     fn wants_node(&self, run: &GraphRun, number: usize, count: usize) -> bool {
+        if run.moments.reach != Reach::Launch {
+            return false;
+        }
         if let Some(node) = run.moments.node {
             return node as usize == number;
         }

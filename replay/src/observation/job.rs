@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::observation::watch::{Seen, WatchedRange};
 use crate::report::Report;
 
 /// Which calls to observe.
@@ -27,6 +28,15 @@ pub struct Observation {
     /// With [`Reach::Part`]: recorded addresses of first bytes and ends of the memory that the calls
     /// of the part may read.
     pub reads: Vec<(u64, u64)>,
+    /// Memory of which every change is wanted. Graphs run node by node then.
+    #[serde(default)]
+    pub watched: Vec<WatchedRange>,
+    /// The changes of each watched range that are kept, the last ones.
+    #[serde(default)]
+    pub most_changes: usize,
+    /// The replay ends before this call; `None`: behind the last of `calls`, or at the end.
+    #[serde(default)]
+    pub until: Option<u64>,
 }
 
 impl Observation {
@@ -82,6 +92,12 @@ pub struct Observed {
     /// The names of its devices.
     #[serde(default)]
     pub devices: Vec<String>,
+    /// What was seen of each watched range.
+    #[serde(default)]
+    pub watched: Vec<Seen>,
+    /// What of watched memory could not be looked at, and why, one line each.
+    #[serde(default)]
+    pub not_watched: Vec<String>,
 }
 
 /// An observed call.

@@ -149,7 +149,14 @@ impl Region {
         }
     }
 
-    fn read(&self, api: &Api, offset: u64, bytes: &mut Vec<u8>, count: usize) -> Result<(), Code> {
+    /// Reads so many bytes from an offset on.
+    pub(crate) fn read(
+        &self,
+        api: &Api,
+        offset: u64,
+        bytes: &mut Vec<u8>,
+        count: usize,
+    ) -> Result<(), Code> {
         bytes.clear();
         let address = self.live.wrapping_add(offset);
         if self.kind == MemoryKind::Host {

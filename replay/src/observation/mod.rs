@@ -5,7 +5,7 @@
 //! texture and surface objects among parameters, `array` reads the arrays that they show,
 //! `variables` finds the variables of modules, `places` their addresses in memory. An observed
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
-//! the driver that only an observation makes.
+//! the driver that only an observation makes. `watch` keeps what watched memory held last.
 
 pub(crate) mod array;
 pub(crate) mod driver;
@@ -20,3 +20,4 @@ pub(crate) mod places;
 pub(crate) mod read;
 pub(crate) mod texture;
 pub(crate) mod variables;
+pub(crate) mod watch;

@@ -246,6 +246,15 @@ fn memset_of(params: &[u8]) -> Memset {
 }
 
 impl Step {
+    /// What it does, for reports.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Kernel(node) => node.launch.kernel.clone(),
+            Self::Copy(_) => "a copy".into(),
+            Self::Memset(_) => "a memset".into(),
+        }
+    }
+
     /// Does what the node does, and waits for it.
     pub(crate) fn run(&self, api: &Api) -> Result<(), Code> {
         match self {

@@ -9,11 +9,12 @@ use rustc_hash::FxHashMap;
 
 use crate::api::Api;
 use crate::error::Error;
-use crate::observation::job::{Moments, Observation, ObservedCall, ObservedLaunch};
+use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
 use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
+use crate::observation::watch::Watch;
 use crate::place::mapped::Mapped;
 
 /// Observes calls of a replay.
@@ -48,6 +49,8 @@ pub(crate) struct Observer {
     pub(crate) endless: Option<u64>,
     /// Memory is read through it.
     pub(crate) buffer: Vec<u8>,
+    /// Memory of which every change is wanted.
+    pub(crate) watch: Watch,
 }
 
 /// A call that is observed, between before and after.
@@ -80,6 +83,7 @@ impl Observer {
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
         let pages = Pages::create(&job.contents, job.most_bytes)
             .map_err(|error| cannot_write(&job, &error))?;
+        let watch = Watch::new(&job.watched, job.most_changes);
         Ok(Self {
             job,
             pages,
@@ -96,6 +100,7 @@ impl Observer {
             waits_for_memory: false,
             endless: None,
             buffer: Vec::new(),
+            watch,
         })
     }
 
@@ -116,11 +121,18 @@ impl Observer {
         self.followed = Some(call.index);
     }
 
-    /// What was observed, with the bytes in the file.
-    pub(crate) fn finish(mut self) -> Result<(Vec<ObservedCall>, u64), Error> {
+    /// What was observed, as far as an observer knows it.
+    pub(crate) fn finish(mut self) -> Result<Observed, Error> {
         let finished = self.pages.finish();
         finished.map_err(|error| cannot_write(&self.job, &error))?;
-        Ok((self.done, self.pages.length))
+        let (watched, not_watched) = self.watch.finish();
+        Ok(Observed {
+            calls: self.done,
+            bytes: self.pages.length,
+            watched,
+            not_watched,
+            ..Observed::default()
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, 
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live};
 use crate::observe::part::read_reachable;
+use crate::observe::watch;
 use crate::overrides::graph_node::live_node;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
@@ -45,6 +46,9 @@ pub(crate) fn after(job: &mut Job<'_, '_>, skipped: Option<&str>) {
 
 fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     see_launch(job, observer);
+    if observer.watch.is_active() {
+        watch::before(job, observer);
+    }
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return true;
     };
@@ -159,7 +163,7 @@ fn observe(
 }
 
 /// Lets a graph run node by node.
-fn prepare_graph(
+pub(super) fn prepare_graph(
     job: &Job<'_, '_>,
     observer: &mut Observer,
     moments: Moments,
@@ -212,7 +216,7 @@ fn reader<'a>(job: &'a Job<'_, '_>, observer: &'a mut Observer) -> Reader<'a> {
 }
 
 /// Waits for all work.
-fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
+pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
     let current = job.api.current_context().unwrap_or(0);
     let contexts = job.contexts_with_work([], current);
     let ends = |&context: &u64| job.api.ends_soon(context, PATIENCE);
@@ -245,6 +249,9 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
         && skipped.is_none();
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
+    }
+    if observer.watch.is_active() && observer.pending.is_none() {
+        watch::after(job, observer, skipped.is_none());
     }
     let Some(mut pending) = observer.pending.take() else {
         return;

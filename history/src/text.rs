@@ -1,0 +1,141 @@
+//! An answer as text.
+
+use std::fmt::Write as _;
+
+use cutape_render::quantity::count;
+use cutape_replay::{Change, Writer};
+
+use crate::chain::{Answer, Input, Write};
+use crate::element::Element;
+
+/// Columns by which what a writer read is moved to the right.
+const STEP: usize = 4;
+/// Numbers of one change that are shown.
+const SHOWN: usize = 4;
+
+/// The text of an answer, with numbers of that type.
+pub fn text(answer: &Answer, element: Element) -> String {
+    let mut out = String::new();
+    let when = match answer.before {
+        Some(call) => format!("before call {call}"),
+        None => "at the end".to_owned(),
+    };
+    let _ = writeln!(out, "{}, {when}", place(answer));
+    body(answer, element, 0, &mut out);
+    out
+}
+
+fn place(answer: &Answer) -> String {
+    let Answer {
+        address, length, ..
+    } = answer;
+    let bytes = count(*length, "byte");
+    match &answer.label {
+        Some(label) => format!("{label} ({address:#x}, {bytes})"),
+        None => format!("{address:#x}, {bytes}"),
+    }
+}
+
+fn body(answer: &Answer, element: Element, indent: usize, out: &mut String) {
+    let of_memory = answer.of_last_memory();
+    let is_end = |write: &&Write| write.change.by == Writer::Ends;
+    let ended = of_memory.iter().take_while(is_end).count();
+    let Some((last, earlier)) = of_memory.get(ended..).and_then(<[Write]>::split_first) else {
+        let _ = writeln!(out, "{:indent$}no call of the replay had memory there", "");
+        return;
+    };
+    write(last, element, indent, out);
+    for end in of_memory.iter().take(ended) {
+        write(end, element, indent, out);
+    }
+    for input in &answer.inputs {
+        let _ = writeln!(out, "{:indent$}{}", "", read(input));
+        body(&input.answer, element, indent + STEP, out);
+    }
+    if indent > 0 {
+        return;
+    }
+    if !earlier.is_empty() {
+        let _ = writeln!(out, "before that");
+    }
+    for write_before in earlier {
+        write(write_before, element, STEP, out);
+    }
+    let listed = of_memory.len() as u64;
+    if answer.changes > listed {
+        let more = count(answer.changes - listed, "earlier change");
+        let _ = writeln!(out, "    and {more}");
+    }
+}
+
+fn read(input: &Input) -> String {
+    match input.parameter {
+        Some(number) => format!("its parameter {number} points at {}", place(&input.answer)),
+        None => format!("it reads {}", place(&input.answer)),
+    }
+}
+
+fn write(write: &Write, element: Element, indent: usize, out: &mut String) {
+    let Write { change, by_call } = write;
+    let call = change.call;
+    let function = &by_call.function;
+    let kernel = by_call
+        .kernel
+        .as_deref()
+        .map(|name| format!(" {name}"))
+        .unwrap_or_default();
+    let by = match &change.by {
+        Writer::Call => format!("written by call {call} {function}{kernel}"),
+        Writer::Node(number, what) => {
+            format!("written by node {number} ({what}) of the graph of call {call} {function}")
+        }
+        Writer::Host => format!("written by the program's CPU code before call {call} {function}"),
+        Writer::Begins => format!("its memory is made by call {call} {function}"),
+        Writer::Ends => format!("its memory ended with call {call} {function}"),
+    };
+    let from = by_call
+        .from
+        .as_deref()
+        .map(|from| format!(", {from}"))
+        .unwrap_or_default();
+    let _ = writeln!(out, "{:indent$}{by}{from}", "");
+    if change.since != call {
+        let since = change.since;
+        let _ = writeln!(
+            out,
+            "{:indent$}  or by a call since {since}: a stream was capturing, so that the replay \
+             could not look between them",
+            ""
+        );
+    }
+    let numbers = numbers(write, element);
+    if !numbers.is_empty() {
+        let _ = writeln!(out, "{:indent$}  {numbers}", "");
+    }
+}
+
+/// The first numbers that have changed, or those of memory that begins.
+fn numbers(write: &Write, element: Element) -> String {
+    let Change {
+        at, before, after, ..
+    } = &write.change;
+    if before.is_empty() {
+        return element.text(after);
+    }
+    let size = element.size();
+    let pairs = before.chunks_exact(size).zip(after.chunks_exact(size));
+    let changed = (0u64..)
+        .zip(pairs)
+        .filter(|(_, (before, after))| before != after);
+    let changed: Vec<_> = changed.take(SHOWN + 1).collect();
+    let texts = changed.iter().take(SHOWN).map(|(number, (before, after))| {
+        let place = at + number * size as u64;
+        let [before, after] = [before, after].map(|bytes| element.text(bytes));
+        format!("+{place}: {before} -> {after}")
+    });
+    let mut texts: Vec<String> = texts.collect();
+    if changed.len() > SHOWN {
+        texts.push("…".to_owned());
+    }
+    texts.join(", ")
+}

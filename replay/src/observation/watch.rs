@@ -1,0 +1,475 @@
+//! Watched memory: what it held last, and which calls have changed it.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Api, Code, result_name};
+use crate::compare::digest_kernel::Prepared;
+use crate::observation::job::{MemoryKind, ObservedLaunch};
+use crate::observation::memory::Region;
+
+/// Up to that many bytes are read after every call that may change them. Of more, the device
+/// computes a digest.
+const READ: u64 = 64 << 10;
+/// The most bytes of a change that are kept, from the first changed one on.
+const SHOWN: usize = 256;
+/// The most changed parts of one change that are told apart.
+const MOST_PARTS: usize = 64;
+
+/// Memory of which every change is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedRange {
+    /// Its address in the recording.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Changes from there on are not wanted; `None`: all are.
+    pub until: Option<Moment>,
+}
+
+/// When something is changed: a call, and where in it. 0 is before the call, a node of a graph is
+/// its number plus 1, the call itself the largest number.
+pub type Moment = (u64, u32);
+
+/// What has changed watched memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writer {
+    /// The call.
+    #[default]
+    Call,
+    /// A node of the graph that the call launches: its number in the order in which they ran, and
+    /// what it does.
+    Node(u32, String),
+    /// The program's CPU code, before the call; or what the trace keeps of memory.
+    Host,
+    /// The memory was allocated, mapped or found by the call. Its first contents are `after`.
+    Begins,
+    /// The memory was freed or unmapped by the call.
+    Ends,
+}
+
+impl Writer {
+    /// Its moment in a call.
+    pub fn moment(&self, call: u64) -> Moment {
+        let place = match self {
+            Self::Host => 0,
+            Self::Node(node, _) => node.saturating_add(1),
+            Self::Call | Self::Begins | Self::Ends => u32::MAX,
+        };
+        (call, place)
+    }
+}
+
+/// A change of watched memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The call.
+    pub call: u64,
+    /// The first call that can have changed it: earlier than `call` if the replay could not look
+    /// between them, because a stream was capturing.
+    pub since: u64,
+    /// What has changed it.
+    pub by: Writer,
+    /// The changed bytes, as offset and length. Of long memory one part, of which some byte has
+    /// changed.
+    pub parts: Vec<(u64, u64)>,
+    /// The offset of `before` and `after`, a multiple of 8.
+    pub at: u64,
+    /// Bytes from about the first changed one on; empty if only a digest is known.
+    pub before: Vec<u8>,
+    /// The same bytes after the change.
+    pub after: Vec<u8>,
+    /// Of a kernel: the parameters that point into memory, as number and recorded address.
+    pub pointers: Vec<(u32, u64)>,
+}
+
+/// What was seen of one watched range.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// The range.
+    pub range: WatchedRange,
+    /// Changes in all.
+    pub count: u64,
+    /// The last of them, the oldest first.
+    pub last: VecDeque<Change>,
+    /// What kind of memory it lies in, when last seen.
+    pub kind: Option<MemoryKind>,
+    /// What the memory around it is: the function and the call that made it, its first address and
+    /// its bytes.
+    pub made: Option<(String, u64, u64, u64)>,
+}
+
+/// What a range held when it was looked at last.
+#[derive(Debug, Default)]
+enum Held {
+    /// It was not looked at.
+    #[default]
+    Unknown,
+    Bytes(Vec<u8>),
+    Digest(u64),
+}
+
+#[derive(Debug)]
+struct Watched {
+    seen: Seen,
+    region: Option<Region>,
+    held: Held,
+}
+
+/// The memory that an observation watches.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    watched: Vec<Watched>,
+    /// Changes of each range that are kept.
+    most: usize,
+    /// The first call with work after which nobody has looked.
+    pub(crate) since: Option<u64>,
+    /// Host memory may have changed since somebody looked.
+    pub(crate) is_host_due: bool,
+    /// By live context: what digests need.
+    prepared: FxHashMap<u64, Prepared>,
+    mark: u64,
+    /// What could not be looked at, and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// The bytes of a range, or a digest.
+fn look(api: &Api, region: &Region, watch: &mut Digesting<'_>) -> Result<Held, Code> {
+    if region.length <= READ || region.kind != MemoryKind::Device {
+        let mut bytes = Vec::new();
+        region.read(api, 0, &mut bytes, region.length as usize)?;
+        return Ok(Held::Bytes(bytes));
+    }
+    let context = match region.context {
+        0 => api.current_context()?,
+        context => context,
+    };
+    api.in_context(context, |api| watch.digest(api, context, region))
+        .map(Held::Digest)
+}
+
+/// What digests need.
+struct Digesting<'a> {
+    prepared: &'a mut FxHashMap<u64, Prepared>,
+    mark: &'a mut u64,
+}
+
+impl Digesting<'_> {
+    fn digest(&mut self, api: &Api, context: u64, region: &Region) -> Result<u64, Code> {
+        let range = (region.live, region.length);
+        *self.mark += 1;
+        if let Some(&prepared) = self.prepared.get(&context)
+            && let Ok(value) = api.digest_now(prepared, range, *self.mark)
+        {
+            return Ok(value);
+        }
+        // A context that was destroyed may have had the same handle.
+        let prepared = api.prepare_digests(context)?;
+        self.prepared.insert(context, prepared);
+        api.digest_now(prepared, range, *self.mark)
+    }
+}
+
+impl Watch {
+    /// Watches ranges, and keeps the last changes of each.
+    pub(crate) fn new(ranges: &[WatchedRange], most: usize) -> Self {
+        let watched = |&range: &WatchedRange| Watched {
+            seen: Seen {
+                range,
+                ..Seen::default()
+            },
+            region: None,
+            held: Held::Unknown,
+        };
+        Self {
+            watched: ranges.iter().map(watched).collect(),
+            most: most.max(1),
+            ..Self::default()
+        }
+    }
+
+    /// Whether anything is watched.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Whether one of the ranges is where only a synchronised device can be looked at.
+    pub(crate) fn has_device_memory(&self) -> bool {
+        let mut regions = self.watched.iter().filter_map(|one| one.region.as_ref());
+        regions.any(|region| region.kind != MemoryKind::Host)
+    }
+
+    /// Whether one of the ranges is where CPU code can write.
+    pub(crate) fn has_host_memory(&self) -> bool {
+        let mut regions = self.watched.iter().filter_map(|one| one.region.as_ref());
+        regions.any(|region| matches!(region.kind, MemoryKind::Host | MemoryKind::Managed))
+    }
+
+    /// Finds the ranges again after a call that may have made or ended memory; true if one begins,
+    /// so that it has to be looked at.
+    pub(crate) fn place(
+        &mut self,
+        call: u64,
+        find: impl Fn(WatchedRange) -> Option<(Region, Region)>,
+    ) -> bool {
+        let mut begins = false;
+        for one in &mut self.watched {
+            if one.seen.range.is_over(Writer::Begins.moment(call)) {
+                continue;
+            }
+            let found = find(one.seen.range);
+            let identity = |region: &Region| (region.made, region.live, region.length);
+            let known = one.region.as_ref().map(identity);
+            if found.as_ref().map(|(part, _)| identity(part)) == known {
+                continue;
+            }
+            let parts = vec![(0, one.seen.range.length)];
+            let change = |by| Change {
+                call,
+                since: call,
+                by,
+                parts: parts.clone(),
+                ..Change::default()
+            };
+            if known.is_some() {
+                one.held = Held::Unknown;
+                let ends = change(Writer::Ends);
+                one.seen.add(ends, self.most);
+            }
+            if let Some((part, whole)) = &found {
+                let begin = change(Writer::Begins);
+                one.seen.add(begin, self.most);
+                one.seen.kind = Some(whole.kind);
+                one.seen.made =
+                    Some((whole.name.clone(), whole.made, whole.recorded, whole.length));
+                begins |= part.length > 0;
+            }
+            one.region = found.map(|(part, _)| part);
+        }
+        begins
+    }
+
+    /// Looks at all ranges, or at those in host memory; what has changed was changed by `by`. All
+    /// work must be done.
+    /// Returns whether something has changed.
+    pub(crate) fn look(&mut self, api: &Api, call: u64, by: &Writer, is_host_only: bool) -> bool {
+        let mut has_changed = false;
+        let since = self.since.unwrap_or(call);
+        let mut digesting = Digesting {
+            prepared: &mut self.prepared,
+            mark: &mut self.mark,
+        };
+        for one in &mut self.watched {
+            let Some(region) = &one.region else { continue };
+            if one.seen.range.is_over(by.moment(call)) {
+                continue;
+            }
+            if is_host_only && !matches!(region.kind, MemoryKind::Host | MemoryKind::Managed) {
+                continue;
+            }
+            let now = match look(api, region, &mut digesting) {
+                Ok(now) => now,
+                Err(code) => {
+                    let (what, why) = (region.describe(), result_name(code));
+                    let text = format!("{what}: reading it after call {call} returned {why}");
+                    self.left_out.push(text);
+                    one.held = Held::Unknown;
+                    continue;
+                }
+            };
+            if let Some(change) = difference(&one.held, &now) {
+                let change = Change {
+                    call,
+                    since,
+                    by: by.clone(),
+                    ..change
+                };
+                one.seen.add(change, self.most);
+                has_changed = true;
+            }
+            one.held = now;
+        }
+        has_changed
+    }
+
+    /// Gives the last changes, which a kernel has made, its parameters: numbers and live words.
+    pub(crate) fn add_parameters(&mut self, call: u64, by: &Writer, launch: &ObservedLaunch) {
+        let is_of = |change: &&mut Change| change.call == call && change.by == *by;
+        let last = self
+            .watched
+            .iter_mut()
+            .filter_map(|one| one.seen.last.back_mut());
+        for change in last.filter(is_of) {
+            change.pointers = words(launch).collect();
+        }
+    }
+
+    /// Keeps of the words of parameters those that point into memory, as recorded.
+    pub(crate) fn resolve_parameters(&mut self, call: u64, recorded: impl Fn(u64) -> Option<u64>) {
+        for one in &mut self.watched {
+            let changes = one.seen.last.iter_mut().rev();
+            for change in changes.take_while(|change| change.call == call) {
+                let pointers = change.pointers.iter();
+                let pointers = pointers.filter_map(|&(at, live)| Some((at, recorded(live)?)));
+                change.pointers = pointers.collect();
+            }
+        }
+    }
+
+    /// The call of the last change.
+    pub(crate) fn last_change(&self) -> Option<u64> {
+        let last = self.watched.iter().filter_map(|one| one.seen.last.back());
+        last.map(|change| change.call).max()
+    }
+
+    /// Keeps what was seen of memory that began with a call, after looking at it.
+    pub(crate) fn keep_first(&mut self, call: u64) {
+        for one in &mut self.watched {
+            let held = match &one.held {
+                Held::Bytes(bytes) => bytes.get(..SHOWN).unwrap_or(bytes).to_vec(),
+                _ => Vec::new(),
+            };
+            if let Some(last) = one.seen.last.back_mut()
+                && last.by == Writer::Begins
+                && last.call == call
+            {
+                last.after = held;
+            }
+        }
+    }
+
+    /// What was seen of each range, and what was left out.
+    pub(crate) fn finish(self) -> (Vec<Seen>, Vec<String>) {
+        let seen = self.watched.into_iter().map(|one| one.seen);
+        (seen.collect(), self.left_out)
+    }
+}
+
+impl WatchedRange {
+    fn is_over(&self, moment: Moment) -> bool {
+        self.until.is_some_and(|until| moment >= until)
+    }
+}
+
+impl Seen {
+    fn add(&mut self, change: Change, most: usize) {
+        self.count += 1;
+        if self.last.len() >= most {
+            self.last.pop_front();
+        }
+        self.last.push_back(change);
+    }
+}
+
+/// What differs between two looks; `None` if nothing, or if nobody has looked before.
+fn difference(held: &Held, now: &Held) -> Option<Change> {
+    match (held, now) {
+        (Held::Bytes(before), Held::Bytes(after)) => {
+            let parts = changed_parts(before, after);
+            // Numbers of all types are whole.
+            let at = parts.first()?.0 & !7;
+            let shown = |bytes: &[u8]| {
+                let end = bytes.len().min(at as usize + SHOWN);
+                bytes.get(at as usize..end).unwrap_or_default().to_vec()
+            };
+            Some(Change {
+                at,
+                before: shown(before),
+                after: shown(after),
+                parts,
+                ..Change::default()
+            })
+        }
+        (Held::Digest(before), Held::Digest(after)) if before != after => Some(Change::default()),
+        _ => None,
+    }
+}
+
+/// The words of a kernel's parameters, with the numbers of these.
+fn words(launch: &ObservedLaunch) -> impl Iterator<Item = (u32, u64)> {
+    (0..).zip(&launch.layout).flat_map(|(at, &(offset, size))| {
+        let end = offset.saturating_add(size) as usize;
+        let bytes = launch.parameters.get(offset as usize..end);
+        let words = bytes.unwrap_or_default().as_chunks::<8>().0;
+        words
+            .iter()
+            .map(move |word| (at, u64::from_le_bytes(*word)))
+    })
+}
+
+/// The parts that differ, as offset and length; the last one takes what is too many.
+fn changed_parts(before: &[u8], after: &[u8]) -> Vec<(u64, u64)> {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    for (at, _) in (0..)
+        .zip(before.iter().zip(after))
+        .filter(|(_, (a, b))| a != b)
+    {
+        let is_full = parts.len() >= MOST_PARTS;
+        match parts.last_mut() {
+            Some((start, length)) if is_full || *start + *length == at => *length = at + 1 - *start,
+            _ => parts.push((at, 1)),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_bytes_are_told_apart() {
+        for (before, after, expected) in [
+            (&b"abc"[..], &b"abc"[..], &[][..]),
+            (b"abcdef", b"xbcyyf", &[(0, 1), (3, 2)]),
+            (b"", b"", &[]),
+        ] {
+            assert_eq!(changed_parts(before, after), expected);
+        }
+        let many = changed_parts(&[0; 1000], &[1, 0].repeat(500));
+        assert_eq!(many.len(), MOST_PARTS);
+        assert_eq!(many.last(), Some(&(126, 873)));
+    }
+
+    #[test]
+    fn the_last_changes_are_kept_and_all_are_counted() {
+        let mut seen = Seen::default();
+        for call in 0..5 {
+            let change = Change {
+                call,
+                ..Change::default()
+            };
+            seen.add(change, 2);
+        }
+        let calls: Vec<u64> = seen.last.iter().map(|change| change.call).collect();
+        assert_eq!((seen.count, calls), (5, vec![3, 4]));
+    }
+
+    #[test]
+    fn memory_begins_and_ends() {
+        let range = WatchedRange {
+            address: 0x1010,
+            length: 8,
+            until: None,
+        };
+        let mut watch = Watch::new(&[range], 9);
+        let whole = Region::mapped((0x1000, 0x1000), 0x100, 7);
+        let part = whole.part(0x1010, 0x1018);
+        let find = |_| Some((part.clone(), whole.clone()));
+        assert!(watch.place(7, find));
+        assert!(!watch.place(8, find), "nothing new");
+        assert!(!watch.place(9, |_| None));
+        let (seen, _) = watch.finish();
+        let by: Vec<_> = seen[0]
+            .last
+            .iter()
+            .map(|change| (change.call, &change.by))
+            .collect();
+        assert_eq!(by, [(7, &Writer::Begins), (9, &Writer::Ends)]);
+        assert_eq!(seen[0].made, Some(("cuMemMap".into(), 7, 0x1000, 0x100)));
+    }
+}

@@ -1,0 +1,111 @@
+//! Looks at watched memory after every call that may have changed it.
+
+use cutape_registry::{Family, GraphOp, Kind};
+
+use crate::observation::job::{Moments, Reach};
+use crate::observation::memory::{Region, region_at};
+use crate::observation::observer::Observer;
+use crate::observation::watch::{WatchedRange, Writer};
+use crate::observe::act::{prepare_graph, wait};
+use crate::observe::launch;
+use crate::observe::live::all_live;
+use crate::place::address::Found;
+use crate::place::mapped::Mapped;
+use crate::player::{Job, Player};
+
+/// Before a call: finds what CPU code has written, and lets a graph run node by node.
+pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
+    let call = job.call.index;
+    if observer.watch.is_host_due || job.decoded.has_notes {
+        observer.watch.look(&job.api, call, &Writer::Host, true);
+    }
+    // What the trace has behind a call is put into host memory when the call is over.
+    observer.watch.is_host_due = job.decoded.has_notes;
+    let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
+    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !watches_any(observer) {
+        return;
+    }
+    let whole = Moments {
+        reach: Reach::All,
+        ..Moments::default()
+    };
+    if let Err(why) = prepare_graph(job, observer, whole, Vec::new()) {
+        let text = format!("the graph of call {call} runs as a whole: {why}");
+        observer.watch.left_out.push(text);
+    }
+}
+
+/// After a call, which was given to the driver if `is_issued`.
+pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: bool) {
+    observer.graph = None;
+    if !is_issued {
+        return;
+    }
+    let call = job.call.index;
+    let Observer { watch, mapped, .. } = &mut *observer;
+    let begins = watch.place(call, |range| find(job, mapped, range));
+    let may_write =
+        job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
+    if !(begins || may_write) || job.current.is_captured || !watches_any(observer) {
+        return;
+    }
+    if job.captures.any_open() || observer.waits_for_memory || observer.endless.is_some() {
+        observer.watch.since.get_or_insert(call);
+        return;
+    }
+    if let Err(why) = wait(job, observer, "after") {
+        observer.watch.since.get_or_insert(call);
+        let text = format!("call {call}: {why}");
+        return observer.watch.left_out.push(text);
+    }
+    let watch = &mut observer.watch;
+    let has_changed = watch.look(&job.api, call, &Writer::Call, false);
+    if begins {
+        watch.keep_first(call);
+    }
+    watch.since = None;
+    if job.traits.is_launch && watch.last_change() == Some(call) {
+        name_parameters(job, observer, has_changed);
+    }
+}
+
+/// Gives the changes of a launch the parameters that point into memory.
+fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: bool) {
+    let call = job.call.index;
+    if has_changed && let Ok(described) = launch::describe(job) {
+        let watch = &mut observer.watch;
+        watch.add_parameters(call, &Writer::Call, &described.launch);
+    }
+    let regions = all_live(job, &observer.mapped);
+    let first = regions.first().map_or(0, |region| region.live);
+    let end = regions.iter().map(Region::end).max().unwrap_or(0);
+    observer.watch.resolve_parameters(call, |live| {
+        let (_, region) = region_at(&regions, (first, end), live)?;
+        Some(region.recorded.wrapping_add(live - region.live))
+    });
+}
+
+fn watches_any(observer: &Observer) -> bool {
+    observer.watch.has_device_memory() || observer.watch.has_host_memory()
+}
+
+/// Where a recorded range lies, and the memory around it.
+fn find(player: &Player<'_>, mapped: &Mapped, range: WatchedRange) -> Option<(Region, Region)> {
+    let Found::Live(found, _) = player.ranges.find(range.address) else {
+        return None;
+    };
+    let mut whole = match found.kind {
+        Kind::Reservation => {
+            let piece = mapped.find(range.address)?;
+            let live = player.ranges.translate(piece.start);
+            Region::mapped((piece.start, live), piece.length, piece.made)
+        }
+        _ => Region::of(found)?,
+    };
+    if !player.handles.is_taken(Kind::Context, whole.context) {
+        whole.context = 0;
+    }
+    let start = whole.live + (range.address - whole.recorded);
+    let end = start.saturating_add(range.length).min(whole.end());
+    Some((whole.part(start, end), whole))
+}

@@ -1,0 +1,161 @@
+//! `why` names the calls that wrote some bytes, and what they read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cutape_format::Trace;
+use cutape_tests::{Output, compiled, names, parts, record, run};
+use serde_json::Value;
+
+cutape_tests::suite![
+    copies_and_memsets_are_named_with_what_they_read,
+    a_kernel_is_named_only_if_it_wrote,
+    nodes_of_graphs_are_named,
+    memory_that_ended_is_known_by_its_label,
+    what_cannot_be_asked_is_refused,
+];
+
+/// The eighth launch of the kernel writes where its first parameter points.
+const WRITES: (&str, &str) = ("CUTAPE_NULL_NONDETERMINISTIC", "step@8");
+const NOTHING: (&str, &str) = ("LC_ALL", "C");
+
+fn recorded(folder: &Path, name: &str, setting: (&str, &str)) -> PathBuf {
+    let path = folder.join("app.cutape");
+    let mut record = record(&path, &[], &[&compiled(&format!("clean/{name}"))]);
+    run(record.env(setting.0, setting.1)).assert_code(0);
+    path
+}
+
+fn why(trace: &Path, arguments: &[&str], setting: (&str, &str)) -> Output {
+    let mut command = parts().cutape(&[&"why", &trace]);
+    let command = command.args(arguments).args(["--driver", "null"]);
+    run(command.env(setting.0, setting.1))
+}
+
+/// The answer as JSON.
+fn asked(trace: &Path, arguments: &[&str], setting: (&str, &str)) -> Value {
+    let arguments = [arguments, &["--report", "-"]].concat();
+    let output = why(trace, &arguments, setting);
+    output.assert_code(0);
+    assert_eq!(output.stderr, "", "{arguments:?}");
+    serde_json::from_str(&output.stdout).unwrap()
+}
+
+/// Function and kind of each write, the last one first.
+fn writers(answer: &Value) -> Vec<(String, String)> {
+    let writes = answer["writes"].as_array().unwrap().iter();
+    let kind = |by: &Value| match by {
+        Value::String(kind) => kind.clone(),
+        node => format!("node: {}", node["node"][1].as_str().unwrap()),
+    };
+    let of = |write: &Value| {
+        let function = write["by_call"]["function"].as_str().unwrap();
+        (function.to_owned(), kind(&write["by"]))
+    };
+    writes.map(of).collect()
+}
+
+fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |&(a, b): &(&str, &str)| (a.to_owned(), b.to_owned());
+    list.iter().map(owned).collect()
+}
+
+fn copies_and_memsets_are_named_with_what_they_read(folder: &Path) {
+    let trace = recorded(folder, "memory_history", NOTHING);
+    let all = names(&Trace::open(&trace).unwrap());
+    let is_copy = |name: &&String| name.starts_with("cuMemcpyDtoH");
+    let back = all.iter().position(|name| is_copy(&name)).unwrap();
+    let answer = asked(&trace, &["--result", &back.to_string()], NOTHING);
+    assert_eq!(
+        writers(&answer)[..2],
+        pairs(&[("cuMemcpyDtoD_v2", "call"), ("cuMemsetD32_v2", "call")])
+    );
+    // What the copy read was copied from the program.
+    let input = &answer["inputs"][0];
+    assert_eq!(input["parameter"], Value::Null);
+    assert_eq!(writers(input)[0], pairs(&[("cuMemcpyHtoD_v2", "call")])[0]);
+    assert!(input["label"].as_str().unwrap().starts_with("memory#4"));
+    let text = why(&trace, &["--result", &back.to_string()], NOTHING);
+    for line in ["written by call", "it reads memory#4", "main+0x"] {
+        assert!(text.stdout.contains(line), "{line}: {}", text.stdout);
+    }
+    // Steps back are replays: of one, nothing is asked of the source.
+    let one = ["--result", &back.to_string(), "--depth", "1"];
+    assert_eq!(asked(&trace, &one, NOTHING)["inputs"], Value::Array(vec![]));
+}
+
+fn a_kernel_is_named_only_if_it_wrote(folder: &Path) {
+    let trace = recorded(folder, "memory_history", WRITES);
+    let all = names(&Trace::open(&trace).unwrap());
+    let is_launch = |(_, name): &(usize, &String)| *name == "cuLaunchKernel";
+    let launches = all.iter().enumerate().filter(is_launch);
+    let (eighth, _) = launches.take(8).last().unwrap();
+    let answer = asked(&trace, &["memory#1+0+8", "--type", "u64"], WRITES);
+    assert_eq!(
+        writers(&answer)[..3],
+        pairs(&[
+            ("cuMemFree_v2", "ends"),
+            ("cuLaunchKernel", "call"),
+            ("cuMemcpyHtoD_v2", "call"),
+        ])
+    );
+    assert_eq!(answer["writes"][1]["call"], eighth);
+    assert_eq!(answer["writes"][1]["by_call"]["kernel"], "step");
+    // The parameters that point into memory, with who wrote what they point at.
+    let parameters = answer["inputs"].as_array().unwrap().iter();
+    let parameters: Vec<&Value> = parameters.map(|input| &input["parameter"]).collect();
+    assert_eq!(parameters, [0, 1]);
+    // Before the launch it is the copy.
+    let at = ["memory#1+0+8", "--at", &eighth.to_string()];
+    let before = asked(&trace, &at, WRITES);
+    assert_eq!(writers(&before)[0], pairs(&[("cuMemcpyHtoD_v2", "call")])[0]);
+    let parameter = format!("{eighth}:0");
+    let same = asked(&trace, &["--parameter", &parameter], WRITES);
+    assert_eq!(same["address"], before["address"]);
+    assert_eq!(writers(&same), writers(&before));
+}
+
+fn nodes_of_graphs_are_named(folder: &Path) {
+    let trace = recorded(folder, "graph", NOTHING);
+    let answer = asked(&trace, &["memory#2", "--most", "20"], NOTHING);
+    let nodes = writers(&answer).into_iter();
+    let nodes: Vec<_> = nodes.filter(|(_, by)| by.starts_with("node: ")).collect();
+    assert!(!nodes.is_empty(), "{answer:#}");
+    let is_launch = |(function, _): &(String, String)| function.starts_with("cuGraphLaunch");
+    assert!(nodes.iter().all(is_launch), "{nodes:?}");
+}
+
+fn memory_that_ended_is_known_by_its_label(folder: &Path) {
+    let trace = recorded(folder, "memory_host", NOTHING);
+    // Another memory gets the address of the first one.
+    let first = asked(&trace, &["memory#1"], NOTHING);
+    let second = asked(&trace, &["memory#2"], NOTHING);
+    assert_eq!(first["address"], second["address"]);
+    assert_eq!(writers(&first)[0].1, "ends");
+    assert!(first["writes"][0]["call"].as_u64() < second["writes"][0]["call"].as_u64());
+    let text = why(&trace, &["memory#2", "--type", "i32"], NOTHING).stdout;
+    assert!(!text.contains("cuMemFree_v2, main\n    "), "{text}");
+    let left = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let own = left.filter(|entry| entry.file_name().to_string_lossy().contains("cutape-watch"));
+    assert_eq!(own.count(), 0, "nothing is left");
+}
+
+fn what_cannot_be_asked_is_refused(folder: &Path) {
+    let trace = recorded(folder, "memory_host", NOTHING);
+    for (arguments, why_not) in [
+        (&["memory#99"][..], "no memory is called memory#99"),
+        (&["memory#1+400"], "memory#1 has 4 bytes"),
+        (&["here"], "`here` is not a number"),
+        (&["--result", "0"], "cuInit, does not copy from memory"),
+        (&["--result", "999999"], "the trace has no call 999999"),
+        (&["--parameter", "0:0"], "call 0 does not launch a kernel"),
+        (&["--parameter", "10:9"], "the kernel has 3 parameters"),
+        (&["--parameter", "10:1"], "parameter 1 is not a pointer"),
+        (&["memory#1", "--type", "f8"], "not a type of numbers"),
+        (&[], "required"),
+    ] {
+        let output = why(&trace, arguments, NOTHING);
+        output.assert_code(2);
+        assert!(output.stderr.contains(why_not), "{arguments:?}: {}", output.stderr);
+    }
+}
