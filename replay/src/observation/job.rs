@@ -25,8 +25,8 @@ pub struct Observation {
     pub most_nodes: Option<usize>,
     /// The most bytes that the file gets. Memory that does not fit is left out, and named.
     pub most_bytes: u64,
-    /// With [`Reach::Part`]: recorded addresses of first bytes and ends of the memory that the calls
-    /// of the part may read.
+    /// Recorded addresses of first bytes and ends. With [`Reach::Part`]: the memory that the calls of
+    /// the part may read. With [`Reach::All`]: only this memory is read; all, if there is none.
     pub reads: Vec<(u64, u64)>,
     /// Memory of which every change is wanted. Graphs run node by node then.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct Moments {
 /// Which memory is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
-    /// All memory that is live before the call.
+    /// All memory that is live before the call, or what of it lies in `reads`.
     #[default]
     All,
     /// What a launch can reach: memory that its parameters point into, memory that 8-byte words in

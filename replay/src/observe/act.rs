@@ -14,7 +14,7 @@ use crate::observation::read::{Reachable, read_after, read_before};
 use crate::observation::texture::{arrays_of, textures_of};
 use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
 use crate::observe::launch;
-use crate::observe::live::{add_variables, all_live};
+use crate::observe::live::{add_variables, all_live, clipped};
 use crate::observe::part::read_reachable;
 use crate::observe::watch;
 use crate::overrides::graph_node::live_node;
@@ -124,6 +124,9 @@ fn observe(
     }
     if is_graph && moments.reach == Reach::Launch {
         return prepare_graph(job, observer, moments, regions);
+    }
+    if moments.reach == Reach::All && !observer.job.reads.is_empty() {
+        regions = clipped(&regions, &observer.job.reads);
     }
     let longest = observer.job.longest;
     let (mut variables, mut arrays) = (Vec::new(), Vec::new());

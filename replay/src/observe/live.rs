@@ -35,6 +35,22 @@ pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
     regions
 }
 
+/// What of some regions lies in recorded ranges, of first bytes and ends.
+pub(super) fn clipped(regions: &[Region], ranges: &[(u64, u64)]) -> Vec<Region> {
+    let mut parts = Vec::new();
+    for region in regions {
+        for &(start, end) in ranges {
+            let start = start.max(region.recorded);
+            let end = end.min(region.recorded.saturating_add(region.length));
+            if start < end {
+                let live = |address: u64| region.live + (address - region.recorded);
+                parts.push(region.part(live(start), live(end)));
+            }
+        }
+    }
+    parts
+}
+
 /// Replaces variables that calls have found by all variables of the modules that live, with their
 /// names. A launch knows the modules whose kernels were launched and whose variables were found.
 pub(super) fn add_variables(job: &Job<'_, '_>, observer: &mut Observer, regions: &mut Vec<Region>) {
