@@ -8,7 +8,6 @@ use cutape_format::{Cursor, Error, Trace};
 
 use super::reply::{InFlight, Progress, Reply, Send};
 use super::shared::{Checkpoint, SharedTrace};
-use crate::check::live::SETTLE;
 use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
 use cutape_terminal::clock::TickClock;
@@ -109,7 +108,7 @@ fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
                 looked = Instant::now();
                 shared.trace().writer().is_none()
             };
-            shared.refresh(clock.ago(SETTLE), is_last);
+            shared.refresh(clock.settled(), is_last);
         }
         let is_last = !shared.is_growing();
         growth = growth.advance(shared, is_last, send);
