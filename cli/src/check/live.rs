@@ -81,7 +81,7 @@ fn finish(
         if path == followed {
             let status = outcome.status.code().map(|status| status.to_string());
             live.finish(&trace, filter, status.as_deref());
-            set_ranges(&trace, &mut filter.findings, None)?;
+            set_ranges(&trace, &mut filter.list.findings, None)?;
         } else {
             check_trace(&trace, filter, &mut |_| {})?
                 .1

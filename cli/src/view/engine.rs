@@ -65,8 +65,8 @@ impl Engine {
         spawn(listener, {
             let shared = Arc::clone(shared);
             move |send| {
-                if let Err(failure) = findings::check(&shared, send) {
-                    send(Reply::Failed(failure.message));
+                if let Err(error) = findings::check(&shared, send) {
+                    send(Reply::Failed(error.to_string()));
                 }
             }
         });

@@ -5,15 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_analyzer::output::{self as analyzer, Style};
-use cutape_analyzer::{Finding, Severity};
+use cutape_analyzer::{Analyzer, Finding, FindingList, Severity};
 use cutape_format::{Cursor, Error, Trace};
 
 use super::pane::{PaneLine, Role, linked};
 use super::reply::{Reply, Send};
 use super::shared::SharedTrace;
-use crate::check::filter::{Choice, FindingFilter};
-use crate::check::pass::Pass;
-use cutape_terminal::failure::Failure;
+use cutape_symbols::{Resolver, SymbolContext};
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at a growing trace.
@@ -29,34 +27,30 @@ struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    fn report(&mut self, filter: &FindingFilter, calls: u64, is_complete: bool) {
+    fn report(&mut self, list: &FindingList, calls: u64, is_complete: bool) {
         self.reported = Instant::now();
-        if let Some(found) = filter
-            .findings
-            .get(self.sent..)
-            .filter(|new| !new.is_empty())
-        {
-            self.sent = filter.findings.len();
+        if let Some(found) = list.findings.get(self.sent..).filter(|new| !new.is_empty()) {
+            self.sent = list.findings.len();
             (self.send)(Reply::Findings(found.to_vec()));
         }
         (self.send)(Reply::Checked {
             calls,
             is_complete,
-            omitted: filter.omitted.text(),
+            omitted: list.omitted.text(),
         });
     }
 
-    fn step(&mut self, filter: &FindingFilter, calls: u64) {
+    fn step(&mut self, list: &FindingList, calls: u64) {
         if calls.is_multiple_of(STRIDE) && self.reported.elapsed() >= REPORT_INTERVAL {
-            self.report(filter, calls, false);
+            self.report(list, calls, false);
         }
     }
 }
 
 /// Checks the whole trace; of a growing one also what comes.
-pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure> {
-    let mut filter = FindingFilter::new(&Choice::default(), false, Style::PLAIN)?;
-    let mut pass = Pass::default();
+pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Error> {
+    let (mut analyzer, resolver) = (Analyzer::new(), Resolver::default());
+    let mut list = FindingList::default();
     let mut reporter = Reporter {
         send,
         sent: 0,
@@ -66,9 +60,9 @@ pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure
     if shared.is_packed() {
         let trace = shared.trace();
         trace.walk().run(|call| {
-            pass.push(&trace, call, &mut filter);
+            list.extend(analyzer.push(&SymbolContext::new(&trace, &resolver), call));
             calls = call.index + 1;
-            reporter.step(&filter, calls);
+            reporter.step(&list, calls);
             Ok::<_, Error>(())
         })?;
     } else {
@@ -84,8 +78,8 @@ pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure
                 let Some(call) = call else {
                     return ControlFlow::Break(());
                 };
-                pass.push(trace, &call, &mut filter);
-                reporter.step(&filter, call.index + 1);
+                list.extend(analyzer.push(&SymbolContext::new(trace, &resolver), &call));
+                reporter.step(&list, call.index + 1);
                 ControlFlow::Continue(())
             };
             while next(&trace).is_continue() {}
@@ -94,12 +88,16 @@ pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Failure
             if is_last {
                 break;
             }
-            reporter.report(&filter, calls, false);
+            reporter.report(&list, calls, false);
             thread::sleep(POLL_INTERVAL);
         }
     }
-    pass.finish(&shared.trace(), &mut filter, None);
-    reporter.report(&filter, calls, true);
+    let trace = shared.trace();
+    let context = SymbolContext::new(&trace, &resolver);
+    list.extend(analyzer.finish(&context, trace.has_all_calls()));
+    list.omitted.consequences += analyzer.consequences();
+    list.count_repeats(analyzer.take_repeats());
+    reporter.report(&list, calls, true);
     Ok(())
 }
 
