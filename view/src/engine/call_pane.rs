@@ -5,22 +5,19 @@ use std::fmt::Write as _;
 
 use cutape_analyzer::TraceContext as _;
 use cutape_analyzer::decode::{Argument, function_of, piece_name, write_joined};
-use cutape_format::{Call, Snapshot, Trace};
-use cutape_model::{Effect, Effects, Lookup, ObjectId, Operands};
-use cutape_registry::Kind;
-
-use super::object_key::ObjectKey;
-use super::pane::{Link, PaneLine, Role};
-use super::row::{Outcome, outcome};
 use cutape_analyzer::demangle::demangle;
 use cutape_calls::Markers;
-use cutape_format::TraceClock;
-use cutape_render::quantity;
-use cutape_render::{RenderedCall, Renderer, notes};
-use cutape_symbols::Resolver;
-use cutape_symbols::SymbolContext;
-use cutape_symbols::stacks;
+use cutape_format::{Call, Snapshot, Trace, TraceClock};
+use cutape_model::{Effect, Effects, Lookup, ObjectId, Operands};
+use cutape_registry::Kind;
+use cutape_render::{RenderedCall, Renderer, notes, quantity};
+use cutape_symbols::{Resolver, SymbolContext, stacks};
 use cutape_terminal::output;
+
+use super::rows::outcome;
+use crate::state::object_key::ObjectKey;
+use crate::state::pane_line::{Link, PaneLine, Role};
+use crate::state::row::Outcome;
 
 /// Bytes of a payload that are shown.
 const SHOWN_BYTES: usize = 256;

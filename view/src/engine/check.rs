@@ -1,17 +1,15 @@
-//! The check behind the list of findings, and a finding in full.
+//! The check behind the list of findings.
 
 use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cutape_analyzer::output::{self as analyzer, Style};
-use cutape_analyzer::{Analyzer, Finding, FindingList, Severity};
+use cutape_analyzer::{Analyzer, FindingList};
 use cutape_format::{Cursor, Error, Trace};
-
-use super::pane::{PaneLine, Role, linked};
-use super::reply::{Reply, Send};
-use super::shared::SharedTrace;
 use cutape_symbols::{Resolver, SymbolContext};
+
+use super::shared::SharedTrace;
+use crate::state::reply::{Reply, SendReply};
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at a growing trace.
@@ -21,7 +19,7 @@ const STRIDE: u64 = 1 << 10;
 
 /// Sends the findings that have come since.
 struct Reporter<'a> {
-    send: &'a Send<'a>,
+    send: &'a SendReply<'a>,
     sent: usize,
     reported: Instant,
 }
@@ -48,7 +46,7 @@ impl Reporter<'_> {
 }
 
 /// Checks the whole trace; of a growing one also what comes.
-pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Error> {
+pub(super) fn check(shared: &SharedTrace, send: &SendReply<'_>) -> Result<(), Error> {
     let (mut analyzer, resolver) = (Analyzer::new(), Resolver::default());
     let mut list = FindingList::default();
     let mut reporter = Reporter {
@@ -99,30 +97,4 @@ pub(super) fn check(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Error> 
     list.count_repeats(analyzer.take_repeats());
     reporter.report(&list, calls, true);
     Ok(())
-}
-
-/// The role of a severity.
-pub(super) fn role(severity: Severity) -> Role {
-    match severity {
-        Severity::Error => Role::Failure,
-        Severity::Warning => Role::Warning,
-        Severity::Advice => Role::Link,
-    }
-}
-
-/// A finding as `check` prints it.
-pub(super) fn lines(finding: &Finding, width: usize) -> Vec<PaneLine> {
-    let style = Style {
-        width,
-        stacks: true,
-        ..Style::PLAIN
-    };
-    let text = analyzer::text(finding, &style);
-    let mut lines = linked(&text, width);
-    if let Some(first) = lines.first_mut() {
-        for part in &mut first.parts {
-            part.1 = role(finding.severity);
-        }
-    }
-    lines
 }

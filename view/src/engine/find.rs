@@ -5,19 +5,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_analyzer::decode::function_of;
-use cutape_format::{Call, Error, Trace};
-use cutape_model::{ObjectId, Operands};
-use cutape_registry::Kind;
-
-use super::object_key::ObjectKey;
-use super::object_pane;
-use super::reply::{Reply, Scope, Send, Wanted};
-use super::row::{Outcome, Row};
-use super::shared::SharedTrace;
 use cutape_analyzer::demangle::demangle;
 use cutape_calls::CallSet;
-use cutape_format::TraceClock;
+use cutape_format::{Call, Error, Trace, TraceClock};
+use cutape_model::{ObjectId, Operands};
+use cutape_registry::Kind;
 use cutape_render::Renderer;
+
+use super::object_pane;
+use super::rows::row;
+use super::shared::SharedTrace;
+use super::worker::IsCancelled;
+use crate::state::object_key::ObjectKey;
+use crate::state::reply::{Reply, Scope, SendReply, Wanted};
+use crate::state::row::Outcome;
 
 /// Calls between two looks at the clock.
 const STRIDE: u64 = 1 << 10;
@@ -26,9 +27,6 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The first matches come with their lines.
 const WITH_LINES: u64 = 5000;
-
-/// Whether a request has been replaced by a later one.
-pub(super) type IsCancelled<'a> = &'a dyn Fn() -> bool;
 
 /// Whether a call is of a scope.
 enum Test {
@@ -153,7 +151,7 @@ pub(super) fn filter(
     id: u64,
     scope: &Scope,
     is_cancelled: IsCancelled<'_>,
-    send: &Send<'_>,
+    send: &SendReply<'_>,
 ) {
     let test = {
         let trace = shared.trace();
@@ -176,7 +174,7 @@ pub(super) fn filter(
             seen = call.index + 1;
             if test.matches(renderer, call) {
                 if found < WITH_LINES {
-                    rows.push(Row::of(renderer, call, clock));
+                    rows.push(row(renderer, call, clock));
                 }
                 found += 1;
                 calls.push(call.index);
@@ -236,7 +234,12 @@ pub(super) struct Search {
 
 impl Search {
     /// Searches, and beyond the end from the other end on.
-    pub(super) fn run(&self, shared: &SharedTrace, is_cancelled: IsCancelled<'_>, send: &Send<'_>) {
+    pub(super) fn run(
+        &self,
+        shared: &SharedTrace,
+        is_cancelled: IsCancelled<'_>,
+        send: &SendReply<'_>,
+    ) {
         let trace = shared.trace();
         let total = shared.total();
         let parts = match self.is_backward {
@@ -273,7 +276,7 @@ impl Search {
         trace: &Trace,
         part: Range<u64>,
         is_cancelled: IsCancelled<'_>,
-        send: &Send<'_>,
+        send: &SendReply<'_>,
     ) -> Result<Option<u64>, String> {
         if part.is_empty() {
             return Ok(None);
@@ -322,10 +325,10 @@ impl Search {
                         kernel.to_lowercase().contains(text)
                             || demangle(kernel).to_lowercase().contains(text)
                     })
-                    || Row::of(renderer, call, clock).contains(text)
+                    || row(renderer, call, clock).contains(text)
             }
             Wanted::Failure if call.succeeded() => false,
-            Wanted::Failure => Row::of(renderer, call, clock).outcome != Outcome::Success,
+            Wanted::Failure => row(renderer, call, clock).outcome != Outcome::Success,
         }
     }
 }

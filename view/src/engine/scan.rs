@@ -5,12 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_format::{Cursor, Error, Trace};
-
-use super::reply::{InFlight, Progress, Reply, Send};
-use super::shared::{Checkpoint, SharedTrace};
 use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
 use cutape_terminal::clock::TickClock;
+
+use super::shared::{Checkpoint, SharedTrace};
+use crate::state::reply::{InFlight, Progress, Reply, SendReply};
 
 /// Time between two looks at a growing trace.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ const MOST_IN_FLIGHT: usize = 8;
 const MOST_SEARCHED: usize = 1 << 12;
 
 /// Scans the whole trace.
-pub(super) fn scan(shared: &SharedTrace, send: &Send<'_>) {
+pub(super) fn scan(shared: &SharedTrace, send: &SendReply<'_>) {
     let outcome = match shared.is_packed() {
         true => scan_packed(shared, send),
         false => {
@@ -39,7 +39,7 @@ pub(super) fn scan(shared: &SharedTrace, send: &Send<'_>) {
     }
 }
 
-fn scan_packed(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Error> {
+fn scan_packed(shared: &SharedTrace, send: &SendReply<'_>) -> Result<(), Error> {
     let trace = shared.trace();
     let mut renderer = Renderer::new(&trace, Limits::TEXT, Tracked::All);
     let mut due = shared.next_checkpoint();
@@ -91,7 +91,7 @@ struct Growth {
     reported: Option<Progress>,
 }
 
-fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
+fn scan_unpacked(shared: &SharedTrace, send: &SendReply<'_>) {
     let clock = TickClock::start();
     let mut growth = Growth {
         settled: Cursor::new(),
@@ -121,7 +121,7 @@ fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
 
 impl Growth {
     /// Takes in what there is; `is_last` says that no call will return any more.
-    fn advance(mut self, shared: &SharedTrace, is_last: bool, send: &Send<'_>) -> Self {
+    fn advance(mut self, shared: &SharedTrace, is_last: bool, send: &SendReply<'_>) -> Self {
         let trace = shared.trace();
         let horizon = shared.horizon();
         let mut renderer = Renderer::resume(&trace, Limits::TEXT, self.known);

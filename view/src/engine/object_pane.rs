@@ -1,12 +1,11 @@
 //! All about an object: what it is, what it belongs to, which calls created and ended it.
 
 use cutape_model::{Object, ObjectId, Origin};
+use cutape_render::{Renderer, quantity};
 
 use super::call_pane::named;
-use super::object_key::ObjectKey;
-use super::pane::{Link, PaneLine, Role};
-use cutape_render::Renderer;
-use cutape_render::quantity;
+use crate::state::object_key::ObjectKey;
+use crate::state::pane_line::{Link, PaneLine, Role};
 
 /// The object that a call names, for a renderer that has observed the call.
 pub(super) fn find(renderer: &Renderer<'_>, key: ObjectKey) -> Option<ObjectId> {
@@ -88,14 +87,4 @@ fn created<D>(object: &Object<D>) -> PaneLine {
         .and(format!("call {}", site.index), Role::Link)
         .and(format!(" {}", site.function), Role::Plain)
         .to(Link::Call(site.index))
-}
-
-/// The line about the object's end.
-pub(super) fn ended(call: Option<u64>) -> PaneLine {
-    match call {
-        Some(call) => PaneLine::new("  ended by ", Role::Dim)
-            .and(format!("call {call}"), Role::Link)
-            .to(Link::Call(call)),
-        None => PaneLine::new("  not ended", Role::Dim),
-    }
 }
