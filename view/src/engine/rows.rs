@@ -1,9 +1,7 @@
 //! Calls as lines of the list.
 
-use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use cutape_analyzer::decode::write_joined;
 use cutape_format::{Call, Error, TraceClock};
 use cutape_render::{RenderedCall, Renderer};
 use cutape_terminal::output;
@@ -69,13 +67,15 @@ pub(super) fn row(renderer: &mut Renderer<'_>, call: &Call<'_>, clock: TraceCloc
         }
         _ => rendered.write_inputs_first(&mut arguments),
     }
+    let mut outputs = String::new();
+    rendered.write_outputs(&mut outputs);
     Row {
         index: call.index,
         thread: call.thread,
         time: clock.since_start(call.ticks),
         function: call.signature.name.to_string(),
         arguments: line(&arguments),
-        outputs: line(&outputs(&rendered)),
+        outputs: line(&outputs),
         outcome: outcome(call, &rendered),
     }
 }
@@ -88,20 +88,6 @@ pub(super) fn outcome(call: &Call<'_>, rendered: &RenderedCall<'_>) -> Outcome {
         (Some(0), _) | (Some(_), None) => Outcome::Success,
         (Some(_), Some(name)) => Outcome::Failure(name.clone()),
     }
-}
-
-fn outputs(rendered: &RenderedCall<'_>) -> String {
-    let mut text = String::new();
-    write_joined(&rendered.decoded.outputs, &mut text, |output, out| {
-        out.push_str(output.name);
-        if let Some(piece) = output.piece {
-            // Writing to a String never fails.
-            let _ = write!(out, ".{piece}");
-        }
-        out.push_str(" = ");
-        output.value.write(out);
-    });
-    text
 }
 
 fn line(text: &str) -> String {

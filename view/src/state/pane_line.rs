@@ -37,6 +37,11 @@ impl PaneLine {
         Self::default().and(text, role)
     }
 
+    /// A line `name = value`.
+    pub(crate) fn named(name: &str, value: &str) -> Self {
+        Self::new(format!("  {name} = "), Role::Dim).and(value, Role::Plain)
+    }
+
     /// An empty line.
     pub(super) fn empty() -> Self {
         Self::default()
