@@ -2,31 +2,29 @@
 
 use std::ops::ControlFlow;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_analyzer::{Analyzer, FindingList};
 use cutape_format::{Cursor, Error, Trace};
 use cutape_symbols::{Resolver, SymbolContext};
 
+use super::report_timer::ReportTimer;
 use super::shared::SharedTrace;
 use crate::state::reply::{Reply, SendReply};
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at a growing trace.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Calls between two looks at the clock.
-const STRIDE: u64 = 1 << 10;
 
 /// Sends the findings that have come since.
 struct Reporter<'a> {
     send: &'a SendReply<'a>,
     sent: usize,
-    reported: Instant,
+    timer: ReportTimer,
 }
 
 impl Reporter<'_> {
     fn report(&mut self, list: &FindingList, calls: u64, is_complete: bool) {
-        self.reported = Instant::now();
         if let Some(found) = list.findings.get(self.sent..).filter(|new| !new.is_empty()) {
             self.sent = list.findings.len();
             (self.send)(Reply::Findings(found.to_vec()));
@@ -39,7 +37,7 @@ impl Reporter<'_> {
     }
 
     fn step(&mut self, list: &FindingList, calls: u64) {
-        if calls.is_multiple_of(STRIDE) && self.reported.elapsed() >= REPORT_INTERVAL {
+        if self.timer.is_due(calls) {
             self.report(list, calls, false);
         }
     }
@@ -52,7 +50,7 @@ pub(super) fn check(shared: &SharedTrace, send: &SendReply<'_>) -> Result<(), Er
     let mut reporter = Reporter {
         send,
         sent: 0,
-        reported: Instant::now(),
+        timer: ReportTimer::every(REPORT_INTERVAL),
     };
     let mut calls = 0;
     if shared.is_packed() {

@@ -2,10 +2,9 @@
 
 use std::ops::{ControlFlow, Range};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_analyzer::decode::function_of;
-use cutape_analyzer::demangle::demangle;
 use cutape_calls::CallSet;
 use cutape_format::{Call, Error, Trace, TraceClock};
 use cutape_model::{ObjectId, Operands};
@@ -13,15 +12,13 @@ use cutape_registry::Kind;
 use cutape_render::Renderer;
 
 use super::object_pane;
+use super::report_timer::ReportTimer;
 use super::rows::row;
 use super::shared::SharedTrace;
 use super::worker::IsCancelled;
 use crate::state::object_key::ObjectKey;
 use crate::state::reply::{Reply, Scope, SendReply, Wanted};
-use crate::state::row::Outcome;
 
-/// Calls between two looks at the clock.
-const STRIDE: u64 = 1 << 10;
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two looks at a growing trace.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -167,7 +164,7 @@ pub(super) fn filter(
         let is_counted = shared.is_counted();
         let until = shared.total().min(range.end);
         let (mut calls, mut rows) = (Vec::new(), Vec::new());
-        let mut reported = Instant::now();
+        let mut timer = ReportTimer::every(REPORT_INTERVAL);
         let trace = shared.trace();
         let clock = TraceClock::of(&trace);
         let outcome = shared.read(&trace, seen..until.max(seen), &mut |renderer, call| {
@@ -179,8 +176,7 @@ pub(super) fn filter(
                 found += 1;
                 calls.push(call.index);
             }
-            if seen.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-                reported = Instant::now();
+            if timer.is_due(seen) {
                 send(Reply::Matches {
                     id,
                     calls: std::mem::take(&mut calls),
@@ -281,12 +277,16 @@ impl Search {
         if part.is_empty() {
             return Ok(None);
         }
+        let (named, text) = match &self.wanted {
+            Wanted::Text(text) => (CallSet::of_text(text), Some(text)),
+            Wanted::Failure => (CallSet::of_failures(), None),
+        };
         let segments: Vec<Range<u64>> = match self.is_backward {
             true => shared.segments().into_iter().rev().collect(),
             false => std::iter::once(0..u64::MAX).collect(),
         };
         let clock = TraceClock::of(trace);
-        let mut reported = Instant::now();
+        let mut timer = ReportTimer::every(REPORT_INTERVAL);
         let mut seen = 0_u64;
         for segment in segments {
             let calls = part.start.max(segment.start)..part.end.min(segment.end);
@@ -297,11 +297,12 @@ impl Search {
             let mut found = None;
             let outcome = shared.read(trace, calls, &mut |renderer, call| {
                 seen += 1;
-                if seen.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-                    reported = Instant::now();
+                if timer.is_due(seen) {
                     send(Reply::Searching { id: self.id, seen });
                 }
-                if self.is_wanted(renderer, call, clock) && test.matches(renderer, call) {
+                let is_wanted = named.contains_rendered(call, renderer)
+                    || text.is_some_and(|text| row(renderer, call, clock).contains(text));
+                if is_wanted && test.matches(renderer, call) {
                     found = Some(call.index);
                 }
                 match is_cancelled() || (found.is_some() && !self.is_backward) {
@@ -315,20 +316,5 @@ impl Search {
             }
         }
         Ok(None)
-    }
-
-    fn is_wanted(&self, renderer: &mut Renderer<'_>, call: &Call<'_>, clock: TraceClock) -> bool {
-        match &self.wanted {
-            Wanted::Text(text) => {
-                call.signature.name.to_lowercase().contains(text)
-                    || renderer.state.launched_kernel(call).is_some_and(|kernel| {
-                        kernel.to_lowercase().contains(text)
-                            || demangle(kernel).to_lowercase().contains(text)
-                    })
-                    || row(renderer, call, clock).contains(text)
-            }
-            Wanted::Failure if call.succeeded() => false,
-            Wanted::Failure => row(renderer, call, clock).outcome != Outcome::Success,
-        }
     }
 }

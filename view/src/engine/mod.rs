@@ -4,6 +4,7 @@ mod call_pane;
 mod check;
 mod find;
 mod object_pane;
+mod report_timer;
 mod rows;
 mod scan;
 pub(crate) mod shared;

@@ -9,6 +9,7 @@ use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
 use cutape_terminal::clock::TickClock;
 
+use super::report_timer::ReportTimer;
 use super::shared::{Checkpoint, SharedTrace};
 use crate::state::reply::{InFlight, Progress, Reply, SendReply};
 
@@ -18,8 +19,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LIFE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
-/// Calls between two looks at the clock.
-const STRIDE: u64 = 1 << 12;
 /// How many calls in flight are named.
 const MOST_IN_FLIGHT: usize = 8;
 /// Among how many calls they are searched.
@@ -43,7 +42,7 @@ fn scan_packed(shared: &SharedTrace, send: &SendReply<'_>) -> Result<(), Error> 
     let trace = shared.trace();
     let mut renderer = Renderer::new(&trace, Limits::TEXT, Tracked::All);
     let mut due = shared.next_checkpoint();
-    let (mut reported, mut scanned) = (Instant::now(), 0);
+    let (mut timer, mut scanned) = (ReportTimer::every(REPORT_INTERVAL), 0);
     send(Reply::Progress(Progress {
         total: shared.total(),
         ..Progress::default()
@@ -59,8 +58,7 @@ fn scan_packed(shared: &SharedTrace, send: &SendReply<'_>) -> Result<(), Error> 
         }
         renderer.observe(call);
         scanned = call.index + 1;
-        if scanned.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-            reported = Instant::now();
+        if timer.is_due(scanned) {
             let total = shared.total().max(scanned);
             send(Reply::Progress(Progress {
                 total,
@@ -125,7 +123,7 @@ impl Growth {
         let trace = shared.trace();
         let horizon = shared.horizon();
         let mut renderer = Renderer::resume(&trace, Limits::TEXT, self.known);
-        let mut reported = Instant::now();
+        let mut timer = ReportTimer::every(REPORT_INTERVAL);
         loop {
             let is_due = self.settled.index() >= self.due;
             let cursor = is_due.then(|| self.settled.clone());
@@ -144,8 +142,7 @@ impl Growth {
             }
             renderer.observe(&call);
             let scanned = self.settled.index();
-            if scanned.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-                reported = Instant::now();
+            if timer.is_due(scanned) {
                 shared.count(scanned, false);
                 send(Reply::Progress(Progress {
                     total: shared.total(),
