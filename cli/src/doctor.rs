@@ -14,10 +14,10 @@ use cutape_replay::Driver;
 
 use self::checklist::Checklist;
 use self::surroundings::{DriverFacts, Surroundings};
-use crate::library;
 use crate::record::library_folder::LibraryFolder;
 use crate::record::{backend, forward};
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::output::Format;
 
 const EPILOGUE: &str = "\

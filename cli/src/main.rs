@@ -24,7 +24,6 @@ mod extract;
 mod first_look;
 mod guarded;
 mod info;
-mod library;
 mod manual;
 mod mark;
 mod minimize;

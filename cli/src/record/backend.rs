@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::library;
 use crate::record::library_folder::LibraryFolder;
 use crate::record::program_file::Loader;
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::output::word;
 
 /// How calls reach the interposer.

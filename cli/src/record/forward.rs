@@ -16,7 +16,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::write::elf as write;
 use object::{Endianness, SymbolKind};
 
-use crate::library;
+use cutape_terminal::library;
 
 /// The name of the library. The interposer refers to it with `DT_AUXILIARY`, in its own folder.
 pub(crate) const LIBRARY: &str = "libcutape-forward.so";

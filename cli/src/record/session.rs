@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
 
-use crate::library;
 use crate::payloads;
 use crate::record::backend::{self, Backend};
 use crate::record::bypass::{BypassMonitor, Target};
@@ -21,6 +20,7 @@ use cutape_symbols::stacks;
 use cutape_terminal::clock::TickClock;
 use cutape_terminal::failure::{self, Failure};
 use cutape_terminal::input;
+use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::output::{self, word};
 use cutape_terminal::progress::{Progress, Unit};
