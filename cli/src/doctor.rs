@@ -14,8 +14,7 @@ use cutape_replay::Driver;
 
 use self::checklist::Checklist;
 use self::surroundings::{DriverFacts, Surroundings};
-use crate::record::library_folder::LibraryFolder;
-use crate::record::{backend, forward};
+use cutape_recording::{LibraryFolder, forward, why_no_audit_here};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::library;
 use cutape_terminal::output::Format;
@@ -47,7 +46,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match library::audit() {
         Ok(path) => {
             sheet.line("audit library", path.display().to_string())?;
-            if let Some(why) = backend::why_no_audit_here() {
+            if let Some(why) = why_no_audit_here() {
                 let text = format!("record uses --backend preload: {why}");
                 sheet.advise("audit backend", &text)?;
             }

@@ -30,7 +30,6 @@ mod minimize;
 mod observation;
 mod one_rank;
 mod pack;
-mod payloads;
 #[cfg(test)]
 mod python_options;
 mod record;
