@@ -35,10 +35,10 @@ pub(crate) struct Settings {
     pub(crate) measures_cost: bool,
 }
 
-impl Settings {
-    /// Reads the environment.
-    pub(crate) fn read() -> Self {
-        let mut settings = Self {
+impl Default for Settings {
+    /// Without any variable.
+    fn default() -> Self {
+        Self {
             trace: None,
             driver: None,
             payloads: PayloadPolicy::All,
@@ -50,7 +50,14 @@ impl Settings {
             checks_sources: false,
             driver_log: true,
             measures_cost: false,
-        };
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the environment.
+    pub(crate) fn read() -> Self {
+        let mut settings = Self::default();
         if !env::is_privileged() {
             for &setting in RecorderSetting::ALL {
                 if let Some(value) = env::variable(setting.c_name()) {
@@ -102,4 +109,41 @@ fn bytes(word: &[u8]) -> u64 {
 
 fn policy(word: &[u8]) -> PayloadPolicy {
     PayloadPolicy::from_word(word).unwrap_or(PayloadPolicy::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_variables() {
+        let read = |setting, word: &CStr| {
+            let mut settings = Settings::default();
+            settings.set(setting, word.to_owned());
+            settings
+        };
+        for (word, stacks) in [
+            (c"off", Stacks::Off),
+            (c"all", Stacks::All),
+            (c"1", Stacks::Some),
+        ] {
+            let settings = read(RecorderSetting::Stacks, word);
+            assert_eq!(settings.stacks, stacks, "{word:?}");
+        }
+        for (word, digests) in [(c"sync", Some(Digests::Sync)), (c"off", None), (c"1", None)] {
+            let settings = read(RecorderSetting::Digests, word);
+            assert_eq!(settings.digests, digests, "{word:?}");
+        }
+        for (word, bytes) in [(c"4097", 8192), (c"1M", 0), (c"18446744073709551615", 0)] {
+            let settings = read(RecorderSetting::OutputsOfExchanges, word);
+            assert_eq!(settings.outputs_of_exchanges, bytes, "{word:?}");
+        }
+        let unknown = c"other";
+        let settings = read(RecorderSetting::HostMemory, unknown);
+        assert_eq!(settings.host_memory, HostMemory::Off);
+        let settings = read(RecorderSetting::Payloads, unknown);
+        assert_eq!(settings.payloads, PayloadPolicy::None);
+        assert!(!read(RecorderSetting::CheckSources, unknown).checks_sources);
+        assert!(read(RecorderSetting::DriverLog, unknown).driver_log);
+    }
 }
