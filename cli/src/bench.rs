@@ -19,10 +19,10 @@ use std::process::ExitCode;
 use cutape_format::Trace;
 
 use crate::guarded;
-use crate::library;
 use crate::one_rank::Source;
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::library;
 use cutape_terminal::progress::{Progress, Unit};
 
 pub(crate) use child::{ChildArguments, run_child};

@@ -18,11 +18,11 @@ use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Sel
 use self::host_files::HostFiles;
 use crate::call_image::{self, CallImage};
 use crate::guarded::{self, GuardedOptions, ReportOption};
-use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
 use cutape_calls::{self, CallSet};
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::library;
 use cutape_terminal::output::ReportFile;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;

@@ -12,10 +12,7 @@ use cutape_format::{Cursor, Trace};
 use super::filter::FindingFilter;
 use super::pass::{Pass, check_trace};
 use super::ranges::set_ranges;
-use crate::record::options::Recording;
-use crate::record::rank;
-use crate::record::reservation::Reservation;
-use crate::record::session::{self, Outcome, Session};
+use cutape_recording::{Outcome, Recording, Reservation, Session, trace_name};
 use cutape_terminal::clock::TickClock;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
@@ -38,8 +35,8 @@ pub(super) fn check_program(
             (std::env::temp_dir().join(name), Overwrite::default())
         }
     };
-    let reservation = Reservation::named(&rank::trace_name(&path), overwrite)?;
-    let mut session = session::start(recording, program, reservation)?;
+    let reservation = Reservation::named(&trace_name(&path), overwrite)?;
+    let mut session = cutape_recording::start(recording, program, reservation)?;
     let mut live = LiveCheck::default();
     let clock = TickClock::start();
     while !session.has_ended() {

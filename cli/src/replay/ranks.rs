@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use super::{Arguments, CHILD, Format, pending, text};
 use crate::guarded;
-use crate::library;
 use crate::one_rank::ChildSource;
 use cutape_render::quantity::count;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
+use cutape_terminal::library;
 use cutape_terminal::output::printable;
 use cutape_terminal::progress::Progress;
 use cutape_terminal::rank_folder::{Found, traces};

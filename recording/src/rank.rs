@@ -9,7 +9,7 @@ use cutape_format::rank;
 
 /// Adds the rank of this process, if it has one, so that traces do not collide:
 /// `run.cutape` → `run.rank3.cutape`.
-pub(crate) fn trace_name(trace: &Path) -> PathBuf {
+pub fn trace_name(trace: &Path) -> PathBuf {
     let rank = rank::in_name(|name| env::var(name.to_str().ok()?).ok());
     rank.map_or_else(|| trace.to_owned(), |rank| with_rank(trace, &rank))
 }

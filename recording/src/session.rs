@@ -7,53 +7,59 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
-
-use crate::library;
-use crate::payloads;
-use crate::record::backend::{self, Backend};
-use crate::record::bypass::{BypassMonitor, Target};
-use crate::record::family::{family, name_after_program, new_family};
-use crate::record::library_folder::LibraryFolder;
-use crate::record::options::{Recording, Stacks};
-use crate::record::program_file;
-use crate::record::reservation::Reservation;
+use cutape_registry::RecorderSetting;
 use cutape_symbols::stacks;
 use cutape_terminal::clock::TickClock;
 use cutape_terminal::failure::{self, Failure};
 use cutape_terminal::input;
+use cutape_terminal::library;
 use cutape_terminal::message;
-use cutape_terminal::output::{self, word};
+use cutape_terminal::output;
 use cutape_terminal::progress::{Progress, Unit};
 use cutape_terminal::signals::signal_name;
 
+use crate::backend::{self, SelectedBackend};
+use crate::bypass::{BypassMonitor, Target};
+use crate::family::{family, name_after_program, new_family};
+use crate::library_folder::LibraryFolder;
+use crate::options::Recording;
+use crate::payloads;
+use crate::program_file;
+use crate::reservation::Reservation;
+use crate::settings::Settings;
+
 /// A running program.
-pub(crate) struct Session {
+pub struct Session {
     child: Child,
     trace: PathBuf,
     /// Files of the trace's family that existed before.
     old: Vec<PathBuf>,
     clock: TickClock,
-    backend: Backend,
+    backend: SelectedBackend,
     _monitor: BypassMonitor,
     _folder: LibraryFolder,
     _reservation: Reservation,
 }
 
 /// A program that has ended, and its traces.
-pub(crate) struct Outcome {
-    pub(crate) status: ExitStatus,
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
     /// The process whose status that is.
     process: u32,
     /// The program's own trace, or if it did not call the driver, that of the first process that
     /// did; then those of other processes.
-    pub(crate) traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// Which of them is that of the first process that called the driver: [`Session::trace`].
-    pub(crate) first: PathBuf,
+    pub first: PathBuf,
     ticks_per_second: Option<u64>,
 }
 
 /// Starts the program `words[0]` so that it writes the reserved trace.
-pub(crate) fn start(
+///
+/// # Errors
+/// If the program cannot be recorded or started, or a part of cutape is missing.
+pub fn start(
     recording: &Recording,
     words: &[OsString],
     reservation: Reservation,
@@ -74,7 +80,7 @@ pub(crate) fn start(
     let backend = backend::select(recording.backend, &loader, &interposer)?;
     tracing::info!(
         "recording with backend {}: {}",
-        backend.name(),
+        backend.backend.word(),
         backend.reason
     );
     let driver = library::driver(recording.driver.as_deref())?;
@@ -87,33 +93,21 @@ pub(crate) fn start(
     }
     reservation.clear()?;
     let old = family(&trace);
+    let settings = Settings {
+        recording,
+        backend: &backend,
+        folder: &folder,
+        trace: &trace,
+        driver: &driver,
+    };
     let mut command = Command::new(&program);
     command
         .args(&words[1..])
-        .envs(backend.environment(&folder))
-        .env("CUTAPE_TRACE", &trace)
-        .env("CUTAPE_DRIVER", &driver)
-        .env("CUTAPE_PAYLOADS", recording.payloads.word())
-        .env("CUTAPE_OUTPUTS", recording.outputs.word())
-        .env("CUTAPE_HOST_MEMORY", word(recording.host_memory))
-        .env(
-            "CUTAPE_STACKS",
-            word(recording.stacks.unwrap_or(Stacks::Off)),
-        );
-    if let Some(digests) = recording.digests {
-        command.env("CUTAPE_DIGESTS", word(digests));
-    }
-    if let Some(bytes) = recording.outputs_of_exchanges {
-        command.env("CUTAPE_OUTPUTS_OF_EXCHANGES", bytes.to_string());
-    }
-    if recording.check_sources {
-        command.env("CUTAPE_CHECK_SOURCES", "on");
-    }
-    if recording.no_driver_log {
-        command.env("CUTAPE_DRIVER_LOG", "off");
-    }
-    if recording.measures_cost {
-        command.env("CUTAPE_COST", "1");
+        .envs(backend.loader_variables(&folder));
+    for &setting in RecorderSetting::ALL {
+        if let Some(value) = settings.value(setting) {
+            command.env(setting.name(), value);
+        }
     }
     match nvtx_library() {
         Some(other) if !recording.no_nvtx => message!(
@@ -184,22 +178,25 @@ fn forward_signals_to(child: &Child) {
 
 impl Session {
     /// The path of the trace of the first process that calls the driver, which may not exist yet.
-    pub(crate) fn trace(&self) -> &Path {
+    pub fn trace(&self) -> &Path {
         &self.trace
     }
 
     /// The selected backend.
-    pub(crate) fn backend(&self) -> &Backend {
+    pub fn backend(&self) -> &SelectedBackend {
         &self.backend
     }
 
     /// Whether the program has ended.
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits for the end of the program.
-    pub(crate) fn wait(mut self) -> Result<Outcome, Failure> {
+    ///
+    /// # Errors
+    /// If the system does not tell it.
+    pub fn wait(mut self) -> Result<Outcome, Failure> {
         let status = self
             .child
             .wait()
@@ -226,7 +223,7 @@ impl Session {
 
 impl Outcome {
     /// The status that a shell would report: the program's own, or 128 and the signal.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         let code = self
             .status
             .code()
@@ -235,7 +232,7 @@ impl Outcome {
     }
 
     /// `exited with status 3`, `was killed by signal 11 (SIGSEGV)`.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         match (self.status.code(), self.status.signal()) {
             (Some(code), _) => format!("exited with status {code}"),
             (_, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
@@ -245,7 +242,7 @@ impl Outcome {
 
     /// As [`Outcome::pack`]; what is missing or goes wrong is reported on stderr, because an
     /// unpacked trace is still usable.
-    pub(crate) fn pack_or_warn(&self, path: &Path) {
+    pub fn pack_or_warn(&self, path: &Path) {
         match self.pack(path) {
             Ok(summary) => report_missing(&summary.missing),
             Err(failure) => message!("{}", failure.message),
@@ -292,7 +289,7 @@ impl Outcome {
 }
 
 /// Reports on stderr the image bytes that packing could not find.
-pub(crate) fn report_missing(missing: &[MissingFileRange]) {
+pub fn report_missing(missing: &[MissingFileRange]) {
     for part in missing {
         message!(
             "{} bytes of an image are not in the trace: {}",

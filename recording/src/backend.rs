@@ -6,25 +6,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::library;
-use crate::record::library_folder::LibraryFolder;
-use crate::record::program_file::Loader;
+use cutape_registry::Backend;
 use cutape_terminal::failure::Failure;
-use cutape_terminal::output::word;
+use cutape_terminal::library;
 
-/// How calls reach the interposer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum BackendName {
-    /// `audit` where it is known to work, else `preload`.
-    Auto,
-    /// Auditing library (LD_AUDIT): libcuda by name or path, from every library.
-    Audit,
-    /// LD_PRELOAD: libcuda by name, or by path through `dlopen`.
-    Preload,
-    /// Preload, and patch the driver: also callers that the loader does not see. Needs a build with
-    /// frida-gum.
-    Gum,
-}
+use crate::library_folder::LibraryFolder;
+use crate::program_file::Loader;
+use crate::words::BackendChoice;
 
 /// The oldest glibc with which `auto` selects `audit`. With 2.35, 2.36, 2.39 and 2.41 programs ran
 /// as they do without it. Older ones make calls through the PLT slower under any auditing library
@@ -36,44 +24,45 @@ const PATCHES: &str = "cutape_interposer_patches";
 
 /// The selected backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Backend {
-    /// Never `Auto`.
-    kind: BackendName,
+pub struct SelectedBackend {
+    /// Which one.
+    pub backend: Backend,
     /// Why it was selected.
-    pub(crate) reason: String,
+    pub reason: String,
     /// The auditing library, for `Audit`.
     audit: Option<PathBuf>,
 }
 
 /// Selects the backend for a program with that loader.
 pub(crate) fn select(
-    requested: BackendName,
+    requested: BackendChoice,
     loader: &Loader,
     interposer: &Path,
-) -> Result<Backend, Failure> {
+) -> Result<SelectedBackend, Failure> {
     let missing = "the library for --backend audit is missing";
-    let (kind, reason, audit) = match (requested, library::audit()) {
-        (BackendName::Auto, Err(_)) => (BackendName::Preload, missing.to_owned(), None),
-        (BackendName::Auto, Ok(library)) => match why_no_audit(loader, glibc()) {
-            Some(why) => (BackendName::Preload, why, None),
-            None => (
-                BackendName::Audit,
-                "it catches most".to_owned(),
-                Some(library),
-            ),
+    let (backend, reason, audit) = match (requested, library::audit()) {
+        (BackendChoice::Auto, Err(_)) => (Backend::Preload, missing.to_owned(), None),
+        (BackendChoice::Auto, Ok(library)) => match why_no_audit(loader, glibc()) {
+            Some(why) => (Backend::Preload, why, None),
+            None => (Backend::Audit, "it catches most".to_owned(), Some(library)),
         },
-        (BackendName::Gum, _) if library::exports(interposer, PATCHES) != Some(true) => {
-            return Err(Failure::unusable(format!(
-                "--backend gum: {} was built without frida-gum; build it with the feature \
-                 gum-auto-download of cutape-interposer",
-                interposer.display()
-            )));
+        (BackendChoice::Named(backend), library) => {
+            if backend == Backend::Gum && library::exports(interposer, PATCHES) != Some(true) {
+                return Err(Failure::unusable(format!(
+                    "--backend gum: {} was built without frida-gum; build it with the feature \
+                     gum-auto-download of cutape-interposer",
+                    interposer.display()
+                )));
+            }
+            let audit = match backend {
+                Backend::Audit => Some(library?),
+                Backend::Preload | Backend::Gum => None,
+            };
+            (backend, "as requested".to_owned(), audit)
         }
-        (BackendName::Audit, library) => (requested, "as requested".to_owned(), Some(library?)),
-        (_, _) => (requested, "as requested".to_owned(), None),
     };
-    Ok(Backend {
-        kind,
+    Ok(SelectedBackend {
+        backend,
         reason,
         audit,
     })
@@ -100,7 +89,7 @@ fn why_no_audit(loader: &Loader, glibc: Option<(u32, u32)>) -> Option<String> {
 }
 
 /// Why `auto` does not select `audit` on this machine, for programs with the system's loader.
-pub(crate) fn why_no_audit_here() -> Option<String> {
+pub fn why_no_audit_here() -> Option<String> {
     why_no_audit(&Loader::Unknown, glibc())
 }
 
@@ -124,45 +113,38 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-impl Backend {
-    /// The value for `--backend`.
-    pub(crate) fn name(&self) -> String {
-        word(self.kind)
+impl SelectedBackend {
+    /// The variables by which the loader brings the interposer into the program.
+    pub(crate) fn loader_variables(&self, folder: &LibraryFolder) -> Vec<(&'static str, OsString)> {
+        let library_path = "LD_LIBRARY_PATH";
+        match &self.audit {
+            Some(library) => vec![("LD_AUDIT", prepended(library, "LD_AUDIT"))],
+            None => vec![
+                ("LD_PRELOAD", prepended(&folder.library(), "LD_PRELOAD")),
+                (library_path, prepended(folder.path(), library_path)),
+            ],
+        }
     }
 
-    /// The variables to add to the program's environment.
-    pub(crate) fn environment(&self, folder: &LibraryFolder) -> Vec<(&'static str, OsString)> {
-        let mut variables = vec![("CUTAPE_BACKEND", self.name().into())];
-        match &self.audit {
-            Some(library) => variables.extend([
-                ("LD_AUDIT", prepended(library, "LD_AUDIT")),
-                ("CUTAPE_AUDIT_LEADS_TO", folder.library().into()),
-            ]),
-            None => variables.extend([
-                ("LD_PRELOAD", prepended(&folder.library(), "LD_PRELOAD")),
-                (
-                    "LD_LIBRARY_PATH",
-                    prepended(folder.path(), "LD_LIBRARY_PATH"),
-                ),
-            ]),
-        }
-        variables
+    /// Where the auditing library finds the interposer.
+    pub(crate) fn audit_leads_to(&self, folder: &LibraryFolder) -> Option<PathBuf> {
+        self.audit.as_ref().map(|_| folder.library())
     }
 
     /// The libcuda files that a process may have mapped before its first call.
     pub(crate) fn mapped_at_start(&self, interposer: PathBuf, driver: &Path) -> Vec<PathBuf> {
-        match self.kind {
-            BackendName::Gum => vec![interposer, driver.to_owned()],
-            _ => vec![interposer],
+        match self.backend {
+            Backend::Gum => vec![interposer, driver.to_owned()],
+            Backend::Audit | Backend::Preload => vec![interposer],
         }
     }
 
     /// What to try if calls bypass this backend.
     pub(crate) fn advice(&self) -> &'static str {
-        match self.kind {
-            BackendName::Gum => "`cutape record --help` lists what is not recorded",
-            BackendName::Audit => "try --backend gum",
-            BackendName::Auto | BackendName::Preload => "try --backend audit",
+        match self.backend {
+            Backend::Gum => "`cutape record --help` lists what is not recorded",
+            Backend::Audit => "try --backend gum",
+            Backend::Preload => "try --backend audit",
         }
     }
 }

@@ -12,9 +12,10 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use crate::record::starter;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::output;
+
+use crate::starter;
 
 /// How much of the file is read: the headers come first.
 const HEAD: u64 = 1 << 20;

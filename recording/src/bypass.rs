@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cutape_format::recorded_process;
-use cutape_registry::asks_for_libcuda;
+use cutape_registry::{RecorderSetting, asks_for_libcuda};
 use cutape_terminal::message;
 
 /// How long a process may have the driver mapped before its first recorded call; the first
@@ -148,7 +148,7 @@ fn advice(process: u32, target: &Target) -> &'static str {
     let has_variables = |bytes: &[u8]| {
         bytes
             .split(|&byte| byte == 0)
-            .any(|variable| variable.starts_with(b"CUTAPE_TRACE="))
+            .any(|entry| RecorderSetting::Trace.is_set_by(entry))
     };
     if environment.is_ok_and(|bytes| !has_variables(&bytes)) {
         return "the command that started it replaced its environment: put that command before \

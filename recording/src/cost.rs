@@ -2,18 +2,13 @@
 
 use std::path::Path;
 
-use cutape_format::{Bytes, Note, Trace};
-use serde::Serialize;
-
-use cutape_format::TraceClock;
+use cutape_format::{Bytes, Note, Trace, TraceClock};
 use cutape_render::quantity;
-use cutape_terminal::failure::Failure;
-use cutape_terminal::message;
-use cutape_terminal::output::{self, Format};
+use serde::Serialize;
 
 /// The cost of recording one process; JSON keys are only ever added.
 #[derive(Default, Serialize)]
-struct Cost {
+pub struct Cost {
     trace: String,
     calls: u64,
     threads: usize,
@@ -35,18 +30,9 @@ struct Cost {
     longest_ns: Option<u64>,
 }
 
-/// Reports on stderr what recording one process cost.
-pub(crate) fn report(path: &Path, format: Format) -> Result<(), Failure> {
-    let cost = Cost::of(&Trace::open(path)?, path);
-    match format {
-        Format::Text => message!("{}: {}", output::shown(path), cost.text()),
-        Format::Json => output::stderr_line(format_args!("{}", serde_json::json!(cost))),
-    }
-    Ok(())
-}
-
 impl Cost {
-    fn of(trace: &Trace, path: &Path) -> Self {
+    /// What the trace at `path` says about it.
+    pub fn of(trace: &Trace, path: &Path) -> Self {
         let sizes = trace.record_sizes();
         let nanoseconds = |key: &str| {
             let ticks: u64 = trace.meta_value(key)?.parse().ok()?;
@@ -97,7 +83,8 @@ impl Cost {
         }
     }
 
-    fn text(&self) -> String {
+    /// In one line.
+    pub fn text(&self) -> String {
         let time = match self.recorder_ns.zip(self.longest_ns) {
             Some((all, longest)) => format!(
                 "{} in the recorder, {} a call, at most {} at once",

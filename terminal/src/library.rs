@@ -7,10 +7,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use cutape_analyzer::suggestion::did_you_mean;
+use cutape_driver::LocateError;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use cutape_terminal::failure::Failure;
-use cutape_terminal::message;
+use crate::failure::Failure;
 
 const INTERPOSER: &str = "libcutape_interposer.so";
 const AUDIT: &str = "libcutape_audit.so";
@@ -18,27 +18,42 @@ const NULL_DRIVER: &str = "libcutape_null.so";
 const DEMO_PROGRAM: &str = "link_demo";
 
 /// The interposer, which replaces libcuda in the program.
-pub(crate) fn interposer() -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If it is not installed.
+pub fn interposer() -> Result<PathBuf, Failure> {
     find(INTERPOSER, "CUTAPE_INTERPOSER")
 }
 
 /// The auditing library, which makes the loader find the interposer as libcuda.
-pub(crate) fn audit() -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If it is not installed.
+pub fn audit() -> Result<PathBuf, Failure> {
     find(AUDIT, "CUTAPE_AUDIT")
 }
 
 /// The software driver.
-pub(crate) fn null_driver() -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If it is not installed.
+pub fn null_driver() -> Result<PathBuf, Failure> {
     find(NULL_DRIVER, "CUTAPE_NULL_DRIVER")
 }
 
 /// The program that `demo` records.
-pub(crate) fn demo_program() -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If it is not installed.
+pub fn demo_program() -> Result<PathBuf, Failure> {
     find(DEMO_PROGRAM, "CUTAPE_DEMO_PROGRAM")
 }
 
 /// The path of this program.
-pub(crate) fn own_path() -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If the system does not tell.
+pub fn own_path() -> Result<PathBuf, Failure> {
     env::current_exe().map_err(|error| {
         Failure::unusable(format!(
             "cannot read the path of cutape's own executable: {error}"
@@ -70,7 +85,10 @@ fn find(name: &str, variable: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Selects the driver: the given path, `null`, or this machine's; without one the null driver.
-pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
+///
+/// # Errors
+/// If the path is no driver's, or this machine's is unusable.
+pub fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(path) if path == Path::new("null") => null_driver(),
         Some(path) => {
@@ -86,7 +104,7 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
                 refused("not a file; give the path of a libcuda.so.1")
             } else if !is_library(&path) {
                 refused("not a shared library for x86-64; give the path of a libcuda.so.1")
-            } else if cutape_replay::is_interposer(&path) {
+            } else if cutape_driver::is_interposer(&path) {
                 refused("this is cutape's interposer; give the path of the real libcuda.so.1")
             } else if exports(&path, "cuInit") == Some(false) {
                 refused(
@@ -96,11 +114,11 @@ pub(crate) fn driver(given: Option<&Path>) -> Result<PathBuf, Failure> {
                 Ok(path)
             }
         }
-        None => match cutape_replay::locate() {
+        None => match cutape_driver::locate() {
             Ok(path) => path
                 .canonicalize()
                 .map_err(|error| Failure::unusable(format!("{}: {error}", path.display()))),
-            Err(cutape_replay::LocateError::NotFound) => {
+            Err(LocateError::NotFound) => {
                 let path = null_driver()?;
                 message!(
                     "no CUDA driver found; using the null driver, which does not run \
@@ -122,7 +140,7 @@ fn is_library(path: &Path) -> bool {
 }
 
 /// Whether a library exports a symbol; `None` if the library cannot be read.
-pub(crate) fn exports(path: &Path, symbol: &str) -> Option<bool> {
+pub fn exports(path: &Path, symbol: &str) -> Option<bool> {
     exported(path, |name, _| name == symbol)
         .ok()
         .map(|names| !names.is_empty())
@@ -132,7 +150,7 @@ pub(crate) fn exports(path: &Path, symbol: &str) -> Option<bool> {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn exported(
+pub fn exported(
     path: &Path,
     select: impl Fn(&str, SymbolKind) -> bool,
 ) -> Result<Vec<String>, String> {

@@ -17,7 +17,7 @@ use cutape_terminal::overwrite::Overwrite;
 
 /// The right to create a trace with a name. The recorded program creates the file, or never does.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     trace: PathBuf,
     overwrite: Overwrite,
     _lock: Option<UnixListener>,
@@ -35,7 +35,7 @@ impl Reservation {
     ///
     /// # Errors
     /// If the name is taken or the folder is not writable.
-    pub(crate) fn named(trace: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
+    pub fn named(trace: &Path, overwrite: Overwrite) -> Result<Self, Failure> {
         if trace.as_os_str() == "-" {
             return Err(Failure::unusable(
                 "-o -: a trace cannot go to stdout, because the program maps it; give a file name",
@@ -64,7 +64,7 @@ impl Reservation {
     ///
     /// # Errors
     /// If the folder is not writable.
-    pub(crate) fn free(stem: &OsStr) -> Result<Self, Failure> {
+    pub fn free(stem: &OsStr) -> Result<Self, Failure> {
         for number in 0..u32::MAX {
             let mut name = stem.to_owned();
             if number > 0 {
@@ -82,7 +82,7 @@ impl Reservation {
     }
 
     /// The trace's absolute path.
-    pub(crate) fn trace(&self) -> &Path {
+    pub fn trace(&self) -> &Path {
         &self.trace
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cutape_format::rank::is_rank;
 use cutape_format::{recorded_process, writer};
 
-use crate::record::reservation::is_reserved;
+use crate::reservation::is_reserved;
 
 /// The recorder appends the number of an `exec` within one process in three digits.
 const PROGRAMS_OF_A_PROCESS: u64 = 1000;
@@ -123,7 +123,7 @@ mod tests {
     use cutape_format::{Trace, TraceBuilder};
 
     use super::*;
-    use crate::record::reservation::Reservation;
+    use crate::reservation::Reservation;
     use cutape_terminal::overwrite::Overwrite;
 
     #[test]

@@ -3,94 +3,61 @@
 use std::path::PathBuf;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
+use cutape_registry::{Digests, HostMemory, Stacks};
 
-use crate::payloads;
-use crate::record::backend::BackendName;
+use crate::words::{self, BackendChoice};
 use cutape_render::quantity;
 use cutape_terminal::failure::Failure;
 
-/// Which pinned and managed host memory is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum HostMemory {
-    /// None.
-    Off,
-    /// Ranges that a call's arguments or a kernel's parameters point into.
-    Reachable,
-    /// All of it, at every launch.
-    All,
-}
-
-/// Which calls have a call stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Stacks {
-    /// None.
-    Off,
-    /// Those that create or destroy, load or unload, wait, or fail.
-    Some,
-    /// All: launches and copies as well.
-    All,
-}
-
-/// When device memory is digested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Digests {
-    /// All memory, when a context or the process ends.
-    End,
-    /// Also when the program has waited for work.
-    Sync,
-    /// What a launch can reach, after each launch; all memory at the end.
-    Launch,
-}
-
 /// How to record a program.
 #[derive(clap::Args)]
-pub(crate) struct Recording {
+pub struct Recording {
     /// What to keep of the bytes that the program copies to devices.
-    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
-    pub(crate) payloads: PayloadPolicy,
+    #[arg(long, value_parser = words::payloads(), default_value = "all", value_name = "WHAT")]
+    pub payloads: PayloadPolicy,
     /// What to keep of the bytes that the program copies from devices.
-    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
-    pub(crate) outputs: PayloadPolicy,
+    #[arg(long, value_parser = words::payloads(), default_value = "all", value_name = "WHAT")]
+    pub outputs: PayloadPolicy,
     /// Which pinned, registered and managed memory to compare before launches,
     /// to record what the CPU has changed in it.
     #[arg(
         long,
-        value_enum,
+        value_parser = words::host_memory(),
         default_value = "reachable",
         value_name = "WHICH",
         verbatim_doc_comment
     )]
-    pub(crate) host_memory: HostMemory,
+    pub host_memory: HostMemory,
     /// Read the page-locked source of each asynchronous copy again when the
     /// copy is complete: `check` reports what the CPU overwrote too early.
     #[arg(long, verbatim_doc_comment)]
-    pub(crate) check_sources: bool,
+    pub check_sources: bool,
     /// Which calls get a call stack: functions, files and lines, also of
     /// Python. --stacks alone means some. Default: some for `check -- PROGRAM`,
     /// off for `record`.
     #[arg(
         long,
-        value_enum,
+        value_parser = words::stacks(),
         value_name = "WHICH",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "some",
         verbatim_doc_comment
     )]
-    pub(crate) stacks: Option<Stacks>,
+    pub stacks: Option<Stacks>,
     /// When to digest device memory, so that a replay can compare it. --digests
     /// alone means end. The recorder then puts all work of a context in order,
     /// and sets new memory to zeros.
     #[arg(
         long,
-        value_enum,
+        value_parser = words::digests(),
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "end",
         value_name = "WHEN",
         verbatim_doc_comment
     )]
-    pub(crate) digests: Option<Digests>,
+    pub digests: Option<Digests>,
     /// Keep what exchanges with other processes change in the memory of this
     /// one, so that `replay --rank` can put it back. An exchange is a launch or
     /// a copy that reaches memory which a process exported or imported. SIZE is
@@ -104,28 +71,28 @@ pub(crate) struct Recording {
         value_parser = size_of_copies,
         verbatim_doc_comment
     )]
-    pub(crate) outputs_of_exchanges: Option<u64>,
+    pub outputs_of_exchanges: Option<u64>,
     /// Do not record ranges and marks of NVTX.
     #[arg(long)]
-    pub(crate) no_nvtx: bool,
+    pub no_nvtx: bool,
     /// Do not record what the driver's error log says about failing calls.
     #[arg(long)]
-    pub(crate) no_driver_log: bool,
+    pub no_driver_log: bool,
     /// The driver to call: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
-    pub(crate) driver: Option<PathBuf>,
+    pub driver: Option<PathBuf>,
     /// How to intercept the program's calls.
     #[arg(
         long,
         alias = "via",
-        value_enum,
+        value_parser = words::backend(),
         default_value = "auto",
         value_name = "NAME"
     )]
-    pub(crate) backend: BackendName,
+    pub backend: BackendChoice,
     /// Measure what recording costs, which itself costs a little.
     #[arg(skip)]
-    pub(crate) measures_cost: bool,
+    pub measures_cost: bool,
 }
 
 /// The least memory for copies.
@@ -140,6 +107,9 @@ fn size_of_copies(text: &str) -> Result<u64, String> {
 
 impl Recording {
     /// Refuses options that contradict each other.
+    ///
+    /// # Errors
+    /// If there are such.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
             return Err(Failure::unusable(format!(
@@ -152,7 +122,7 @@ impl Recording {
     }
 
     /// What packing keeps of payloads.
-    pub(crate) fn kept(&self) -> PayloadPolicies {
+    pub fn kept(&self) -> PayloadPolicies {
         PayloadPolicies {
             payloads: self.payloads,
             outputs: self.outputs,

@@ -16,33 +16,33 @@ const STACK: u64 = 1 << 20;
 const MEMORY: u64 = 2 << 30;
 
 /// Where to look: the machine, or a test's picture of it.
-pub(super) struct Surroundings<'a> {
+pub(crate) struct Surroundings<'a> {
     /// The folder that stands for `/`.
-    pub(super) root: &'a Path,
+    pub(crate) root: &'a Path,
     /// The value of an environment variable.
-    pub(super) variable: &'a dyn Fn(&str) -> Option<String>,
+    pub(crate) variable: &'a dyn Fn(&str) -> Option<String>,
     /// The folder for temporary files.
-    pub(super) temporary: &'a Path,
+    pub(crate) temporary: &'a Path,
     /// Bytes free there, if known.
-    pub(super) free: Option<u64>,
+    pub(crate) free: Option<u64>,
     /// The driver, if it is not the null driver.
-    pub(super) driver: Option<&'a DriverFacts>,
+    pub(crate) driver: Option<&'a DriverFacts>,
 }
 
 /// What is known of a real driver.
 #[derive(Debug)]
-pub(super) struct DriverFacts {
+pub(crate) struct DriverFacts {
     /// Without symbolic links.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// As cuDriverGetVersion has it: 13000 is CUDA 13.0.
-    pub(super) version: Option<i32>,
+    pub(crate) version: Option<i32>,
 }
 
 /// Something to know, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Advice {
-    pub(super) label: &'static str,
-    pub(super) text: String,
+pub(crate) struct Advice {
+    pub(crate) label: &'static str,
+    pub(crate) text: String,
 }
 
 /// Variables through which other tools come into a program: name, what it means.
@@ -77,7 +77,7 @@ impl Surroundings<'_> {
     }
 
     /// All that is worth knowing; empty where nothing is unusual.
-    pub(super) fn advice(&self) -> Vec<Advice> {
+    pub(crate) fn advice(&self) -> Vec<Advice> {
         let mut all = Vec::new();
         for (name, meaning) in TOOLS {
             if let Some(value) = (self.variable)(name).filter(|value| !value.is_empty()) {
@@ -261,7 +261,7 @@ impl Surroundings<'_> {
     }
 
     /// The limits of this shell, as a fact.
-    pub(super) fn limits(&self) -> Option<String> {
+    pub(crate) fn limits(&self) -> Option<String> {
         self.read("proc/self/limits")?;
         let of = |resource: &str| self.limit(resource).map_or("unlimited".to_owned(), bytes);
         let files = self.limit("Max open files");
@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     const TOOLKIT: &str = "usr/local/cuda/version.json";
-    const PAGE: &str = include_str!("../../../docs/doctor.md");
+    const PAGE: &str = include_str!("../../docs/doctor.md");
     const MODULE: &str = "proc/driver/nvidia/version";
 
     fn driver() -> DriverFacts {

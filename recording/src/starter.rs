@@ -35,7 +35,7 @@ const ENVIRONMENTS: [&str; 11] = [
 ];
 
 /// What to do instead of recording such a program.
-pub(crate) fn advice(program: &Path) -> Option<String> {
+pub fn advice(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     if CONTAINERS.contains(&name) {
         Some(format!(

@@ -16,7 +16,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::write::elf as write;
 use object::{Endianness, SymbolKind};
 
-use crate::library;
+use cutape_terminal::library;
 
 /// The name of the library. The interposer refers to it with `DT_AUXILIARY`, in its own folder.
 pub(crate) const LIBRARY: &str = "libcutape-forward.so";
@@ -35,7 +35,7 @@ const DYNAMIC_ENTRY: usize = 16;
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn exported(driver: &Path) -> Result<Vec<String>, String> {
+pub fn exported(driver: &Path) -> Result<Vec<String>, String> {
     let mut names = library::exported(driver, |name, kind| {
         kind == SymbolKind::Text && name.starts_with("cu")
     })?;
@@ -45,12 +45,12 @@ pub(crate) fn exported(driver: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Whether the registry knows a function: the interposer exports those.
-pub(crate) fn is_known(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     cutape_registry::function(name).is_some()
 }
 
 /// Why a library in that folder cannot be loaded; `None` if it can.
-pub(crate) fn obstacle(folder: &Path) -> Option<String> {
+pub fn obstacle(folder: &Path) -> Option<String> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     // SAFETY: all-zero is a valid buffer for the call.
     let mut status: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -68,7 +68,7 @@ pub(crate) fn obstacle(folder: &Path) -> Option<String> {
 ///
 /// # Errors
 /// If the original cannot be read or has no tag to change.
-pub(crate) fn interposer(original: &Path) -> Result<Vec<u8>, String> {
+pub fn interposer(original: &Path) -> Result<Vec<u8>, String> {
     let wrong = |why: String| format!("{}: {why}", original.display());
     let mut bytes = fs::read(original).map_err(|error| wrong(error.to_string()))?;
     let place = auxiliary(&bytes).map_err(|error| wrong(error.to_string()))?;
@@ -102,7 +102,7 @@ fn auxiliary(bytes: &[u8]) -> object::Result<Option<usize>> {
 ///
 /// # Errors
 /// If a table would be too large.
-pub(crate) fn library(names: &[String]) -> Result<Vec<u8>, String> {
+pub fn library(names: &[String]) -> Result<Vec<u8>, String> {
     write_library(names).map_err(|error| format!("{LIBRARY}: {error}"))
 }
 

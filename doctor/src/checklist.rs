@@ -9,14 +9,14 @@ use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::output::{Format, json_line, wrapped};
 
 /// The width of a line's label.
-pub(super) const LABEL: usize = 14;
+pub(crate) const LABEL: usize = 14;
 /// The width of a line.
-pub(super) const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 
 /// How good it is; the worst one last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Status {
+pub(crate) enum Status {
     /// As it should be, or only a fact.
     Ok,
     /// Unusual here: the text says what to do.
@@ -34,7 +34,7 @@ struct Check {
 }
 
 /// The checks so far.
-pub(super) struct Checklist<W> {
+pub struct Checklist<W> {
     out: W,
     format: Format,
     checks: Vec<Check>,
@@ -48,7 +48,8 @@ struct Report<'a> {
 }
 
 impl<W: Write> Checklist<W> {
-    pub(super) fn new(format: Format, out: W) -> Self {
+    /// An empty list.
+    pub fn new(format: Format, out: W) -> Self {
         Self {
             out,
             format,
@@ -57,27 +58,27 @@ impl<W: Write> Checklist<W> {
     }
 
     /// Adds a line `label  text` as it is.
-    pub(super) fn line(&mut self, label: &str, text: impl AsRef<str>) -> Result<(), Failure> {
+    pub(crate) fn line(&mut self, label: &str, text: impl AsRef<str>) -> Result<(), Failure> {
         self.add(label, Status::Ok, text.as_ref())
     }
 
     /// Adds a check that failed.
-    pub(super) fn fail(&mut self, label: &str, text: impl AsRef<str>) -> Result<(), Failure> {
+    pub(crate) fn fail(&mut self, label: &str, text: impl AsRef<str>) -> Result<(), Failure> {
         self.add(label, Status::Failed, text.as_ref())
     }
 
     /// Adds what is unusual, wrapped at blanks.
-    pub(super) fn advise(&mut self, label: &str, text: &str) -> Result<(), Failure> {
+    pub(crate) fn advise(&mut self, label: &str, text: &str) -> Result<(), Failure> {
         self.add_wrapped(label, Status::Advice, text)
     }
 
     /// Adds a fact, wrapped at blanks.
-    pub(super) fn paragraph(&mut self, label: &str, text: &str) -> Result<(), Failure> {
+    pub(crate) fn paragraph(&mut self, label: &str, text: &str) -> Result<(), Failure> {
         self.add_wrapped(label, Status::Ok, text)
     }
 
     /// Adds a path, or why there is none.
-    pub(super) fn path(
+    pub(crate) fn path(
         &mut self,
         what: &str,
         path: Result<PathBuf, Failure>,
@@ -125,7 +126,10 @@ impl<W: Write> Checklist<W> {
     }
 
     /// Ends the list; the exit status.
-    pub(super) fn finish(mut self) -> Result<u8, Failure> {
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(mut self) -> Result<u8, Failure> {
         let statuses = self.checks.iter().map(|check| check.status);
         let status = statuses.max().unwrap_or(Status::Ok);
         if self.format == Format::Json {

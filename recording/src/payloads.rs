@@ -1,29 +1,15 @@
-//! The values of `--payloads` and `--outputs`, and their combination with packing.
+//! How `--payloads` and `--outputs` combine with packing.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{PayloadPolicies, PayloadPolicy, Trace};
 
 use cutape_terminal::failure::Failure;
 
-/// Parses `all`, `hash` or `none`.
-pub(crate) fn words() -> impl TypedValueParser<Value = PayloadPolicy> {
-    let words = PayloadPolicy::EVERY.map(|payloads| {
-        let what = match payloads {
-            PayloadPolicy::All => "All bytes",
-            PayloadPolicy::Hash => {
-                "Only their number and a blake3 hash, computed when the trace is packed"
-            }
-            PayloadPolicy::None => "Only their number",
-        };
-        PossibleValue::new(payloads.word()).help(what)
-    });
-    PossibleValuesParser::new(words)
-        .map(|word| PayloadPolicy::from_word(word.as_bytes()).unwrap_or_default())
-}
-
 /// Rejects `--no-pack` with `hash`, which needs packing.
-pub(crate) fn check_no_pack(kept: PayloadPolicies) -> Result<(), Failure> {
+///
+/// # Errors
+/// If `kept` has `hash`.
+pub fn check_no_pack(kept: PayloadPolicies) -> Result<(), Failure> {
     let option = match (kept.payloads, kept.outputs) {
         (PayloadPolicy::Hash, _) => "--payloads",
         (_, PayloadPolicy::Hash) => "--outputs",

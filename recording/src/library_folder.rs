@@ -5,15 +5,19 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::record::forward;
 use cutape_terminal::failure::Failure;
 
+use crate::forward;
+
 /// A folder with links `libcuda.so.1` and `libcuda.so` to one library; removed when dropped.
-pub(crate) struct LibraryFolder(PathBuf);
+pub struct LibraryFolder(PathBuf);
 
 impl LibraryFolder {
     /// Creates the folder.
-    pub(crate) fn new(library: &Path) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If the folder for temporary files is not writable.
+    pub fn new(library: &Path) -> Result<Self, Failure> {
         let failed = |path: &Path, error: std::io::Error| {
             Failure::unusable(format!(
                 "cannot create {}: {error}; set TMPDIR to a writable folder",
