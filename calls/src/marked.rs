@@ -5,6 +5,8 @@ use std::ops::Range;
 use cutape_analyzer::glob::matches;
 use cutape_format::{MarkedRange, Marker, MarkerAction, Trace, marked_ranges};
 
+use super::term::is_number;
+
 /// How many names an error lists.
 const SHOWN: usize = 6;
 
@@ -221,13 +223,15 @@ impl Pattern {
 
 impl Occurrence {
     fn parse(text: &str) -> Option<Self> {
+        // No trace has as many ranges as a number that is too large.
+        let number = |text: &str| is_number(text).then(|| text.parse().unwrap_or(usize::MAX));
         if let Some((first, end)) = text.split_once("..") {
-            let (first, end) = (first.parse().ok()?, end.parse().ok()?);
+            let (first, end) = (number(first)?, number(end)?);
             return (first < end).then_some(Self::From(first, end));
         }
         match text.strip_prefix('-') {
-            Some(number) => number.parse().ok().filter(|n| *n > 0).map(Self::Last),
-            None => text.parse().ok().map(Self::First),
+            Some(text) => number(text).filter(|n| *n > 0).map(Self::Last),
+            None => number(text).map(Self::First),
         }
     }
 }
@@ -354,6 +358,9 @@ mod tests {
             ("@step", pattern(Some(""), "step", None)),
             ("sizes = [2, 3]", pattern(None, "sizes = [2, 3]", None)),
             ("step[x]", pattern(None, "step[x]", None)),
+            ("step[+1]", pattern(None, "step[+1]", None)),
+            ("step[--1]", pattern(None, "step[--1]", None)),
+            ("step[1..+2]", pattern(None, "step[1..+2]", None)),
         ] {
             let found = Pattern::parse(text, "range:").unwrap();
             assert_eq!(

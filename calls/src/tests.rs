@@ -76,9 +76,21 @@ fn errors_say_what_where_and_what_is_allowed() {
         ("5..x", "`x` is not a call number"),
         ("9..9", "the range is empty"),
         ("+1..2", "`+1` is not a call number"),
-        ("99999999999999999999", "not a call number"),
-        ("18446744073709551615", "too large"),
+        (
+            "99999999999999999999",
+            "`99999999999999999999` is too large",
+        ),
+        (
+            "18446744073709551615",
+            "`18446744073709551615` is too large",
+        ),
         ("thread:-1", "no thread number"),
+        ("thread:+1", "no thread number"),
+        ("thread:4294967296", "`4294967296` is too large"),
+        ("memory:0x+10", "give an address"),
+        ("memory:0x", "give an address"),
+        ("strem:2", "no term begins with `strem:`"),
+        ("at::native", "a name with a colon needs quotes"),
         ("mark:x..7", "ends with a mark"),
         ("cuMem*,cuFoo-x", "no function name contains '-'"),
         (

@@ -1,17 +1,20 @@
 // The terms of the filter, each with the calls that it names: the language of docs/calls.md, as
-// cli/src/call_set/ has it for the other verbs. tests/call_sets.json has cases for both.
+// calls/src/ has it for the verbs. tests/call_sets.json has cases for both.
 
 /** What only other verbs can say. */
-const ONLY_ELSEWHERE = {
-  object: "the objects that calls name",
-  memory: "the addresses that calls name",
-  stack: "call stacks",
-};
+const ONLY_ELSEWHERE = new Map([
+  ["object", "the objects that calls name"],
+  ["memory", "the addresses that calls name"],
+  ["stack", "call stacks"],
+]);
 
 const PREFIXES = [
   ...["call", "function", "kernel", "range", "mark", "thread", "result", "kind", "stream"],
-  ...Object.keys(ONLY_ELSEWHERE),
+  ...ONLY_ELSEWHERE.keys(),
 ];
+
+/** The first numbers that are too large: for a thread or stream, and for a call. */
+const [TOO_LARGE_ORDINAL, TOO_LARGE_INDEX] = [1n << 32n, (1n << 64n) - 1n];
 
 /** For each call 1 if it is in the set, else 0. */
 function callSet(trace, text) {
@@ -72,7 +75,7 @@ function prefixedTerm(trace, text, prefix, value) {
     if (!/^\d+$/.test(value)) {
       throw new FilterError(`\`${text}\`: no ${what} number after \`${prefix}:\``);
     }
-    return Number(value);
+    return Number(numberBelow(TOO_LARGE_ORDINAL, value));
   };
   switch (prefix) {
     case "call":
@@ -110,11 +113,11 @@ function prefixedTerm(trace, text, prefix, value) {
       return () => maskOf(trace, (call) => trace.kind[call] === kind);
     }
     default: {
-      const what = ONLY_ELSEWHERE[prefix];
+      const what = ONLY_ELSEWHERE.get(prefix);
       throw new FilterError(
         what
           ? `\`${text}\`: this page does not have ${what}; use \`cutape dump --calls\``
-          : `\`${text}\`: no term begins with \`${prefix}:\``,
+          : `\`${text}\`: no term begins with \`${prefix}:\`; a name with a colon needs quotes`,
       );
     }
   }
@@ -155,24 +158,33 @@ function numberTerm(trace, text) {
     if (!/^\d+$/.test(digits)) {
       throw new FilterError(`\`${digits}\` is not a call number`);
     }
-    return Number(digits);
+    return numberBelow(TOO_LARGE_INDEX, digits);
   };
   const dots = text.indexOf("..");
-  let [from, to] = [0, Infinity];
+  let [from, to] = [0n, TOO_LARGE_INDEX];
   if (dots < 0) {
     from = index(text);
-    to = from + 1;
+    to = from + 1n;
   } else {
     const [first, last] = [text.slice(0, dots), text.slice(dots + 2)];
-    from = first === "" ? 0 : index(first);
+    from = first === "" ? 0n : index(first);
     if (last !== "") {
-      to = last.startsWith("=") ? index(last.slice(1)) + 1 : index(last);
+      to = last.startsWith("=") ? index(last.slice(1)) + 1n : index(last);
     }
     if (from >= to) {
       throw new FilterError(`\`${text}\`: the range is empty`);
     }
   }
+  [from, to] = [Number(from), Number(to)];
   return () => maskOf(trace, (call) => from <= call && call < to);
+}
+
+function numberBelow(limit, digits) {
+  const number = BigInt(digits);
+  if (number >= limit) {
+    throw new FilterError(`\`${digits}\` is too large`);
+  }
+  return number;
 }
 
 /** `>1.5ms`, `<2us`. */
