@@ -254,7 +254,7 @@ function markBounds(ranges, from, to) {
     }
   }
   if (begin >= end) {
-    throw new FilterError("the second mark is not behind the first");
+    throw new FilterError("the second mark does not come after the first");
   }
   return [begin, end];
 }
