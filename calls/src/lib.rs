@@ -133,7 +133,7 @@ impl CallSet {
         let mut chooser = Chooser::with_kernels(self, trace);
         let calls = trace.calls().filter(move |call| {
             chooser.observe(call);
-            chooser.contains_observed(call)
+            self.contains(call, chooser.seen(call))
         });
         calls.map(|call| call.index)
     }
@@ -203,7 +203,10 @@ fn range_of(expression: &Expression<Term>) -> Option<Range<u64>> {
         Expression::Term(_) => None,
         Expression::Not(inner) => range_of(inner).map(|_| 0..u64::MAX),
         Expression::Any(parts) => join(parts, |a, b| a.start.min(b.start)..a.end.max(b.end)),
-        Expression::All(parts) => join(parts, |a, b| a.start.max(b.start)..a.end.min(b.end)),
+        Expression::All(parts) => join(parts, |a, b| {
+            let start = a.start.max(b.start);
+            start..a.end.min(b.end).max(start)
+        }),
     }
 }
 

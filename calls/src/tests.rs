@@ -59,6 +59,7 @@ fn ranges_of_sets() {
         ("100..200,7", Some(7..200)),
         ("5..,2", Some(2..u64::MAX)),
         ("5.. ..9", Some(5..9)),
+        ("5..7 9..12", Some(9..9)),
         ("not 5", Some(0..u64::MAX)),
         ("cuMem*", None),
         ("7,thread:1", None),
