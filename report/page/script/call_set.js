@@ -84,7 +84,7 @@ function prefixedTerm(trace, text, prefix, value) {
       return functionTerm(trace, value, text);
     case "kernel": {
       const is = glob(value);
-      const names = ({ name, shown, bare }) => is(name ?? "") || is(shown) || is(bare);
+      const names = ({ name, shown, bare }) => is(name) || is(shown) || is(bare);
       return () => kernelMask(trace, names);
     }
     case "result": {
@@ -143,7 +143,7 @@ function textTerm(trace, text) {
   const functions = trace.facts.functions.map(({ name }) => has(name));
   const results = trace.facts.results.map(has);
   return () => {
-    const mask = kernelMask(trace, ({ name, shown }) => has(name ?? "") || has(shown));
+    const mask = kernelMask(trace, ({ name, shown }) => has(name) || has(shown));
     for (let call = 0; call < mask.length; call++) {
       const isFailure = trace.isFailed(call) && results[trace.result[call]];
       mask[call] |= functions[trace.function[call]] || isFailure ? 1 : 0;
@@ -337,9 +337,9 @@ function listMask(trace, calls, holds) {
   return mask;
 }
 
-/** Launches of the kernels for which `matches` holds, which is asked once for each. */
+/** Launches of the named kernels for which `matches` holds, which is asked once for each. */
 function kernelMask(trace, matches) {
-  const known = trace.facts.kernels.map(matches);
+  const known = trace.facts.kernels.map((kernel) => kernel.name != null && matches(kernel));
   return listMask(trace, trace.launches, (at) => known[trace.launchKernel[at]]);
 }
 
@@ -348,13 +348,30 @@ function glob(pattern) {
   if (!/[*?]/.test(pattern)) {
     return (name) => name === pattern;
   }
-  const escaped = utf8(pattern).replace(/[.+^${}()|[\]\\]/g, "\\$&");
-  const source = escaped.replace(/\*+/g, "[^]*").replace(/\?/g, "[^]");
-  const expression = new RegExp(`^${source}$`);
-  return (name) => expression.test(utf8(name));
+  const encoder = new TextEncoder();
+  const wanted = encoder.encode(pattern);
+  return (name) => matchesGlob(wanted, encoder.encode(name));
 }
 
-/** Each byte of the name as a character. */
-function utf8(name) {
-  return Array.from(new TextEncoder().encode(name), (byte) => String.fromCharCode(byte)).join("");
+/** As analyzer/src/glob.rs: a regular expression may take exponential time. */
+function matchesGlob(pattern, text) {
+  const [star, mark] = [..."*?"].map((character) => character.charCodeAt(0));
+  let [next, at] = [0, 0];
+  // What to try when the last `*` has to take one more byte.
+  let retry = null;
+  while (at < text.length) {
+    if (pattern[next] === star) {
+      next += 1;
+      retry = [next, at];
+    } else if (pattern[next] === mark || pattern[next] === text[at]) {
+      next += 1;
+      at += 1;
+    } else if (retry) {
+      retry[1] += 1;
+      [next, at] = retry;
+    } else {
+      return false;
+    }
+  }
+  return pattern.subarray(next).every((byte) => byte === star);
 }

@@ -68,18 +68,29 @@ function parseExpression(text, parseTerm) {
 function expressionTokens(text) {
   const single = { ",": "or", "(": "(", ")": ")", "-": "not", "!": "not" };
   const tokens = [];
-  let rest = text.trimStart();
+  let rest = withoutBlanks(text);
   while (rest !== "") {
     if (single[rest[0]]) {
       tokens.push(single[rest[0]]);
-      rest = rest.slice(1).trimStart();
+      rest = withoutBlanks(rest.slice(1));
       continue;
     }
     const { token, length } = expressionWord(rest);
     tokens.push(token);
-    rest = rest.slice(length).trimStart();
+    rest = withoutBlanks(rest.slice(length));
   }
   return tokens;
+}
+
+/** `\s` and `trimStart` differ from Rust in two characters. */
+const BLANK = /\p{White_Space}/u;
+
+function withoutBlanks(text) {
+  let at = 0;
+  while (at < text.length && BLANK.test(text[at])) {
+    at += 1;
+  }
+  return text.slice(at);
 }
 
 const KEYWORDS = ["and", "or", "not"];
@@ -95,7 +106,7 @@ function expressionWord(text) {
     }
     if (!isInside) {
       const isEnd = { ",": true, ")": depth === 0, "(": !hasQuotes && KEYWORDS.includes(word) };
-      if (isEnd[character] || /\s/.test(character)) {
+      if (isEnd[character] || BLANK.test(character)) {
         break;
       }
       depth += { "(": 1, ")": -1 }[character] ?? 0;
