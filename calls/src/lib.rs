@@ -9,6 +9,7 @@
 pub mod expression;
 mod marked;
 mod matching;
+mod nested_names;
 mod term;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use cutape_analyzer::glob::matches;
 use cutape_format::{MarkedRange, Marker, MarkerAction, Trace, marked_ranges};
 
+use super::nested_names;
 use super::term::is_number;
 
 /// How many names an error lists.
@@ -254,23 +255,12 @@ impl Markers {
     /// Those whose name matches, alone or with names of the ranges around it: `train/step`. An
     /// error if there is none.
     fn matching_ranges(&self, pattern: &Pattern) -> Result<Vec<usize>, String> {
-        let name_matches = |at: usize, name: &str| {
-            let path = self.path(at);
-            let own = path.len() - name.len();
-            let before = path.get(..own).unwrap_or_default();
-            let begins = before.rmatch_indices('/').skip(1).map(|(at, _)| at + 1);
-            let begins = std::iter::once(own).chain(begins);
-            begins
-                .chain((own > 0).then_some(0))
-                .any(|begin| matches(&pattern.name, &path[begin..]))
+        let is_in_domain = |at: &usize| {
+            let range = self.ranges.get(*at);
+            range.is_some_and(|range| pattern.matches_domain(&range.domain))
         };
-        let ranges = self.ranges.iter().enumerate();
-        let found: Vec<usize> = ranges
-            .filter(|(at, range)| {
-                pattern.matches_domain(&range.domain) && name_matches(*at, &range.name)
-            })
-            .map(|(at, _)| at)
-            .collect();
+        let mut found = nested_names::matching(&pattern.name, &self.ranges);
+        found.retain(is_in_domain);
         match found.is_empty() {
             true => Err(self.no_match(pattern, "range")),
             false => Ok(found),
