@@ -10,6 +10,7 @@ pub mod expression;
 mod marked;
 mod matching;
 mod nested_names;
+mod number;
 mod term;
 #[cfg(test)]
 mod tests;

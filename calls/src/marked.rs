@@ -6,7 +6,7 @@ use cutape_analyzer::glob::matches;
 use cutape_format::{MarkedRange, Marker, MarkerAction, Trace, marked_ranges};
 
 use super::nested_names;
-use super::term::is_number;
+use super::number::is_number;
 
 /// How many names an error lists.
 const SHOWN: usize = 6;

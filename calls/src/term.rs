@@ -9,6 +9,7 @@ use cutape_report::CallKind;
 
 use super::expression::Word;
 use super::marked::{Marked, Moments};
+use super::number::{is_number, number, too_large};
 
 /// What a term with a colon begins with.
 const PREFIXES: [&str; 11] = [
@@ -212,24 +213,6 @@ impl Term {
 fn is_function(word: &str) -> bool {
     let upper = |rest: &str| rest.starts_with(|next: char| next.is_ascii_uppercase());
     word.contains(['*', '?']) || word.strip_prefix("cu").is_some_and(upper)
-}
-
-/// A number that another one follows.
-fn number(word: &str) -> Result<u64, String> {
-    if !is_number(word) {
-        return Err(format!("`{}` is not a call number", word.escape_debug()));
-    }
-    let number = word.parse().ok().filter(|number| *number < u64::MAX);
-    number.ok_or_else(|| too_large(word))
-}
-
-/// Whether a word consists of digits; `parse` alone would accept a sign.
-pub(super) fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn too_large(number: &str) -> String {
-    format!("`{number}` is too large")
 }
 
 /// A time such as `1.5ms`.
