@@ -9,6 +9,8 @@
 pub mod expression;
 mod marked;
 mod matching;
+mod nested_names;
+mod number;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -143,7 +145,7 @@ impl CallSet {
         let mut chooser = Chooser::with_kernels(self, trace);
         let calls = trace.calls().filter(move |call| {
             chooser.observe(call);
-            chooser.contains_observed(call)
+            self.contains(call, chooser.seen(call))
         });
         calls.map(|call| call.index)
     }
@@ -213,7 +215,10 @@ fn range_of(expression: &Expression<Term>) -> Option<Range<u64>> {
         Expression::Term(_) => None,
         Expression::Not(inner) => range_of(inner).map(|_| 0..u64::MAX),
         Expression::Any(parts) => join(parts, |a, b| a.start.min(b.start)..a.end.max(b.end)),
-        Expression::All(parts) => join(parts, |a, b| a.start.max(b.start)..a.end.min(b.end)),
+        Expression::All(parts) => join(parts, |a, b| {
+            let start = a.start.max(b.start);
+            start..a.end.min(b.end).max(start)
+        }),
     }
 }
 

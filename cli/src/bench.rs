@@ -104,7 +104,7 @@ fn measure(trace: &Trace, source: &Source, settings: &Settings) -> Result<Result
     ];
     hidden.extend(source.for_child());
     let command = || {
-        let mut command = guarded::child(&program, "bench", CHILD, &hidden);
+        let mut command = guarded::child(&program, CHILD, &hidden);
         // Otherwise criterion looks for cargo's folders or connects to cargo-criterion.
         command.env("CRITERION_HOME", &settings.output);
         command.env_remove("CARGO_CRITERION_PORT");

@@ -290,7 +290,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             hidden.extend(["--child-launches".into(), launches.into()]);
         }
         hidden.extend(source.for_child());
-        guarded::child(&program, "replay", CHILD, &hidden)
+        guarded::child(&program, CHILD, &hidden)
     };
     let mut progress = Progress::over_calls("replaying", [&trace]);
     let guard = arguments.guarded.guard();

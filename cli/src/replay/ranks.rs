@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 hidden.extend(["--child-fill".into(), fill.to_string().into()]);
             }
             let program = &program;
-            move || -> Command { guarded::child(program, "replay", CHILD, &hidden) }
+            move || -> Command { guarded::child(program, CHILD, &hidden) }
         })
         .collect();
     let ranks: Vec<Rank<'_>> = found
