@@ -1,11 +1,10 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
 mod host_files;
+mod junit;
 mod names;
 mod npy;
-mod pending;
 mod ranks;
-mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -319,14 +318,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Failure::unusable(error)
     })?;
     drop(progress);
-    pending::complete(&trace, &mut report);
+    report.complete(&trace);
     let incomplete = cutape_terminal::input::junit_status(&state, arguments.allow_incomplete);
     let as_junit = || {
-        let junit = text::junit(&trace, &report, &arguments.allow, incomplete.clone());
+        let junit = junit::junit(&trace, &report, &arguments.allow, incomplete.clone());
         Ok::<_, Failure>(junit? + "\n")
     };
     let printed = match arguments.format {
-        Format::Text => text::text(&trace, &report),
+        Format::Text => report.text(&trace),
         Format::Json => guarded::json(&WithState::new(&report, &state)),
         Format::Junit => as_junit()?,
     };

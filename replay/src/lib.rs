@@ -118,6 +118,7 @@ pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::{
     AssumedHandle, Consequence, CurrentCall, Died, Difference, DifferingRange, DigestCounts,
+pub use report::text::notes_text;
     Divergence, ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues,
     LeftOutExchange, MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed,
     PutDuringWait, ReplacedInput, Report, SavedOutput, Skipped, Span, Stale, Timing, Translated,

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cutape_render::quantity;
-use cutape_replay::Skipped;
+use cutape_replay::{Skipped, notes_text};
 
 use crate::bench::measurement::{Change, Estimate};
 use crate::bench::settings::{Comparison, Settings, UNNAMED, folder_of};
 use crate::bench::verdict::{Report, Row, Verdict};
-use crate::{guarded, one_rank};
 
 /// The most lines of one kind.
 const SHOWN: usize = 20;
@@ -58,7 +57,7 @@ pub(super) fn text(report: &Report, settings: &Settings) -> String {
             quantity::count(report.between, "other call")
         );
     }
-    guarded::write_notes(&mut out, &report.notes);
+    out += &notes_text(&report.notes);
     let index = settings.output.join("report/index.html");
     if !settings.no_plots && index.is_file() {
         let here = std::env::current_dir().unwrap_or_default();
@@ -238,7 +237,7 @@ fn memory(out: &mut String, report: &Report, settings: &Settings) {
 /// What of the calls is not measured because other ranks are not here.
 fn exchanges(out: &mut String, report: &Report) {
     let exchanges = &report.exchanges;
-    one_rank::text::write(out, exchanges);
+    *out += &exchanges.text();
     if !exchanges.left_out.is_empty() {
         let _ = writeln!(out, "  the time of these exchanges is not in the figures");
     }
