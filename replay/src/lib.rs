@@ -70,6 +70,7 @@ mod compare;
 mod digests;
 mod error;
 mod guard;
+mod host_files;
 mod issue;
 mod lent;
 mod machine;
@@ -100,6 +101,7 @@ pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
     run_as_child, run_guarded,
 };
+pub use host_files::{CallsOf, HostFiles};
 pub use measure::timing::Measuring;
 pub use observation::job::{
     ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
@@ -116,9 +118,9 @@ pub use process::strategy::PlacementStrategy;
 pub use ranks::origins::Alone;
 pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
+pub use report::text::notes_text;
 pub use report::{
     AssumedHandle, Consequence, CurrentCall, Died, Difference, DifferingRange, DigestCounts,
-pub use report::text::notes_text;
     Divergence, ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues,
     LeftOutExchange, MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed,
     PutDuringWait, ReplacedInput, Report, SavedOutput, Skipped, Span, Stale, Timing, Translated,
