@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
+use cutape_measure::Benchmark;
 use cutape_render::quantity;
 use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
@@ -16,7 +17,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter};
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;
