@@ -36,6 +36,9 @@
 //! With [`Options::alone`] the trace is one rank of several, without the others: what they shared
 //! with it has stand-ins, and work that exchanges data with them is left out.
 //!
+//! [`Report::complete`] adds what the trace shows, and [`Report::text`] puts a report into words.
+//! [`HostFiles`] are files that copies read and write.
+//!
 //! [`run_repeated`] replays several times; what differs between the replays says more about the
 //! cause of a divergence.
 //!
