@@ -8,10 +8,10 @@ use cutape_measure::{Comparison, Report, Selection, Settings, UNNAMED, is_baseli
 use cutape_replay::{Clock, Options};
 
 use crate::guarded::{self, GuardedOptions, ReportOption};
-use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::progress::{Progress, Unit};
 

@@ -24,14 +24,12 @@ mod extract;
 mod first_look;
 mod guarded;
 mod info;
-mod library;
 mod manual;
 mod mark;
 mod minimize;
 mod observation;
 mod one_rank;
 mod pack;
-mod payloads;
 #[cfg(test)]
 mod python_options;
 mod record;

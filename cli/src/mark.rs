@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::{LONGEST_MARK, Trace, append_mark, recorded_process};
+use cutape_registry::RecorderSetting;
 
 use cutape_terminal::clock;
 use cutape_terminal::failure::Failure;
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// The trace of the recording that this process runs in.
 fn own_trace() -> Result<PathBuf, Failure> {
-    let path = env::var_os("CUTAPE_TRACE").filter(|path| !path.is_empty());
+    let path = env::var_os(RecorderSetting::Trace.name()).filter(|path| !path.is_empty());
     let path = PathBuf::from(path.ok_or_else(|| {
         Failure::unusable(
             "no recording: this is not run by a program that `cutape record` started; give --pid \

@@ -15,11 +15,11 @@ use cutape_replay::{
 
 use crate::call_image::{self, CallImage};
 use crate::guarded::{self, GuardedOptions, ReportOption};
-use crate::library;
 use crate::one_rank::{ChildSource, RankOption, Source};
 use cutape_calls::{self, CallSet};
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::library;
 use cutape_terminal::output::ReportFile;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;

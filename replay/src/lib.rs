@@ -97,7 +97,7 @@ mod run;
 mod schedule;
 mod unavailable;
 
-pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
+pub use cutape_driver::{LocateError, locate};
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};
 pub use guard::{

@@ -22,12 +22,6 @@ pub enum Format {
     Json,
 }
 
-/// The value of an option, as typed.
-pub fn word(value: impl clap::ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 /// Writes a line of JSON.
 pub fn json_line(mut out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut out, value)?;

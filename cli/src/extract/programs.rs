@@ -17,11 +17,12 @@ use crate::extract::description::{Files, describe};
 use crate::extract::image_files::{ImageFacts, RecordedImages, ending, facts};
 use crate::extract::readme;
 use crate::extract::selection::{Launch, Number};
+use crate::observation;
 use crate::one_rank::Source;
-use crate::{library, observation};
 use cutape_analyzer::demangle::demangle;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
+use cutape_terminal::library;
 use cutape_terminal::output_folder::Folder;
 
 /// One file for the user, in pieces by subject.

@@ -12,12 +12,12 @@ use cutape_replay::{Died, Divergence, Guard, Report, What};
 
 use super::keep::Kept;
 use crate::call_image::{self, CallImage};
+use crate::replay;
 use crate::replay::OtherReplay;
-use crate::{library, replay};
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;
 use cutape_terminal::failure::Failure;
-
+use cutape_terminal::library;
 /// Judges traces.
 #[derive(Debug)]
 pub(super) struct Judge {

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::{Arguments, CHILD, Format};
 use crate::guarded;
-use crate::library;
 use crate::one_rank::ChildSource;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
+use cutape_terminal::library;
 use cutape_terminal::output::printable;
 use cutape_terminal::progress::Progress;
 use cutape_terminal::rank_folder::{Found, traces};

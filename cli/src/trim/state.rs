@@ -16,9 +16,10 @@ use cutape_replay::{
 
 use crate::extract::image_files::{RecordedImages, facts};
 use crate::guarded::GuardedOptions;
+use crate::observation;
 use crate::one_rank::Source;
-use crate::{library, observation};
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::output_folder::Folder;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;
