@@ -1,6 +1,5 @@
 //! What verbs that replay share: options, the guarded child process, the JSON report.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -205,17 +204,6 @@ impl JsonReport {
 /// A report as JSON.
 pub(crate) fn json(report: &impl Serialize) -> String {
     serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
-}
-
-/// Writes the notes of a report for people, and how often each applies.
-pub(crate) fn write_notes(out: &mut String, notes: &BTreeMap<String, u64>) {
-    for (note, count) in notes {
-        let times = match count {
-            1 => String::new(),
-            count => format!(" ({count} times)"),
-        };
-        *out += &format!("note: {note}{times}\n");
-    }
 }
 
 /// Devices of the recording, and those of this machine for them.

@@ -10,6 +10,7 @@ use cutape_analyzer::FindingLimits;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
+use cutape_measure::Benchmark;
 use cutape_render::quantity;
 use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
@@ -17,7 +18,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter};
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;

@@ -91,6 +91,14 @@ pub fn count(number: u64, noun: &str) -> String {
     )
 }
 
+/// As [`count`], but the digits are not in groups: `12345 calls`.
+pub fn ungrouped(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}
+
 /// Digits in groups of three.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -192,6 +200,7 @@ mod tests {
             (1_234_567, "1,234,567 calls"),
         ] {
             assert_eq!(count(number, "call"), text);
+            assert_eq!(ungrouped(number, "call"), text.replace(',', ""));
         }
     }
 

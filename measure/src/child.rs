@@ -1,11 +1,10 @@
-//! The child process of `bench`: runs criterion with the device's or the host's clock.
+//! The child process: runs criterion with the device's or the host's clock.
 
 use std::cell::Cell;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,59 +13,40 @@ use criterion::{Criterion, PlottingBackend, SamplingMode, Throughput};
 use cutape_format::Trace;
 use cutape_replay::{Clock, Job, Measuring, Options, Work};
 
-use crate::bench::measurement::{Benchmark, Change, Estimate, read_change, read_time};
-use crate::bench::replacement;
-use crate::bench::selection::{self, Selection};
-use crate::bench::settings::{Arguments, Comparison, RECORDED, Settings, folder_of};
-use crate::one_rank::ChildSource;
+use crate::error::Error;
+use crate::measurement::{Benchmark, Change, Estimate, read_change, read_time};
+use crate::replacement;
+use crate::selection::Selection;
+use crate::settings::{Comparison, RECORDED, Settings, folder_of};
 use cutape_render::quantity::scaled;
-use cutape_terminal::failure::{Failure, UNUSABLE};
-use cutape_terminal::message;
 
 /// Resamples of criterion's bootstrap. Its default takes ten times as long and changes only the
 /// third digit of an interval.
 const RESAMPLES: usize = 10_000;
 
-/// The arguments of the guarded child.
-#[derive(Clone, clap::Args)]
-pub(crate) struct ChildArguments {
-    /// The resolved driver.
-    #[arg(long)]
-    child_driver: PathBuf,
-    /// A [`Comparison`] as JSON.
-    #[arg(long)]
-    child_comparison: String,
-    #[command(flatten)]
-    source: ChildSource,
-    #[command(flatten)]
-    arguments: Arguments,
-}
-
-/// The guarded child: measures, and reports through a pipe to its parent.
-pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> {
-    let (source, alone) = (arguments.source.clone(), arguments.source.alone()?);
-    let settings = Settings {
-        driver: arguments.child_driver,
-        comparison: serde_json::from_str(&arguments.child_comparison)
-            .map_err(|_| Failure::unusable("bench-child is internal; use `cutape bench`"))?,
-        ..Settings::of(arguments.arguments)?
-    };
-    let trace = Trace::open(source.path(&settings.trace))?;
-    let selection = selection::select(&trace, &settings)?;
+/// The child's side of [`measure`](crate::measure()): measures, and reports through a pipe to its
+/// parent. `tell` takes messages for the user. Returns the exit status for the process.
+///
+/// # Errors
+/// If the settings do not fit the trace.
+pub fn measure_as_child(
+    trace: &Trace,
+    settings: Settings,
+    options: Options,
+    tell: fn(&str),
+) -> Result<i32, Error> {
+    let selection = Selection::of(trace, &settings)?;
     let options = Options {
         keep_going: true,
         // Only `replay` compares returned bytes.
         timing: Measuring::Calls,
         until: selection.calls.last().map(|last| last + 1),
-        alone,
-        ..settings
-            .guarded
-            .replay(settings.driver.clone(), source.rank())
+        ..options
     };
     let job = Job {
         calls: selection.calls.clone(),
         each: settings.by_kernel(),
-        restore: !settings.no_restore,
+        restore: settings.restore,
         replacements: selection.replacements.clone(),
         tolerance: replacement::tolerance(settings.tolerance.as_deref())?,
         recorded_too: settings.comparison == Comparison::AgainstRecorded,
@@ -81,19 +61,22 @@ pub(crate) fn run_child(arguments: ChildArguments) -> Result<ExitCode, Failure> 
     let measure = Box::new(move |subject, work: &mut Work<'_>| bench.measure(subject, work));
     let results = || {
         let silenced = (!settings.verbose).then(SilencedOutput::start);
-        let summarised = match settings.no_plots {
-            true => Ok(()),
-            false => without_panic(|| criterion(&settings).final_summary()),
+        let summarised = match settings.plots {
+            true => without_panic(|| criterion(&settings).final_summary()),
+            false => Ok(()),
         };
         drop(silenced);
         if let Err(why) = summarised {
-            message!("the summary of the benchmarks is incomplete: {why}");
+            tell(&format!(
+                "the summary of the benchmarks is incomplete: {why}"
+            ));
         }
         let benchmarks = benchmarks.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_value(&*benchmarks).unwrap_or_default()
     };
-    let status = cutape_replay::rerun_as_child(&trace, &options, job, measure, &results);
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+    Ok(cutape_replay::rerun_as_child(
+        trace, &options, job, measure, &results,
+    ))
 }
 
 /// Measures the subjects that the replay passes.
@@ -115,7 +98,7 @@ impl Bench {
             false => self.selection.subjects.first(),
         };
         let name = name.map_or("unnamed", |known| known.name.as_str());
-        for &clock in self.settings.clocks() {
+        for &clock in self.settings.clocks {
             let (time, change) = self.one(clock, name, subject.replaced, work)?;
             let mut benchmarks = self
                 .benchmarks
@@ -218,9 +201,9 @@ fn jittered(nanoseconds: f64, samples: &Cell<u64>) -> f64 {
 
 /// Criterion, configured by the settings.
 fn criterion(settings: &Settings) -> Criterion<Nanoseconds> {
-    let plots = match settings.no_plots {
-        false => PlottingBackend::Plotters,
-        true => PlottingBackend::None,
+    let plots = match settings.plots {
+        true => PlottingBackend::Plotters,
+        false => PlottingBackend::None,
     };
     Criterion::default()
         .with_measurement(Nanoseconds)

@@ -3,38 +3,40 @@
 
 use std::collections::HashMap;
 
-use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
-use cutape_model::{Clock, Data, Effects, Lookup, Order, Retention, State};
+use cutape_model::{
+    Clock, Data, Effects, Lookup, Order, Retention, Scope, State, TraceState, function_of,
+};
 use cutape_registry::{Family, Kind, STREAM_LEGACY, STREAM_PER_THREAD, StreamOp, canonical_stream};
-use cutape_replay::{PendingCall, PendingStream, Report, What};
 
-use cutape_model::{Scope, TraceState};
+use crate::report::{PendingCall, PendingStream, Report, What};
 
-/// Completes a report.
-pub(super) fn complete(trace: &Trace, report: &mut Report) {
-    if let Some(cause) = &mut report.error_cause {
-        cause.kernel = kernel_of(trace, cause.call);
-    }
-    if let Some(outputs) = &mut report.launch_outputs {
-        let firsts = [
-            &mut outputs.first_differing,
-            &mut outputs.first_not_reproduced,
-        ];
-        for first in firsts.into_iter().flatten() {
-            first.kernel = kernel_of(trace, first.call);
+impl Report {
+    /// Adds what the trace shows: kernels of calls, and the work that was pending.
+    pub fn complete(&mut self, trace: &Trace) {
+        if let Some(cause) = &mut self.error_cause {
+            cause.kernel = kernel_of(trace, cause.call);
         }
-    }
-    for divergence in &mut report.divergences {
-        if divergence.what == What::Digest {
-            divergence.kernel = kernel_of(trace, divergence.call);
+        if let Some(outputs) = &mut self.launch_outputs {
+            let firsts = [
+                &mut outputs.first_differing,
+                &mut outputs.first_not_reproduced,
+            ];
+            for first in firsts.into_iter().flatten() {
+                first.kernel = kernel_of(trace, first.call);
+            }
         }
-    }
-    if let Some(died) = report.died.as_ref().filter(|died| died.hung) {
-        // Calls overlap with --threads: those before all current calls are certainly issued.
-        let current = died.threads.iter().map(|thread| thread.call).min();
-        if let Some(end) = current.or(died.call) {
-            report.pending = pending(trace, end);
+        for divergence in &mut self.divergences {
+            if divergence.what == What::Digest {
+                divergence.kernel = kernel_of(trace, divergence.call);
+            }
+        }
+        if let Some(died) = self.died.as_ref().filter(|died| died.hung) {
+            // Calls overlap with --threads: those before all current calls are certainly issued.
+            let current = died.threads.iter().map(|thread| thread.call).min();
+            if let Some(end) = current.or(died.call) {
+                self.pending = pending(trace, end);
+            }
         }
     }
 }

@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 
 /// The results of a child.
 #[derive(Debug)]
-pub(super) struct Results {
-    pub outcome: Outcome,
-    pub benchmarks: Vec<Benchmark>,
+pub struct Results {
+    pub(crate) outcome: Outcome,
+    pub(crate) benchmarks: Vec<Benchmark>,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Benchmark {
+pub struct Benchmark {
+    /// The clock that measured.
     pub clock: Clock,
     /// The subject's name.
     pub name: String,
@@ -31,26 +32,31 @@ pub(crate) struct Benchmark {
 
 /// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Estimate {
+pub struct Estimate {
+    /// The lower end of the interval.
     pub lower: f64,
+    /// The value.
     pub point: f64,
+    /// The upper end.
     pub upper: f64,
 }
 
 /// How much slower than before, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub struct Change {
+    /// Of the mean.
     pub mean: Estimate,
+    /// Of the median, which few slow samples do not move.
     pub median: Estimate,
 }
 
 /// The nanoseconds of one iteration, from criterion's files in a benchmark's folder.
-pub(super) fn read_time(folder: &Path) -> Option<Estimate> {
+pub(crate) fn read_time(folder: &Path) -> Option<Estimate> {
     estimate(&read(&folder.join("new/estimates.json"))?, "mean")
 }
 
 /// The change, from the same folder.
-pub(super) fn read_change(folder: &Path) -> Option<Change> {
+pub(crate) fn read_change(folder: &Path) -> Option<Change> {
     let json = read(&folder.join("change/estimates.json"))?;
     Some(Change {
         mean: estimate(&json, "mean")?,
@@ -74,7 +80,7 @@ fn estimate(json: &serde_json::Value, statistic: &str) -> Option<Estimate> {
 
 /// An estimate for tests.
 #[cfg(test)]
-pub(super) fn around(point: f64, width: f64) -> Estimate {
+pub(crate) fn around(point: f64, width: f64) -> Estimate {
     Estimate {
         lower: point - width,
         point,

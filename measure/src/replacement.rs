@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use cutape_replay::{Element, Replacement, Tolerance};
 
+use crate::error::Error;
 use cutape_calls::matches_kernel;
-use cutape_terminal::failure::Failure;
 
 /// One `--replace` with its image.
 #[derive(Debug)]
-pub(super) struct ReplaceOption {
+pub(crate) struct ReplaceOption {
     /// The kernels to replace.
     pub glob: String,
     /// Whether the trace launches such a kernel.
@@ -23,18 +23,16 @@ pub(super) struct ReplaceOption {
 }
 
 /// Reads all images.
-pub(super) fn parse(options: &[String]) -> Result<Vec<ReplaceOption>, Failure> {
+pub(crate) fn parse(options: &[String]) -> Result<Vec<ReplaceOption>, Error> {
     options.iter().map(|option| parse_one(option)).collect()
 }
 
-fn parse_one(option: &str) -> Result<ReplaceOption, Failure> {
+fn parse_one(option: &str) -> Result<ReplaceOption, Error> {
     let (glob, path) = option
         .split_once('=')
         .filter(|(glob, path)| !glob.is_empty() && !path.is_empty())
-        .ok_or_else(|| {
-            Failure::unusable(format!("--replace {option}: not of the form KERNEL=FILE"))
-        })?;
-    let error = |why: String| Failure::unusable(format!("--replace {option}: {path}: {why}"));
+        .ok_or_else(|| Error(format!("--replace {option}: not of the form KERNEL=FILE")))?;
+    let error = |why: String| Error(format!("--replace {option}: {path}: {why}"));
     let image = fs::read(Path::new(path)).map_err(|io| error(io.to_string()))?;
     let parsed = cutape_image::parse(&image)
         .map_err(|problem| error(format!("not a readable cubin, fatbin or PTX: {problem}")))?;
@@ -62,10 +60,10 @@ fn parse_one(option: &str) -> Result<ReplaceOption, Failure> {
 ///
 /// # Errors
 /// If the image has no matching kernel, or several.
-pub(super) fn for_kernel(
+pub(crate) fn for_kernel(
     options: &mut [ReplaceOption],
     kernel: &str,
-) -> Result<Option<Replacement>, Failure> {
+) -> Result<Option<Replacement>, Error> {
     let Some(option) = options
         .iter_mut()
         .find(|option| matches_kernel(&option.glob, kernel))
@@ -82,7 +80,7 @@ pub(super) fn for_kernel(
 }
 
 /// The kernel with the recorded name, else the only one that the option matches.
-fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Failure> {
+fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Error> {
     if option.kernels.contains(kernel) {
         return Ok(kernel.to_owned());
     }
@@ -99,7 +97,7 @@ fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Failure> {
         true => "has no matching kernel",
         false => "has several matching kernels, none with the recorded name",
     };
-    Err(Failure::unusable(format!(
+    Err(Error(format!(
         "--replace {}: {} {what} ({kernel} in the recording); it has {}",
         option.glob,
         option.path,
@@ -108,7 +106,7 @@ fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Failure> {
 }
 
 /// Parses `f32=1e-5,f16=1e-2`.
-pub(super) fn tolerance(text: Option<&str>) -> Result<Tolerance, Failure> {
+pub(crate) fn tolerance(text: Option<&str>) -> Result<Tolerance, Error> {
     let Some(text) = text else {
         return Ok(Tolerance::new());
     };
@@ -120,7 +118,7 @@ pub(super) fn tolerance(text: Option<&str>) -> Result<Tolerance, Failure> {
                 Some((Element::from_name(name)?, number)).filter(|_| sensible)
             });
             parsed.ok_or_else(|| {
-                Failure::unusable(format!(
+                Error(format!(
                     "--tolerance {text}: `{word}` is not of the form TYPE=T with f16, bf16, f32 or \
                      f64 and a number from 0"
                 ))
@@ -149,8 +147,8 @@ mod tests {
             "f32=nan",
             "f32=1;f64=1",
         ] {
-            let failure = tolerance(Some(text)).unwrap_err();
-            assert!(failure.message.contains("TYPE=T"), "{text}");
+            let error = tolerance(Some(text)).unwrap_err();
+            assert!(error.0.contains("TYPE=T"), "{text}");
         }
     }
 
@@ -182,7 +180,7 @@ mod tests {
             let name = found.map(|found| found.map(|replacement| replacement.name));
             match expected {
                 Some(expected) => assert_eq!(name.unwrap().as_deref(), expected, "{glob}"),
-                None => assert!(name.unwrap_err().message.contains("new.cubin"), "{glob}"),
+                None => assert!(name.unwrap_err().0.contains("new.cubin"), "{glob}"),
             }
         }
     }

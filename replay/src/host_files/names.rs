@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use cutape_analyzer::glob::matches;
 use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::Trace;
+use cutape_render::text::shown;
 use serde::Deserialize;
 
-use super::npy::{self, ELEMENTS, Format};
-use cutape_calls::CallSet;
-use cutape_terminal::failure::Failure;
-use cutape_terminal::output;
+use crate::host_files::npy::{self, ELEMENTS, Format};
+
+/// The calls of a set in the language of `--calls`; the error is one line.
+pub type CallsOf<'a> = dyn Fn(&str) -> Result<Vec<u64>, String> + 'a;
 
 /// Whether host memory is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +59,13 @@ pub(super) struct Place {
 
 impl Names {
     /// Reads the file, by default that beside the trace.
-    pub(super) fn beside(trace: &Trace, path: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) fn beside(trace: &Trace, path: Option<&Path>) -> Result<Self, String> {
         let path = path.map_or_else(|| trace.path().with_extension("io.toml"), Path::to_owned);
-        let shown = output::shown(&path).to_string();
+        let shown = shown(&path).to_string();
         let text = fs::read_to_string(&path).map_err(|error| {
-            Failure::unusable(format!(
-                "{shown}: {error}; names of inputs and outputs come from this file (--io)"
-            ))
+            format!("{shown}: {error}; names of inputs and outputs come from this file (--io)")
         })?;
-        let content = parse(&text).map_err(|why| Failure::unusable(format!("{shown}: {why}")))?;
+        let content = parse(&text).map_err(|why| format!("{shown}: {why}"))?;
         Ok(Self { path, content })
     }
 
@@ -77,7 +76,7 @@ impl Names {
             Direction::Input => (inputs, outputs, "input", "output"),
             Direction::Output => (outputs, inputs, "output", "input"),
         };
-        let shown = output::shown(&self.path);
+        let shown = shown(&self.path);
         list.get(name).cloned().ok_or_else(|| {
             if others.contains_key(name) {
                 return format!("{name} is an {other} in {shown}, not an {what}");
@@ -149,13 +148,11 @@ impl Place {
     }
 
     /// The call that is meant.
-    pub(super) fn call(&self, trace: &Trace) -> Result<u64, String> {
+    pub(super) fn call(&self, trace: &Trace, calls_of: &CallsOf<'_>) -> Result<u64, String> {
         if let Some(call) = self.call {
             return Ok(call);
         }
-        let set = self.within.as_deref().unwrap_or("..");
-        let set = CallSet::parse(set)?.resolve(trace)?;
-        let chosen: Vec<u64> = set.calls(trace).collect();
+        let chosen = calls_of(self.within.as_deref().unwrap_or(".."))?;
         let mut chosen = chosen.into_iter().peekable();
         let glob = self.function.as_deref().unwrap_or("*");
         let mut found = Vec::new();
@@ -166,13 +163,14 @@ impl Place {
                 found.push(call.index);
             }
         }
-        match (self.number, found.len()) {
-            (None, 1) => Ok(found[0]),
-            (None, count) => Err(format!(
+        let count = found.len();
+        match (self.number, found.as_slice()) {
+            (None, &[only]) => Ok(only),
+            (None, _) => Err(format!(
                 "{count} calls match; one is meant{}",
                 if count > 1 { ", so give number" } else { "" }
             )),
-            (Some(number), count) => found
+            (Some(number), found) => found
                 .get(number)
                 .copied()
                 .ok_or_else(|| format!("number {number}: {count} calls match, numbered from 0")),

@@ -162,8 +162,8 @@ impl Header {
             .strip_prefix(MAGIC)
             .ok_or("it is not a file of numpy")?;
         let cut = || "its header is cut".to_owned();
-        let (version, rest) = rest.split_at_checked(2).ok_or_else(cut)?;
-        let count = if version[0] == 1 { 2 } else { 4 };
+        let (&[version, _], rest) = rest.split_first_chunk().ok_or_else(cut)?;
+        let count = if version == 1 { 2 } else { 4 };
         let (number, rest) = rest.split_at_checked(count).ok_or_else(cut)?;
         let number = number.iter().rev();
         let number = number.fold(0, |number, &byte| number << 8 | usize::from(byte));

@@ -4,68 +4,68 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cutape_render::quantity;
-use cutape_replay::Skipped;
+use cutape_render::text::shown as shown_path;
+use cutape_replay::{Skipped, notes_text};
 
-use crate::bench::measurement::{Change, Estimate};
-use crate::bench::settings::{Comparison, Settings, UNNAMED, folder_of};
-use crate::bench::verdict::{Report, Row, Verdict};
-use crate::{guarded, one_rank};
+use crate::measurement::{Change, Estimate};
+use crate::settings::{Comparison, Settings, UNNAMED, folder_of};
+use crate::verdict::{Report, Row, Verdict};
 
 /// The most lines of one kind.
 const SHOWN: usize = 20;
 
-/// The whole text.
-pub(super) fn text(report: &Report, settings: &Settings) -> String {
-    let mut out = String::new();
-    let width = report
-        .benchmarks
-        .iter()
-        .map(|row| label(row).len())
-        .max()
-        .unwrap_or(0);
-    for row in &report.benchmarks {
-        let _ = writeln!(out, "{:width$}  {}", label(row), measured(row, settings));
+impl Report {
+    /// The results for people.
+    pub fn text(&self, settings: &Settings) -> String {
+        let mut out = String::new();
+        let width = self
+            .benchmarks
+            .iter()
+            .map(|row| label(row).len())
+            .max()
+            .unwrap_or(0);
+        for row in &self.benchmarks {
+            let _ = writeln!(out, "{:width$}  {}", label(row), measured(row, settings));
+        }
+        for mismatch in self.mismatches.iter().take(SHOWN) {
+            let found = &mismatch.mismatch;
+            let _ = writeln!(
+                out,
+                "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the \
+                 recorded kernel wrote {}, its replacement {}",
+                mismatch.call,
+                found.differing,
+                found.elements,
+                found.compared_as,
+                mismatch.memory,
+                mismatch.address.wrapping_add(found.offset),
+                found.offset,
+                found.expected,
+                found.received
+            );
+        }
+        more(&mut out, self.mismatches.len());
+        verdict(&mut out, self, settings);
+        launches(&mut out, self, settings);
+        memory(&mut out, self, settings);
+        exchanges(&mut out, self);
+        by_reason(&mut out, "issued once, not repeated", &self.not_repeated);
+        by_reason(&mut out, "deferred to the end", &self.deferred);
+        by_reason(&mut out, "not re-issued", &self.not_reissued);
+        if self.between > 0 {
+            let _ = writeln!(
+                out,
+                "{} between the measured ones were issued once",
+                quantity::count(self.between, "other call")
+            );
+        }
+        out += &notes_text(&self.notes);
+        let index = settings.output.join("report/index.html");
+        if settings.plots && index.is_file() {
+            let _ = writeln!(out, "plots: {}", shown_path(&index));
+        }
+        out
     }
-    for mismatch in report.mismatches.iter().take(SHOWN) {
-        let found = &mismatch.mismatch;
-        let _ = writeln!(
-            out,
-            "results differ: call {}: {} of {} {} in {}, the first at {:#x} (offset {}): the \
-             recorded kernel wrote {}, its replacement {}",
-            mismatch.call,
-            found.differing,
-            found.elements,
-            found.compared_as,
-            mismatch.memory,
-            mismatch.address.wrapping_add(found.offset),
-            found.offset,
-            found.expected,
-            found.received
-        );
-    }
-    more(&mut out, report.mismatches.len());
-    verdict(&mut out, report, settings);
-    launches(&mut out, report, settings);
-    memory(&mut out, report, settings);
-    exchanges(&mut out, report);
-    by_reason(&mut out, "issued once, not repeated", &report.not_repeated);
-    by_reason(&mut out, "deferred to the end", &report.deferred);
-    by_reason(&mut out, "not re-issued", &report.not_reissued);
-    if report.between > 0 {
-        let _ = writeln!(
-            out,
-            "{} between the measured ones were issued once",
-            quantity::count(report.between, "other call")
-        );
-    }
-    guarded::write_notes(&mut out, &report.notes);
-    let index = settings.output.join("report/index.html");
-    if !settings.no_plots && index.is_file() {
-        let here = std::env::current_dir().unwrap_or_default();
-        let shown = index.strip_prefix(here).unwrap_or(&index);
-        let _ = writeln!(out, "plots: {}", shown.display());
-    }
-    out
 }
 
 /// A line per reason.
@@ -213,7 +213,7 @@ fn launches(out: &mut String, report: &Report, settings: &Settings) {
 }
 
 fn memory(out: &mut String, report: &Report, settings: &Settings) {
-    if settings.no_restore {
+    if !settings.restore {
         let _ = writeln!(
             out,
             "memory: not restored between iterations (--no-restore)"
@@ -238,7 +238,7 @@ fn memory(out: &mut String, report: &Report, settings: &Settings) {
 /// What of the calls is not measured because other ranks are not here.
 fn exchanges(out: &mut String, report: &Report) {
     let exchanges = &report.exchanges;
-    one_rank::text::write(out, exchanges);
+    *out += &exchanges.text();
     if !exchanges.left_out.is_empty() {
         let _ = writeln!(out, "  the time of these exchanges is not in the figures");
     }

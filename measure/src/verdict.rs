@@ -1,18 +1,20 @@
 //! Judges measurements: regression, improvement or no change.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use cutape_replay::{Clock, Differing, ExchangeCounts, Measured};
 use serde::Serialize;
 
-use crate::bench::measurement::{Benchmark, Change, Results};
-use crate::bench::selection::{Selection, Subject};
-use crate::bench::settings::{Comparison, Settings};
+use crate::error::Error;
+use crate::measurement::{Benchmark, Change, Results};
+use crate::selection::{Selection, Subject};
+use crate::settings::{Comparison, Round, Settings};
 
 /// The meaning of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Mean and median intervals lie above the threshold.
     Regression,
     /// Both lie below the negated threshold.
@@ -24,7 +26,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges a change. A few slow samples move the mean but not the median, so both must agree.
-pub(super) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
+pub(crate) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
     match change {
         None => Verdict::NotCompared,
         Some(change) if change.mean.lower > threshold && change.median.lower > threshold => {
@@ -39,30 +41,30 @@ pub(super) fn judge(change: Option<&Change>, threshold: f64) -> Verdict {
 
 /// All results, as JSON and for the text.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Report {
+pub struct Report {
     /// With two drivers, the results of both.
-    pub benchmarks: Vec<Row>,
-    pub subjects: Vec<Subject>,
-    pub memory: Vec<Measured>,
-    pub not_repeated: Vec<cutape_replay::Skipped>,
+    pub(crate) benchmarks: Vec<Row>,
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) memory: Vec<Measured>,
+    pub(crate) not_repeated: Vec<cutape_replay::Skipped>,
     /// Launches that the replay did not issue, so that they are not measured: call, reason.
-    pub not_issued: Vec<(u64, String)>,
-    pub deferred: Vec<cutape_replay::Skipped>,
-    pub not_reissued: Vec<cutape_replay::Skipped>,
+    pub(crate) not_issued: Vec<(u64, String)>,
+    pub(crate) deferred: Vec<cutape_replay::Skipped>,
+    pub(crate) not_reissued: Vec<cutape_replay::Skipped>,
     /// Calls between the measured ones, issued once.
-    pub between: u64,
+    pub(crate) between: u64,
     /// Compared bytes that a recorded kernel or its replacement changed.
-    pub compared_bytes: u64,
-    pub mismatches: Vec<Differing>,
+    pub(crate) compared_bytes: u64,
+    pub(crate) mismatches: Vec<Differing>,
     /// What was left out because other ranks are not here, and what was put back before the
     /// measured calls.
-    pub exchanges: ExchangeCounts,
-    pub notes: BTreeMap<String, u64>,
+    pub(crate) exchanges: ExchangeCounts,
+    pub(crate) notes: BTreeMap<String, u64>,
 }
 
 /// One benchmark with its verdict.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(crate) struct Row {
     #[serde(flatten)]
     pub benchmark: Benchmark,
     /// The measured driver.
@@ -73,9 +75,9 @@ pub(super) struct Row {
 }
 
 impl Report {
-    /// Adds the results of one child; `which` distinguishes two drivers.
-    pub(super) fn add(&mut self, results: Results, settings: &Settings, which: &'static str) {
-        let against = !matches!(settings.comparison, Comparison::Save(_));
+    /// Adds the results of a round.
+    pub fn add(&mut self, results: Results, settings: &Settings, round: &Round, driver: &Path) {
+        let against = !matches!(round.comparison, Comparison::Save(_));
         for benchmark in results.benchmarks {
             let threshold = match benchmark.clock {
                 Clock::Gpu => settings.threshold,
@@ -85,8 +87,8 @@ impl Report {
             let verdict = judge(change, threshold / 100.0);
             self.benchmarks.push(Row {
                 benchmark,
-                driver: settings.driver.display().to_string(),
-                which,
+                driver: driver.display().to_string(),
+                which: round.driver,
                 verdict,
             });
         }
@@ -120,8 +122,11 @@ impl Report {
         }
     }
 
-    /// Adds the names of the subjects.
-    pub(super) fn add_selection(&mut self, selection: Selection) {
+    /// Adds the names of the subjects, after all rounds.
+    ///
+    /// # Errors
+    /// If nothing could be compared with the baseline.
+    pub fn finish(&mut self, selection: Selection, settings: &Settings) -> Result<(), Error> {
         self.subjects = selection.subjects;
         for (kernel, launches) in selection.captured {
             let note = format!(
@@ -130,16 +135,23 @@ impl Report {
             );
             *self.notes.entry(note).or_default() += launches;
         }
+        match &settings.comparison {
+            Comparison::Against(name) if self.compared() == 0 => Err(Error(format!(
+                "--baseline {name}: it contains none of these measurements; measure once with \
+                 --save-baseline {name}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The number of benchmarks that were compared.
-    pub(super) fn compared(&self) -> usize {
+    pub(crate) fn compared(&self) -> usize {
         let compared = |row: &&Row| row.verdict != Verdict::NotCompared;
         self.benchmarks.iter().filter(compared).count()
     }
 
     /// Whether there is a regression or results differ.
-    pub(super) fn has_findings(&self) -> bool {
+    pub fn has_findings(&self) -> bool {
         let regressed = |row: &Row| row.verdict == Verdict::Regression;
         self.benchmarks.iter().any(regressed) || !self.mismatches.is_empty()
     }
@@ -148,7 +160,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::measurement::around;
+    use crate::measurement::around;
 
     #[test]
     fn verdicts() {

@@ -1,4 +1,9 @@
 //! `--set` and `--save`: host bytes that a replay takes from files and puts into files.
+//!
+//! `names` has the names of a trace's inputs and outputs, `npy` the format of numpy's files.
+
+mod names;
+mod npy;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,18 +11,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cutape_analyzer::decode::function_of;
 use cutape_format::layout::field;
 use cutape_format::{Call, Snapshot, Trace};
-use cutape_model::CallArguments;
-use cutape_registry::{CopyOp, Family, Function, Role};
-use cutape_replay::{GivenInput, Outputs, Report};
+use cutape_model::{CallArguments, function_of};
+use cutape_registry::{CopyOp, Family, Function, Param, Role};
+use cutape_render::text::shown;
 
-use super::names::{Direction, Names, Place};
-use super::npy::{Format, Header};
-use cutape_terminal::failure::Failure;
-use cutape_terminal::output;
-use cutape_terminal::overwrite::Overwrite;
+use crate::options::{GivenInput, Outputs};
+use crate::report::Report;
+
+pub use names::CallsOf;
+use names::{Direction, Names, Place};
+use npy::{Format, Header};
 
 /// A file for the host bytes of a call.
 #[derive(Debug)]
@@ -28,21 +33,26 @@ struct HostFile {
     npy: Option<Format>,
 }
 
-/// The files of `--set` and `--save`.
+/// The files of `--set` and `--save`. Errors are one line.
 #[derive(Debug, Default)]
-pub(super) struct HostFiles {
+pub struct HostFiles {
     inputs: Vec<HostFile>,
     outputs: Vec<HostFile>,
 }
 
 impl HostFiles {
-    /// Parses the options and checks them against the trace and the files of inputs.
-    pub(super) fn of(
+    /// Parses the values of `--set` and `--save`, and checks them against the trace and the files
+    /// of inputs. Names are those of the file `io`, by default of that beside the trace.
+    ///
+    /// # Errors
+    /// If a value names no host memory of a call, or its file does not fit.
+    pub fn of(
         trace: &Trace,
         set: &[String],
         save: &[String],
         io: Option<&Path>,
-    ) -> Result<Self, Failure> {
+        calls_of: &CallsOf<'_>,
+    ) -> Result<Self, String> {
         let mut files = Self::default();
         let mut names = None;
         for (option, direction, texts) in [
@@ -50,7 +60,7 @@ impl HostFiles {
             ("--save", Direction::Output, save),
         ] {
             for text in texts {
-                let wrong = |why: String| Failure::unusable(format!("{option} '{text}': {why}"));
+                let wrong = |why: String| format!("{option} '{text}': {why}");
                 let (place, path, format) = parse(text).map_err(wrong)?;
                 let mut place = match place {
                     Ok(place) => place,
@@ -65,7 +75,7 @@ impl HostFiles {
                 if let Some(format) = &format {
                     place.set_format(format);
                 }
-                let call = place.call(trace).map_err(wrong)?;
+                let call = place.call(trace, calls_of).map_err(wrong)?;
                 let found = trace.calls().find(|found| found.index == call);
                 let found = found.ok_or_else(|| {
                     wrong(format!("the trace has {} calls", trace.calls().count()))
@@ -89,20 +99,24 @@ impl HostFiles {
         Ok(files)
     }
 
-    /// Checks that only files are overwritten that may be.
-    pub(super) fn check_outputs(&self, overwrite: Overwrite) -> Result<(), Failure> {
+    /// Checks that the outputs can be written, of each also with `may_write`.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn check_outputs(
+        &self,
+        may_write: &dyn Fn(&Path) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut seen: Vec<&Path> = Vec::new();
         for HostFile { path, .. } in &self.outputs {
-            let shown = output::shown(path);
-            overwrite.replaces(path)?;
+            let shown = shown(path);
+            may_write(path)?;
             if seen.contains(&path.as_path()) {
-                return Err(Failure::unusable(format!("--save: {shown} is named twice")));
+                return Err(format!("--save: {shown} is named twice"));
             }
             let folder = path.parent().filter(|folder| *folder != Path::new(""));
             if folder.is_some_and(|folder| !folder.is_dir()) {
-                return Err(Failure::unusable(format!(
-                    "--save: {shown}: no such folder"
-                )));
+                return Err(format!("--save: {shown}: no such folder"));
             }
             seen.push(path);
         }
@@ -110,9 +124,12 @@ impl HostFiles {
     }
 
     /// The bytes of the inputs, by call.
-    pub(super) fn inputs(&self) -> Result<Vec<GivenInput>, Failure> {
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn inputs(&self) -> Result<Vec<GivenInput>, String> {
         let read = |file: &HostFile| {
-            let wrong = |why: String| Failure::unusable(format!("{}: {why}", file.path.display()));
+            let wrong = |why: String| format!("{}: {why}", file.path.display());
             let bytes = fs::read(&file.path).map_err(|error| wrong(error.to_string()))?;
             let start = match file.npy {
                 Some(_) => Header::parse(&bytes).map_err(wrong)?.length,
@@ -125,7 +142,7 @@ impl HostFiles {
 
     /// What takes the bytes of the outputs; the parent publishes the files, since several children
     /// may be tried.
-    pub(super) fn outputs(&self, parent: u32) -> Option<Outputs> {
+    pub fn outputs(&self, parent: u32) -> Option<Outputs> {
         if self.outputs.is_empty() {
             return None;
         }
@@ -143,33 +160,35 @@ impl HostFiles {
     }
 
     /// Removes what children have saved.
-    pub(super) fn discard(&self) {
+    pub fn discard(&self) {
         for file in &self.outputs {
             let _ = fs::remove_file(partial(&file.path, std::process::id()));
         }
     }
 
-    /// Gives the saved files their names. An error if one is missing, or an input was not used.
-    pub(super) fn publish(&self, report: &Report, overwrite: Overwrite) -> Result<(), Failure> {
+    /// Gives the saved files their names.
+    ///
+    /// # Errors
+    /// If one is missing, or an input was not used.
+    pub fn publish(&self, report: &Report, overwrites: bool) -> Result<(), String> {
         let own = std::process::id();
         let mut problems = Vec::new();
         for HostFile { call, path, .. } in &self.outputs {
             let part = partial(path, own);
             let saved = report.saved.iter().rfind(|saved| saved.call == *call);
             let problem = match saved.map(|saved| &saved.error) {
-                Some(None) => name_file(&part, path, overwrite)
+                Some(None) => name_file(&part, path, overwrites)
                     .err()
                     .map(|error| error.to_string()),
                 Some(Some(error)) => Some(error.clone()),
                 None => Some("the replay did not make this copy to host memory".to_owned()),
             };
             let _ = fs::remove_file(&part);
-            problems.extend(problem.map(|why| {
-                format!(
-                    "--save: call {call}: {why}; {} is not written",
-                    output::shown(path)
-                )
-            }));
+            problems.extend(
+                problem.map(|why| {
+                    format!("--save: call {call}: {why}; {} is not written", shown(path))
+                }),
+            );
         }
         for HostFile { call, path, .. } in &self.inputs {
             let used = report.replaced.iter().rfind(|used| used.call == *call);
@@ -178,23 +197,21 @@ impl HostFiles {
                 Some(Some(error)) => Some(error.clone()),
                 None => Some("the replay did not make this copy".to_owned()),
             };
-            problems.extend(problem.map(|why| {
-                format!(
-                    "--set: call {call}: {why}; {} is not used",
-                    output::shown(path)
-                )
-            }));
+            problems.extend(
+                problem
+                    .map(|why| format!("--set: call {call}: {why}; {} is not used", shown(path))),
+            );
         }
         match problems.is_empty() {
             true => Ok(()),
-            false => Err(Failure::unusable(problems.join("; "))),
+            false => Err(problems.join("; ")),
         }
     }
 }
 
 /// Gives a file its name; without `--overwrite` not over one that has appeared meanwhile.
-fn name_file(part: &Path, path: &Path, overwrite: Overwrite) -> io::Result<()> {
-    if overwrite.overwrite {
+fn name_file(part: &Path, path: &Path, overwrites: bool) -> io::Result<()> {
+    if overwrites {
         return fs::rename(part, path);
     }
     match fs::hard_link(part, path) {
@@ -273,16 +290,17 @@ fn host_bytes(
         Direction::Output => "copies nothing to host memory; copies do, e.g. cuMemcpyDtoH_v2",
     };
     let function = function_of(call.signature).ok_or_else(|| format!("{name} is unknown"))?;
-    let Some((known, position)) = host_parameter(function, direction) else {
+    let Some(known) = host_parameter(function, direction) else {
         return Err(format!("{name} {nothing}"));
     };
-    if known != parameter {
+    if known.name != parameter {
         let verb = match direction {
             Direction::Input => "reads",
             Direction::Output => "writes",
         };
         return Err(format!(
-            "{name} has no host memory {parameter:?}; it {verb} {known}"
+            "{name} has no host memory {parameter:?}; it {verb} {}",
+            known.name
         ));
     }
     if !call.succeeded() {
@@ -292,7 +310,7 @@ fn host_bytes(
         let extent = length.evaluate(function, &CallArguments(call));
         extent.map(|extent| extent.span())
     };
-    match (function.params[position].role, direction) {
+    match (known.role, direction) {
         (Role::HostRead(length) | Role::HostWrite(length), _) => Ok(evaluate(length)),
         (_, Direction::Input) => rows(call.snapshots())
             .map(Some)
@@ -307,22 +325,19 @@ fn rows<'t>(mut snapshots: impl Iterator<Item = Snapshot<'t>>) -> Option<u64> {
     found.and_then(|snapshot| snapshot.bytes.length())
 }
 
-/// Name and position of the parameter through which a function reads or writes host memory that a
-/// user may give or take.
-fn host_parameter(function: &Function, direction: Direction) -> Option<(&str, usize)> {
-    let named = |position: usize| Some((function.params.get(position)?.name, position));
-    let params = function.params.iter();
-    let linear = params.into_iter().position(|param| match direction {
-        Direction::Input => matches!(param.role, Role::HostRead(_)),
-        Direction::Output => matches!(param.role, Role::HostWrite(_)),
-    });
+/// The parameter through which a function reads or writes host memory that a user may give or take.
+fn host_parameter(function: &Function, direction: Direction) -> Option<&Param> {
+    let mut params = function.params.iter();
     match function.family {
-        Family::Copy(CopyOp::Unified(transfer)) => named(usize::from(match direction {
+        Family::Copy(CopyOp::Unified(transfer)) => params.nth(usize::from(match direction {
             Direction::Input => transfer.source,
             Direction::Output => transfer.target,
         })),
-        Family::Copy(CopyOp::Described(_)) => named(0),
-        Family::Copy(_) => named(linear?),
+        Family::Copy(CopyOp::Described(_)) => params.next(),
+        Family::Copy(_) => params.find(|param| match direction {
+            Direction::Input => matches!(param.role, Role::HostRead(_)),
+            Direction::Output => matches!(param.role, Role::HostWrite(_)),
+        }),
         _ => None,
     }
 }
@@ -333,7 +348,7 @@ fn check_file(
     npy: Option<&Format>,
     (call, bytes): (u64, Option<u64>),
 ) -> Result<(), String> {
-    let shown = output::shown(path);
+    let shown = shown(path);
     let metadata = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
     if !metadata.is_file() {
         return Err(format!("{shown}: not a regular file"));
@@ -422,7 +437,7 @@ mod tests {
             ("cuMemcpyBatchAsync", Input, None),
         ] {
             let function = cutape_registry::function(function).unwrap();
-            let found = host_parameter(function, direction).map(|(name, _)| name);
+            let found = host_parameter(function, direction).map(|param| param.name);
             assert_eq!(found, expected, "{} {direction:?}", function.name);
         }
     }

@@ -9,33 +9,32 @@ use cutape_format::Trace;
 use cutape_registry::{Family, StreamOp};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::replacement::{self, ReplaceOption};
-use crate::bench::settings::{Settings, folder_of};
+use crate::error::Error;
+use crate::replacement::{self, ReplaceOption};
+use crate::settings::{Comparison, Settings, folder_of};
 use cutape_analyzer::demangle::{demangle, last_name};
 use cutape_calls::{CallSet, Chooser, no_kernel};
-use cutape_model::LaunchShape;
-use cutape_model::{Scope, TraceState};
-use cutape_terminal::failure::Failure;
+use cutape_model::{LaunchShape, Scope, TraceState};
 
 /// The longest part of a name that comes from a kernel or a set.
 const LONGEST: usize = 36;
 
 /// What to measure.
 #[derive(Debug, Default)]
-pub(super) struct Selection {
+pub struct Selection {
     /// The selected calls, by index.
-    pub calls: BTreeSet<u64>,
+    pub(crate) calls: BTreeSet<u64>,
     /// With `--each-kernel` the launches, else one entry for all calls.
-    pub subjects: Vec<Subject>,
+    pub(crate) subjects: Vec<Subject>,
     /// By kernel: launches of kernels that are launched only in stream captures.
-    pub captured: BTreeMap<String, u64>,
+    pub(crate) captured: BTreeMap<String, u64>,
     /// The replacements of kernels, by index of the launch.
-    pub replacements: HashMap<u64, cutape_replay::Replacement>,
+    pub(crate) replacements: HashMap<u64, cutape_replay::Replacement>,
 }
 
 /// One benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     /// Index of the launch, or of the first selected call.
     pub call: u64,
     /// Also the name of the benchmark's folder.
@@ -48,48 +47,93 @@ pub(super) struct Subject {
     pub count: u64,
 }
 
-/// Selects the calls, and reads the images of `--replace`.
-///
-/// # Errors
-/// If no call matches, or a kernel or file of `--replace` does not fit.
-pub(super) fn select(trace: &Trace, settings: &Settings) -> Result<Selection, Failure> {
-    let set = settings.calls.as_deref();
-    let set = set
-        .map(|text| CallSet::for_trace(text, trace))
-        .transpose()?;
-    replacement::tolerance(settings.tolerance.as_deref())?;
-    let mut options = replacement::parse(&settings.replace)?;
-    let mut selection = match settings.by_kernel() {
-        true => launches(trace, set.as_ref(), &mut options, settings.launches.max(1))?,
-        false => together(trace, set.as_ref(), settings.calls.as_deref()),
-    };
-    if let Some(unused) = options.iter().find(|option| !option.is_used) {
-        return Err(Failure::unusable(format!(
-            "--replace {}: {}",
-            unused.glob,
-            match set {
-                Some(_) => "no such kernel is launched among --calls".to_owned(),
-                None => no_kernel(&unused.glob, trace),
-            }
-        )));
-    }
-    if selection.calls.is_empty() {
-        if let (Some(text), Some(set)) = (&settings.calls, &set) {
-            set.some_calls(text, trace)?;
-        }
-        let what = match (&settings.calls, settings.by_kernel()) {
-            (Some(text), true) => format!("--calls {text}: no launch of the trace matches"),
-            (Some(text), false) => format!("--calls {text}: no call of the trace matches"),
-            (None, true) => format!(
-                "{}: the trace launches no kernel outside stream captures",
-                trace.path().display()
-            ),
-            (None, false) => format!("{}: the trace has no calls", trace.path().display()),
+impl Selection {
+    /// Selects the calls, and reads the images of `--replace`.
+    ///
+    /// # Errors
+    /// If no call matches, or a kernel or file of `--replace` does not fit.
+    pub fn of(trace: &Trace, settings: &Settings) -> Result<Self, Error> {
+        let set = settings.calls.as_deref();
+        let set = set
+            .map(|text| CallSet::for_trace(text, trace))
+            .transpose()?;
+        replacement::tolerance(settings.tolerance.as_deref())?;
+        let mut options = replacement::parse(&settings.replace)?;
+        let mut selection = match settings.by_kernel() {
+            true => launches(trace, set.as_ref(), &mut options, settings.launches.max(1))?,
+            false => together(trace, set.as_ref(), settings.calls.as_deref()),
         };
-        return Err(Failure::unusable(what));
+        if let Some(unused) = options.iter().find(|option| !option.is_used) {
+            return Err(Error(format!(
+                "--replace {}: {}",
+                unused.glob,
+                match set {
+                    Some(_) => "no such kernel is launched among --calls".to_owned(),
+                    None => no_kernel(&unused.glob, trace),
+                }
+            )));
+        }
+        if selection.calls.is_empty() {
+            if let (Some(text), Some(set)) = (&settings.calls, &set) {
+                set.some_calls(text, trace)?;
+            }
+            let what = match (&settings.calls, settings.by_kernel()) {
+                (Some(text), true) => format!("--calls {text}: no launch of the trace matches"),
+                (Some(text), false) => format!("--calls {text}: no call of the trace matches"),
+                (None, true) => format!(
+                    "{}: the trace launches no kernel outside stream captures",
+                    trace.path().display()
+                ),
+                (None, false) => format!("{}: the trace has no calls", trace.path().display()),
+            };
+            return Err(Error(what));
+        }
+        number_duplicates(&mut selection.subjects);
+        Ok(selection)
     }
-    number_duplicates(&mut selection.subjects);
-    Ok(selection)
+
+    /// Rejects a missing baseline before anything is measured.
+    ///
+    /// # Errors
+    /// If none of the subjects has been measured under that name.
+    pub fn expect_baseline(&self, settings: &Settings) -> Result<(), Error> {
+        let Comparison::Against(baseline) = &settings.comparison else {
+            return Ok(());
+        };
+        let exists = self.subjects.iter().any(|subject| {
+            settings.clocks.iter().any(|&clock| {
+                let folder = settings.output.join(folder_of(clock)).join(&subject.name);
+                folder.join(baseline).join("estimates.json").is_file()
+            })
+        });
+        if exists {
+            return Ok(());
+        }
+        let saved = self.saved_baselines(settings);
+        Err(Error(format!(
+            "--baseline {baseline}: not found in {} for these measurements; measure once with \
+             --save-baseline {baseline}{}",
+            settings.output.display(),
+            did_you_mean(baseline, saved.iter().map(String::as_str))
+        )))
+    }
+
+    /// The names of earlier measurements of these subjects.
+    fn saved_baselines(&self, settings: &Settings) -> BTreeSet<String> {
+        let folders = settings.clocks.iter().flat_map(|&clock| {
+            let folder = settings.output.join(folder_of(clock));
+            let subjects = self.subjects.iter();
+            subjects.map(move |subject| folder.join(&subject.name))
+        });
+        let entries =
+            folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+        let saved = entries.filter(|entry| entry.path().join("estimates.json").is_file());
+        let names = saved.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // criterion's own: the latest measurement, the one before, their comparison.
+        names
+            .filter(|name| !["new", "base", "change"].contains(&name.as_str()))
+            .collect()
+    }
 }
 
 /// All selected calls as one subject.
@@ -122,7 +166,7 @@ fn launches(
     set: Option<&CallSet>,
     options: &mut [ReplaceOption],
     most: usize,
-) -> Result<Selection, Failure> {
+) -> Result<Selection, Error> {
     let mut state = TraceState::new(Scope::Kernels);
     let mut chooser = set.map(|set| Chooser::new(set, trace));
     let mut selection = Selection::default();
@@ -267,47 +311,6 @@ fn number_duplicates(subjects: &mut [Subject]) {
             subject.name += &format!("-{times}");
         }
     }
-}
-
-/// Rejects a missing baseline before anything is measured.
-pub(super) fn expect_baseline(
-    settings: &Settings,
-    selection: &Selection,
-    baseline: &str,
-) -> Result<(), Failure> {
-    let exists = selection.subjects.iter().any(|subject| {
-        settings.clocks().iter().any(|&clock| {
-            let folder = settings.output.join(folder_of(clock)).join(&subject.name);
-            folder.join(baseline).join("estimates.json").is_file()
-        })
-    });
-    if exists {
-        return Ok(());
-    }
-    let saved = saved_baselines(settings, selection);
-    Err(Failure::unusable(format!(
-        "--baseline {baseline}: not found in {} for these measurements; measure once with \
-         --save-baseline {baseline}{}",
-        settings.output.display(),
-        did_you_mean(baseline, saved.iter().map(String::as_str))
-    )))
-}
-
-/// The names of earlier measurements of these subjects.
-fn saved_baselines(settings: &Settings, selection: &Selection) -> BTreeSet<String> {
-    let clocks = settings.clocks();
-    let folders = clocks.iter().flat_map(|&clock| {
-        let folder = settings.output.join(folder_of(clock));
-        let subjects = selection.subjects.iter();
-        subjects.map(move |subject| folder.join(&subject.name))
-    });
-    let entries = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let saved = entries.filter(|entry| entry.path().join("estimates.json").is_file());
-    let names = saved.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    // criterion's own: the latest measurement, the one before, their comparison.
-    names
-        .filter(|name| !["new", "base", "change"].contains(&name.as_str()))
-        .collect()
 }
 
 #[cfg(test)]

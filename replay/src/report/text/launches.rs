@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use cutape_replay::{LaunchDifference, LaunchOutputs};
+use cutape_render::quantity::ungrouped;
 
-use super::{SHOWN, counted, of_kernel};
+use super::{SHOWN, of_kernel};
+use crate::report::{LaunchDifference, LaunchOutputs};
 
 /// Ranges of one launch that the text shows.
 const RANGES_SHOWN: usize = 8;
@@ -19,7 +20,7 @@ pub(super) fn write(out: &mut String, outputs: &LaunchOutputs) {
     let mut summary = format!(
         "{} in {}: {} between replays",
         counted_launches(outputs.launches),
-        counted(outputs.replays.into(), "replay"),
+        ungrouped(outputs.replays.into(), "replay"),
         differ(outputs.differing),
     );
     if outputs.not_reproduced > 0 {
@@ -80,7 +81,7 @@ fn describe(out: &mut String, first: &LaunchDifference, how: &str) {
     }
     let more = first.range_count.saturating_sub(RANGES_SHOWN as u64);
     if more > 0 {
-        let _ = writeln!(out, "  and {} more", counted(more, "range"));
+        let _ = writeln!(out, "  and {} more", ungrouped(more, "range"));
     }
     if first.ranges.is_empty() {
         *out +=
