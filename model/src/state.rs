@@ -16,6 +16,7 @@ use crate::memory_kind::MemoryKind;
 use crate::objects::{Lookup, NewObject, ObjectId, Objects, Origin, Retention};
 use crate::order::{Clock, Order};
 use crate::site::Site;
+use crate::virtual_memory::VirtualMemory;
 
 /// How many freed ranges of memory are remembered.
 const FREED_RANGES: usize = 8192;
@@ -154,6 +155,8 @@ pub struct State<X> {
     pub captures: Captures,
     /// Page-locked and registered host memory.
     pub host: Memory<ObjectId>,
+    /// Reserved addresses, and what is mapped there.
+    pub virtual_memory: VirtualMemory,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
     pub records_elsewhere: bool,
     /// The last launch of each executable graph.
@@ -176,6 +179,7 @@ impl<X> State<X> {
             graphs: Graphs::default(),
             captures: Captures::default(),
             host: Memory::new(FREED_RANGES),
+            virtual_memory: VirtualMemory::default(),
             records_elsewhere: false,
             last_launches: HashMap::default(),
             streams: Vec::new(),
@@ -348,6 +352,12 @@ impl<X> State<X> {
                 self.apply_effect(effects, call, (position, effect), data);
             }
             self.follow_contexts(effects, call);
+        }
+        if effects.action == Action::VirtualMemory {
+            let handle = effects.handle_of(call, Kind::Allocation);
+            let allocation = handle.and_then(|handle| self.objects.live(Kind::Allocation, handle));
+            self.virtual_memory
+                .apply(effects.function, call, allocation);
         }
         if effects.action != Action::None
             || effects.function.waits != Waits::No
