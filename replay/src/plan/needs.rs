@@ -370,11 +370,11 @@ impl<'t> Observer<'t> {
     /// The memory of a pool that a call frees, also if a graph does so later: counted at once, this
     /// makes the sum a lower bound.
     fn freed(&self, call: &Call<'t>, function: &Function) -> Option<ObjectId> {
-        let frees = function.family == Family::Memory(MemoryOp::FreeAsync) && call.succeeded();
+        if function.family != Family::Memory(MemoryOp::FreeAsync) || !call.succeeded() {
+            return None;
+        }
         let objects = &self.process.state.objects;
-        objects
-            .live(Kind::Memory, call.argument(0))
-            .filter(|_| frees)
+        objects.live(Kind::Memory, call.argument(0))
     }
 
     /// A released allocation may still be mapped: this makes the sum a lower bound, too.
