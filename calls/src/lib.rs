@@ -82,6 +82,16 @@ impl CallSet {
         Self::new(Expression::Term(Term::Thread(ordinal)))
     }
 
+    /// The calls with a text in function, kernel or result.
+    pub fn of_text(text: &str) -> Self {
+        Self::new(Expression::Term(Term::of_text(text)))
+    }
+
+    /// The calls that failed or did not return.
+    pub fn of_failures() -> Self {
+        Self::new(Expression::Term(Term::Failed))
+    }
+
     /// Parses the value of `--calls` and checks it against a trace.
     pub fn for_trace(text: &str, trace: &Trace) -> Result<Self, Error> {
         Self::parse(text)

@@ -82,13 +82,18 @@ impl<K: Eq + Hash> Verdicts<K> {
 }
 
 impl Term {
+    /// A part of a name, in upper or lower case.
+    pub(super) fn of_text(text: &str) -> Self {
+        Self::Text(text.to_lowercase(), Verdicts::default())
+    }
+
     /// Parses a term; the error says what is wrong.
     pub(super) fn parse(word: &Word) -> Result<Self, String> {
         let text = word.text.as_str();
         if word.is_quoted {
             return match text {
                 "" => Err("an empty term".into()),
-                _ => Ok(Self::Text(text.to_lowercase(), Verdicts::default())),
+                _ => Ok(Self::of_text(text)),
             };
         }
         if let Some(marked) = Marked::parse(text) {
@@ -111,7 +116,7 @@ impl Term {
         }
         match is_function(text) {
             true => Self::parse_function(text, text),
-            false => Ok(Self::Text(text.to_lowercase(), Verdicts::default())),
+            false => Ok(Self::of_text(text)),
         }
     }
 

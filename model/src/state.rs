@@ -309,6 +309,11 @@ impl<X> State<X> {
         self.memory_at(address).or_else(host)
     }
 
+    /// As [`Self::place_at`], else the ended object that the address lies in.
+    pub fn last_place_at(&self, address: u64) -> Option<ObjectId> {
+        self.place_at(address).or_else(|| self.freed_at(address))
+    }
+
     /// The addresses from the first page-locked or registered memory to the last.
     pub fn page_locked_span(&self) -> Option<Range<u64>> {
         let mut ranges = self.host.live().iter();

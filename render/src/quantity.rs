@@ -62,6 +62,11 @@ pub fn time(nanoseconds: u64) -> String {
     }
 }
 
+/// A time in milliseconds with all digits: `1.500000`.
+pub fn milliseconds(nanoseconds: u64) -> String {
+    format!("{}.{:06}", nanoseconds / 1_000_000, nanoseconds % 1_000_000)
+}
+
 /// A time in nanoseconds, in the unit that suits its size.
 pub fn scaled(nanoseconds: f64) -> (f64, &'static str) {
     match nanoseconds {

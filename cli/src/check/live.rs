@@ -22,8 +22,6 @@ use cutape_terminal::input;
 use cutape_terminal::message;
 use cutape_terminal::overwrite::Overwrite;
 
-/// The longest time assumed between a thread's read of the clock and its record in the file.
-pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs a program and checks its calls; keeps the trace if `output` names a file.
@@ -46,7 +44,7 @@ pub(super) fn check_program(
     let clock = TickClock::start();
     while !session.has_ended() {
         std::thread::sleep(POLL_INTERVAL);
-        live.poll(&session, clock.ago(SETTLE), filter);
+        live.poll(&session, clock.settled(), filter);
     }
     let outcome = session.wait()?;
     let keep = output.is_some();
@@ -83,7 +81,7 @@ fn finish(
         if path == followed {
             let status = outcome.status.code().map(|status| status.to_string());
             live.finish(&trace, filter, status.as_deref());
-            set_ranges(&trace, &mut filter.findings, None)?;
+            set_ranges(&trace, &mut filter.list.findings, None)?;
         } else {
             check_trace(&trace, filter, &mut |_| {})?
                 .1

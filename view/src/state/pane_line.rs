@@ -4,7 +4,7 @@ use super::object_key::ObjectKey;
 
 /// What a part of a line is, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Plain,
     /// A function's name, a heading.
     Strong,
@@ -19,22 +19,27 @@ pub(super) enum Role {
 
 /// Where Enter leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(crate) enum Link {
     Call(u64),
     Object(ObjectKey),
 }
 
 /// A line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PaneLine {
-    pub(super) parts: Vec<(String, Role)>,
-    pub(super) link: Option<Link>,
+pub(crate) struct PaneLine {
+    pub(crate) parts: Vec<(String, Role)>,
+    pub(crate) link: Option<Link>,
 }
 
 impl PaneLine {
     /// A line of one part.
-    pub(super) fn new(text: impl Into<String>, role: Role) -> Self {
+    pub(crate) fn new(text: impl Into<String>, role: Role) -> Self {
         Self::default().and(text, role)
+    }
+
+    /// A line `name = value`.
+    pub(crate) fn named(name: &str, value: &str) -> Self {
+        Self::new(format!("  {name} = "), Role::Dim).and(value, Role::Plain)
     }
 
     /// An empty line.
@@ -43,20 +48,20 @@ impl PaneLine {
     }
 
     /// The line with one more part.
-    pub(super) fn and(mut self, text: impl Into<String>, role: Role) -> Self {
+    pub(crate) fn and(mut self, text: impl Into<String>, role: Role) -> Self {
         self.parts.push((text.into(), role));
         self
     }
 
     /// The line with a link.
-    pub(super) fn to(mut self, link: Link) -> Self {
+    pub(crate) fn to(mut self, link: Link) -> Self {
         self.link = Some(link);
         self
     }
 
     /// Its text without roles.
     #[cfg(test)]
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.parts.iter().map(|(text, _)| text.as_str()).collect()
     }
 

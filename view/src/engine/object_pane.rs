@@ -1,33 +1,33 @@
 //! All about an object: what it is, what it belongs to, which calls created and ended it.
 
+use cutape_analyzer::demangle::demangle;
 use cutape_model::{Object, ObjectId, Origin};
+use cutape_registry::Kind;
+use cutape_render::{Renderer, quantity};
 
-use super::call_pane::named;
-use super::object_key::ObjectKey;
-use super::pane::{Link, PaneLine, Role};
-use cutape_render::Renderer;
-use cutape_render::quantity;
+use crate::state::object_key::ObjectKey;
+use crate::state::pane_line::{Link, PaneLine, Role};
 
 /// The object that a call names, for a renderer that has observed the call.
 pub(super) fn find(renderer: &Renderer<'_>, key: ObjectKey) -> Option<ObjectId> {
     let state = &renderer.state.state;
     let by_handle = state.objects.resolve(key.kind, key.handle).known();
     match key.kind.is_address() {
-        true => {
-            let by_address = state
-                .place_at(key.handle)
-                .or_else(|| state.freed_at(key.handle));
-            by_address.or(by_handle)
-        }
+        true => state.last_place_at(key.handle).or(by_handle),
         false => by_handle,
     }
 }
 
+/// `module#2 0x7f00`, or with the name of the kind.
+pub(super) fn name(renderer: &Renderer<'_>, kind: Kind, handle: u64) -> String {
+    let label = renderer.label(kind, handle);
+    let label = label.unwrap_or_else(|| kind.name().to_owned());
+    format!("{label} {handle:#x}")
+}
+
 /// Title and lines.
 pub(super) fn lines(renderer: &Renderer<'_>, key: ObjectKey) -> (String, Vec<PaneLine>) {
-    let label = renderer.label(key.kind, key.handle);
-    let label = label.unwrap_or_else(|| key.kind.name().to_owned());
-    let title = format!("{label} {:#x}", key.handle);
+    let title = name(renderer, key.kind, key.handle);
     let mut lines = vec![PaneLine::new(title.clone(), Role::Strong)];
     let objects = &renderer.state.state.objects;
     let Some(id) = find(renderer, key) else {
@@ -39,10 +39,10 @@ pub(super) fn lines(renderer: &Renderer<'_>, key: ObjectKey) -> (String, Vec<Pan
         return (title, lines);
     };
     if let Some(name) = &object.name {
-        lines.push(named("name", &cutape_analyzer::demangle::demangle(name)));
+        lines.push(PaneLine::named("name", &demangle(name)));
     }
     if object.size > 0 {
-        lines.push(named(
+        lines.push(PaneLine::named(
             "size",
             &format!("{} bytes", quantity::grouped(object.size)),
         ));
@@ -62,11 +62,9 @@ pub(super) fn lines(renderer: &Renderer<'_>, key: ObjectKey) -> (String, Vec<Pan
         if word == "in" && object.parent == object.context {
             continue;
         }
-        let label = renderer.label(owner.kind, owner.handle);
-        let label = label.unwrap_or_else(|| owner.kind.name().to_owned());
         lines.push(
             PaneLine::new(format!("  {word} "), Role::Dim)
-                .and(format!("{label} {:#x}", owner.handle), Role::Link)
+                .and(name(renderer, owner.kind, owner.handle), Role::Link)
                 .to(Link::Object(ObjectKey {
                     kind: owner.kind,
                     handle: owner.handle,
@@ -88,14 +86,4 @@ fn created<D>(object: &Object<D>) -> PaneLine {
         .and(format!("call {}", site.index), Role::Link)
         .and(format!(" {}", site.function), Role::Plain)
         .to(Link::Call(site.index))
-}
-
-/// The line about the object's end.
-pub(super) fn ended(call: Option<u64>) -> PaneLine {
-    match call {
-        Some(call) => PaneLine::new("  ended by ", Role::Dim)
-            .and(format!("call {call}"), Role::Link)
-            .to(Link::Call(call)),
-        None => PaneLine::new("  not ended", Role::Dim),
-    }
 }

@@ -3,17 +3,17 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use super::pane::Role;
+use crate::state::pane_line::Role;
 
 /// The styles of the screen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Theme {
+pub(crate) struct Theme {
     is_coloured: bool,
 }
 
 impl Theme {
     /// With or without colours.
-    pub(super) fn new(is_coloured: bool) -> Self {
+    pub(crate) fn new(is_coloured: bool) -> Self {
         Self { is_coloured }
     }
 
@@ -25,7 +25,7 @@ impl Theme {
     }
 
     /// Of a part of a line.
-    pub(super) fn of(self, role: Role) -> Style {
+    pub(crate) fn of(self, role: Role) -> Style {
         match role {
             Role::Plain => Style::new(),
             Role::Strong => Style::new().add_modifier(Modifier::BOLD),
@@ -45,7 +45,7 @@ impl Theme {
     }
 
     /// Of the selected line in the half that has the keys.
-    pub(super) fn selected(self) -> Style {
+    pub(crate) fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 

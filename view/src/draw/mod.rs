@@ -1,26 +1,25 @@
 //! Draws the state.
 
-mod help;
 mod line;
 mod list;
+pub(crate) mod theme;
 
+use cutape_render::quantity;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 
-use super::input_line::InputLine;
-use super::pane::Role;
-use super::reply::{Scope, Wanted};
-use super::state::{Half, SMALLEST, Screen, State, Subject};
-use super::theme::Theme;
-use cutape_render::quantity;
-
-pub(super) use self::help::help_height;
 use self::line::write_line;
+use self::theme::Theme;
+use crate::state::help;
+use crate::state::input_line::InputLine;
+use crate::state::pane_line::Role;
+use crate::state::reply::{Scope, Wanted};
+use crate::state::{Half, SMALLEST, Screen, State, Subject};
 
 /// Draws everything.
-pub(super) fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
+pub(crate) fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
     let area = frame.area();
     let (columns, lines) = SMALLEST;
     if area.width < columns || area.height < lines {
@@ -52,7 +51,9 @@ pub(super) fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
             height: area.height - 2,
             ..area
         };
-        help::draw(state, theme, whole, buffer);
+        for (line, row) in help::lines().iter().skip(state.help_top).zip(whole.rows()) {
+            write_line(line, theme, row, buffer);
+        }
     } else {
         match state.screen {
             Screen::Calls => list::calls(state, theme, list, buffer),
@@ -160,12 +161,7 @@ fn draw_pane(state: &State, theme: Theme, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let lines = state.pane.lines.iter().enumerate().skip(state.pane.top);
-    for ((number, line), y) in lines.zip(area.top()..area.bottom()) {
-        let row = Rect {
-            y,
-            height: 1,
-            ..area
-        };
+    for ((number, line), row) in lines.zip(area.rows()) {
         write_line(line, theme, row, buffer);
         if has_keys && number == state.pane.selected {
             buffer.set_style(row, theme.selected());

@@ -15,12 +15,12 @@ use signal_hook::low_level;
 
 /// The terminal while the viewer draws on it; restored when dropped, and by a panic before its
 /// message.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     inner: DefaultTerminal,
 }
 
 /// What comes from outside.
-pub(super) enum Outside {
+pub(crate) enum Outside {
     Event(Event),
     /// The terminal cannot be read any more.
     Lost(io::Error),
@@ -29,7 +29,7 @@ pub(super) enum Outside {
 
 impl Terminal {
     /// Switches the terminal to its other screen, without echo.
-    pub(super) fn enter() -> io::Result<Self> {
+    pub(crate) fn enter() -> io::Result<Self> {
         // ratatui's own hook panics where stderr cannot be written.
         let hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -41,13 +41,13 @@ impl Terminal {
     }
 
     /// Draws, and erases what is not drawn.
-    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         self.inner.draw(draw)?;
         Ok(())
     }
 
     /// Gives the terminal back to the shell, until the shell continues this process.
-    pub(super) fn suspend(&mut self) -> io::Result<()> {
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
         self.inner.show_cursor()?;
         ratatui::try_restore()?;
         low_level::emulate_default_handler(SIGTSTP)?;
@@ -73,7 +73,7 @@ fn set_up() -> io::Result<DefaultTerminal> {
 }
 
 /// Listens to keys and signals, in threads that end with the process.
-pub(super) fn listen(listener: Arc<dyn Fn(Outside) -> bool + Send + Sync>) -> io::Result<()> {
+pub(crate) fn listen(listener: Arc<dyn Fn(Outside) -> bool + Send + Sync>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT])?;
     let tell = Arc::clone(&listener);
     thread::spawn(move || {

@@ -3,15 +3,15 @@
 use cutape_analyzer::Finding;
 
 use super::object_key::ObjectKey;
-use super::pane::PaneLine;
+use super::pane_line::PaneLine;
 use super::row::Row;
 
 /// Sends a reply to the screen.
-pub(super) type Send<'a> = dyn Fn(Reply) + std::marker::Send + Sync + 'a;
+pub(crate) type SendReply<'a> = dyn Fn(Reply) + Send + Sync + 'a;
 
 /// Which calls a list has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// All.
     All,
     /// Those of a call set.
@@ -22,7 +22,7 @@ pub(super) enum Scope {
 
 /// What a search looks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// A part of a call's line, in lower case.
     Text(String),
     /// A call that failed or did not return.
@@ -31,7 +31,7 @@ pub(super) enum Wanted {
 
 /// What the screen wants to know. A later request replaces an earlier one of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// The lines of these calls, in ascending order.
     Rows(Vec<u64>),
     /// All about a call.
@@ -56,32 +56,32 @@ pub(super) enum Request {
 
 /// A call that has not returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InFlight {
-    pub(super) index: u64,
-    pub(super) thread: u32,
-    pub(super) function: String,
+pub(crate) struct InFlight {
+    pub(crate) index: u64,
+    pub(crate) thread: u32,
+    pub(crate) function: String,
 }
 
 /// How far the scan is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// Calls, as far as is known.
-    pub(super) total: u64,
+    pub(crate) total: u64,
     /// Calls that have been scanned.
-    pub(super) scanned: u64,
+    pub(crate) scanned: u64,
     /// Calls whose lines do not change any more; 0 if the trace is complete.
-    pub(super) settled: u64,
+    pub(crate) settled: u64,
     /// Nothing will be added.
-    pub(super) is_complete: bool,
+    pub(crate) is_complete: bool,
     /// The recording goes on.
-    pub(super) is_growing: bool,
+    pub(crate) is_growing: bool,
     /// Calls that have not returned, the first of them.
-    pub(super) in_flight: Vec<InFlight>,
+    pub(crate) in_flight: Vec<InFlight>,
 }
 
 /// What the screen is told.
 #[derive(Clone, Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// Of the scan.
     Progress(Progress),
     /// Lines of calls.

@@ -5,17 +5,18 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder, pack};
+use cutape_render::test_trace;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 
-use super::engine::{Engine, Said};
-use super::reply::Request;
-use super::shared::SharedTrace;
-use super::state::State;
-use super::theme::Theme;
-use super::{draw, engine};
-use cutape_render::test_trace;
+use crate::draw;
+use crate::draw::theme::Theme;
+use crate::engine::Engine;
+use crate::engine::shared::SharedTrace;
+use crate::engine::worker::{Listener, Said};
+use crate::state::State;
+use crate::state::reply::Request;
 
 /// More time than any step needs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -31,7 +32,7 @@ impl Session {
     fn new(trace: Trace, size: (u16, u16)) -> Self {
         let shared = Arc::new(SharedTrace::new(trace, false));
         let (sender, said) = channel();
-        let listener: engine::Listener = Arc::new(move |what| {
+        let listener: Listener = Arc::new(move |what| {
             let _ = sender.send(what);
         });
         Self {

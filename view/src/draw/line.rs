@@ -3,8 +3,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::view::pane::PaneLine;
-use crate::view::theme::Theme;
+use super::theme::Theme;
+use crate::state::pane_line::PaneLine;
 
 /// Writes the parts of a line; returns the column behind it.
 pub(super) fn write_line(line: &PaneLine, theme: Theme, area: Rect, buffer: &mut Buffer) -> u16 {

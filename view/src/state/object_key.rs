@@ -4,10 +4,10 @@ use cutape_registry::Kind;
 
 /// An object, as a call names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ObjectKey {
-    pub(super) kind: Kind,
+pub(crate) struct ObjectKey {
+    pub(crate) kind: Kind,
     /// The driver's value for it; of memory its first address.
-    pub(super) handle: u64,
+    pub(crate) handle: u64,
     /// The call that names it: handles are reused.
-    pub(super) call: u64,
+    pub(crate) call: u64,
 }

@@ -4,11 +4,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::line::write_line;
-use crate::view::findings::role;
-use crate::view::pane::{PaneLine, Role};
-use crate::view::row::{Outcome, Row};
-use crate::view::state::{Half, State};
-use crate::view::theme::Theme;
+use super::theme::Theme;
+use crate::state::finding_lines::role;
+use crate::state::pane_line::{PaneLine, Role};
+use crate::state::row::{Outcome, Row};
+use crate::state::{Half, State};
 
 /// On narrower screens, calls have no times.
 const WITH_TIMES: u16 = 100;
@@ -28,14 +28,9 @@ pub(super) fn calls(state: &State, theme: Theme, area: Rect, buffer: &mut Buffer
         return;
     }
     let digits = state.progress.total.max(1).ilog10() as usize + 1;
-    for (line, y) in (state.list.top..).zip(area.top()..area.bottom()) {
+    for (line, row) in (state.list.top..).zip(area.rows()) {
         let Some(call) = state.call_at(line) else {
             break;
-        };
-        let row = Rect {
-            y,
-            height: 1,
-            ..area
         };
         match state.rows.get(&call) {
             Some(known) => write_call(known, digits, theme, row, buffer),
@@ -110,12 +105,7 @@ pub(super) fn findings(state: &State, theme: Theme, area: Rect, buffer: &mut Buf
         return;
     }
     let findings = state.findings.iter().enumerate().skip(state.finding_top);
-    for ((number, finding), y) in findings.zip(area.top()..area.bottom()) {
-        let row = Rect {
-            y,
-            height: 1,
-            ..area
-        };
+    for ((number, finding), row) in findings.zip(area.rows()) {
         let at = match &finding.call {
             Some(call) => format!("call {}", call.index),
             None => "at the end".to_owned(),

@@ -4,23 +4,21 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use cutape_analyzer::TraceContext as _;
-use cutape_analyzer::decode::{Argument, function_of, piece_name, write_joined};
-use cutape_format::{Call, Snapshot, Trace};
-use cutape_model::{Effect, Effects, Lookup, ObjectId, Operands};
-use cutape_registry::Kind;
-
-use super::object_key::ObjectKey;
-use super::pane::{Link, PaneLine, Role};
-use super::row::{Outcome, outcome};
+use cutape_analyzer::decode::{Argument, function_of, piece_name};
 use cutape_analyzer::demangle::demangle;
 use cutape_calls::Markers;
-use cutape_format::TraceClock;
-use cutape_render::quantity;
-use cutape_render::{RenderedCall, Renderer, notes};
-use cutape_symbols::Resolver;
-use cutape_symbols::SymbolContext;
-use cutape_symbols::stacks;
+use cutape_format::{Call, Snapshot, Trace, TraceClock};
+use cutape_model::{Effect, Effects, Lookup, ObjectId, Operands};
+use cutape_registry::Kind;
+use cutape_render::{RenderedCall, Renderer, notes, quantity};
+use cutape_symbols::{Resolver, SymbolContext, stacks};
 use cutape_terminal::output;
+
+use super::object_pane;
+use super::rows::outcome;
+use crate::state::object_key::ObjectKey;
+use crate::state::pane_line::{Link, PaneLine, Role};
+use crate::state::row::Outcome;
 
 /// Bytes of a payload that are shown.
 const SHOWN_BYTES: usize = 256;
@@ -79,7 +77,7 @@ pub(super) fn lines(
 }
 
 /// Adds lines below a heading, if there are any.
-pub(super) fn section(lines: &mut Vec<PaneLine>, heading: &str, content: Vec<PaneLine>) {
+fn section(lines: &mut Vec<PaneLine>, heading: &str, content: Vec<PaneLine>) {
     if !content.is_empty() {
         lines.push(PaneLine::new(heading, Role::Strong));
         lines.extend(content);
@@ -113,12 +111,7 @@ fn circumstances(source: &PaneSource<'_>, call: &Call<'_>) -> Vec<PaneLine> {
         );
     }
     if let Some(time) = clock.since_start(call.ticks) {
-        let _ = write!(
-            text,
-            ", at +{}.{:06} ms",
-            time / 1_000_000,
-            time % 1_000_000
-        );
+        let _ = write!(text, ", at +{} ms", quantity::milliseconds(time));
     }
     if let Some(took) = call
         .leave
@@ -152,7 +145,9 @@ fn circumstances(source: &PaneSource<'_>, call: &Call<'_>) -> Vec<PaneLine> {
 fn arguments(rendered: &RenderedCall<'_>) -> Vec<PaneLine> {
     if let Some(launch) = &rendered.launch {
         let parts = launch.parts().into_iter();
-        return parts.map(|(name, value)| named(&name, &value)).collect();
+        return parts
+            .map(|(name, value)| PaneLine::named(&name, &value))
+            .collect();
     }
     let mut lines = Vec::new();
     for Argument {
@@ -168,30 +163,22 @@ fn arguments(rendered: &RenderedCall<'_>) -> Vec<PaneLine> {
             text.push_str(" → ");
             pointee.write(&mut text);
         }
-        lines.push(named(name, &text));
+        lines.push(PaneLine::named(name, &text));
         for (piece, value) in pieces {
             let mut text = String::new();
             value.write(&mut text);
-            lines.push(named(&format!("  {piece}"), &text));
+            lines.push(PaneLine::named(&format!("  {piece}"), &text));
         }
     }
     lines
-}
-
-/// A line `name = value`.
-pub(super) fn named(name: &str, value: &str) -> PaneLine {
-    PaneLine::new(format!("  {name} = "), Role::Dim).and(value, Role::Plain)
 }
 
 fn outputs(rendered: &RenderedCall<'_>) -> Vec<PaneLine> {
     let mut lines = Vec::new();
     for output in &rendered.decoded.outputs {
         let mut text = String::new();
-        write_joined([output], &mut text, |output, out| output.value.write(out));
-        let piece = output
-            .piece
-            .map_or_else(String::new, |piece| format!(".{piece}"));
-        lines.push(named(&format!("{}{piece}", output.name), &text));
+        output.value.write(&mut text);
+        lines.push(PaneLine::named(&output.full_name(), &text));
     }
     lines
 }
@@ -204,9 +191,7 @@ fn objects(renderer: &Renderer<'_>, call: &Call<'_>) -> Vec<PaneLine> {
     let operands = Operands::of(function, call);
     let state = &renderer.state.state;
     let at_address = |address: u64| {
-        let found = state
-            .place_at(address)
-            .or_else(|| state.freed_at(address))?;
+        let found = state.last_place_at(address)?;
         let object = state.objects.get(found)?;
         Some((object.kind, object.handle, Lookup::Ended(found)))
     };
@@ -277,9 +262,7 @@ fn object_line(
     id: Option<ObjectId>,
     word: &str,
 ) -> PaneLine {
-    let label = renderer.label(kind, handle);
-    let label = label.unwrap_or_else(|| kind.name().to_owned());
-    let mut text = format!("{label} {handle:#x}");
+    let mut text = object_pane::name(renderer, kind, handle);
     let object = id.and_then(|id| renderer.state.state.objects.get(id));
     let mut about = String::new();
     if let Some(object) = object {

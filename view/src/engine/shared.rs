@@ -8,7 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Call, Cursor, Error, Trace};
-
 use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
 use cutape_terminal::failure::Failure;
@@ -38,10 +37,10 @@ struct Checkpoints {
 }
 
 /// What a reader does with a call.
-pub(super) type Each<'a> = &'a mut dyn FnMut(&mut Renderer<'_>, &Call<'_>) -> ControlFlow<()>;
+type Each<'a> = &'a mut dyn FnMut(&mut Renderer<'_>, &Call<'_>) -> ControlFlow<()>;
 
 /// A trace, complete or growing, shared between threads.
-pub(super) struct SharedTrace {
+pub(crate) struct SharedTrace {
     trace: RwLock<Trace>,
     is_packed: bool,
     checkpoints: Mutex<Checkpoints>,
@@ -69,7 +68,7 @@ impl From<Error> for Stop {
 
 impl SharedTrace {
     /// Opens a trace; one that a program is being recorded to is followed.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let mut trace = input::open_indexed(path)?;
         let is_packed = trace.head().flags & FILE_PACKED != 0;
         let is_growing = !is_packed && trace.writer().is_some();
@@ -80,7 +79,7 @@ impl SharedTrace {
     }
 
     /// Shares an open trace.
-    pub(super) fn new(trace: Trace, is_growing: bool) -> Self {
+    pub(crate) fn new(trace: Trace, is_growing: bool) -> Self {
         let is_packed = trace.head().flags & FILE_PACKED != 0;
         let first = Checkpoint {
             index: 0,
@@ -102,12 +101,12 @@ impl SharedTrace {
     }
 
     /// Whether the trace is packed, and so complete.
-    pub(super) fn is_packed(&self) -> bool {
+    pub(crate) fn is_packed(&self) -> bool {
         self.is_packed
     }
 
     /// For reading; to be held shortly while the trace grows.
-    pub(super) fn trace(&self) -> RwLockReadGuard<'_, Trace> {
+    pub(crate) fn trace(&self) -> RwLockReadGuard<'_, Trace> {
         self.trace.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,12 +133,12 @@ impl SharedTrace {
     }
 
     /// Whether the recording goes on.
-    pub(super) fn is_growing(&self) -> bool {
+    pub(crate) fn is_growing(&self) -> bool {
         self.is_growing.load(Ordering::Acquire)
     }
 
     /// How many calls there are, as far as is known.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.total.load(Ordering::Acquire)
     }
 
@@ -149,7 +148,7 @@ impl SharedTrace {
     }
 
     /// Says how many calls there are.
-    pub(super) fn count(&self, total: u64, is_counted: bool) {
+    pub(crate) fn count(&self, total: u64, is_counted: bool) {
         self.total.fetch_max(total, Ordering::AcqRel);
         self.is_counted.store(is_counted, Ordering::Release);
     }
@@ -209,7 +208,7 @@ impl SharedTrace {
     }
 
     /// Reads calls in order, each after the renderer has observed it and all before it.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         trace: &Trace,
         calls: Range<u64>,

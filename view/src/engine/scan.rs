@@ -5,13 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutape_format::{Cursor, Error, Trace};
-
-use super::reply::{InFlight, Progress, Reply, Send};
-use super::shared::{Checkpoint, SharedTrace};
-use crate::check::live::SETTLE;
 use cutape_model::Scope as Tracked;
 use cutape_render::{Known, Limits, Renderer};
 use cutape_terminal::clock::TickClock;
+
+use super::report_timer::ReportTimer;
+use super::shared::{Checkpoint, SharedTrace};
+use crate::state::reply::{InFlight, Progress, Reply, SendReply};
 
 /// Time between two looks at a growing trace.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -19,15 +19,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LIFE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
-/// Calls between two looks at the clock.
-const STRIDE: u64 = 1 << 12;
 /// How many calls in flight are named.
 const MOST_IN_FLIGHT: usize = 8;
 /// Among how many calls they are searched.
 const MOST_SEARCHED: usize = 1 << 12;
 
 /// Scans the whole trace.
-pub(super) fn scan(shared: &SharedTrace, send: &Send<'_>) {
+pub(super) fn scan(shared: &SharedTrace, send: &SendReply<'_>) {
     let outcome = match shared.is_packed() {
         true => scan_packed(shared, send),
         false => {
@@ -40,11 +38,11 @@ pub(super) fn scan(shared: &SharedTrace, send: &Send<'_>) {
     }
 }
 
-fn scan_packed(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Error> {
+fn scan_packed(shared: &SharedTrace, send: &SendReply<'_>) -> Result<(), Error> {
     let trace = shared.trace();
     let mut renderer = Renderer::new(&trace, Limits::TEXT, Tracked::All);
     let mut due = shared.next_checkpoint();
-    let (mut reported, mut scanned) = (Instant::now(), 0);
+    let (mut timer, mut scanned) = (ReportTimer::every(REPORT_INTERVAL), 0);
     send(Reply::Progress(Progress {
         total: shared.total(),
         ..Progress::default()
@@ -60,8 +58,7 @@ fn scan_packed(shared: &SharedTrace, send: &Send<'_>) -> Result<(), Error> {
         }
         renderer.observe(call);
         scanned = call.index + 1;
-        if scanned.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-            reported = Instant::now();
+        if timer.is_due(scanned) {
             let total = shared.total().max(scanned);
             send(Reply::Progress(Progress {
                 total,
@@ -92,7 +89,7 @@ struct Growth {
     reported: Option<Progress>,
 }
 
-fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
+fn scan_unpacked(shared: &SharedTrace, send: &SendReply<'_>) {
     let clock = TickClock::start();
     let mut growth = Growth {
         settled: Cursor::new(),
@@ -109,7 +106,7 @@ fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
                 looked = Instant::now();
                 shared.trace().writer().is_none()
             };
-            shared.refresh(clock.ago(SETTLE), is_last);
+            shared.refresh(clock.settled(), is_last);
         }
         let is_last = !shared.is_growing();
         growth = growth.advance(shared, is_last, send);
@@ -122,11 +119,11 @@ fn scan_unpacked(shared: &SharedTrace, send: &Send<'_>) {
 
 impl Growth {
     /// Takes in what there is; `is_last` says that no call will return any more.
-    fn advance(mut self, shared: &SharedTrace, is_last: bool, send: &Send<'_>) -> Self {
+    fn advance(mut self, shared: &SharedTrace, is_last: bool, send: &SendReply<'_>) -> Self {
         let trace = shared.trace();
         let horizon = shared.horizon();
         let mut renderer = Renderer::resume(&trace, Limits::TEXT, self.known);
-        let mut reported = Instant::now();
+        let mut timer = ReportTimer::every(REPORT_INTERVAL);
         loop {
             let is_due = self.settled.index() >= self.due;
             let cursor = is_due.then(|| self.settled.clone());
@@ -145,8 +142,7 @@ impl Growth {
             }
             renderer.observe(&call);
             let scanned = self.settled.index();
-            if scanned.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-                reported = Instant::now();
+            if timer.is_due(scanned) {
                 shared.count(scanned, false);
                 send(Reply::Progress(Progress {
                     total: shared.total(),

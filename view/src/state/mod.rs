@@ -1,64 +1,72 @@
 //! What the screen shows: lists, what is selected in them, and what is known of it. Knows neither
 //! the trace nor the terminal.
 
+pub(crate) mod finding_lines;
+pub(crate) mod help;
+pub(crate) mod input_line;
+mod keys;
+pub(crate) mod object_key;
+pub(crate) mod pane_line;
+mod press;
+mod receive;
+pub(crate) mod reply;
+pub(crate) mod row;
+mod rows;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_analyzer::Finding;
 
-use super::findings;
-use super::input_line::InputLine;
-use super::object_key::ObjectKey;
-use super::object_pane;
-use super::pane::{Link, PaneLine};
-use super::reply::{Progress, Request, Scope, Wanted};
-use super::row::Row;
+use self::input_line::InputLine;
+use self::object_key::ObjectKey;
+use self::pane_line::{Link, PaneLine, Role};
+use self::reply::{Progress, Request, Scope, Wanted};
+use self::row::Row;
 
-/// Lines that are kept when there are too many.
-const MOST_ROWS: usize = 1 << 15;
 /// Places to go back to.
-pub(super) const MOST_PLACES: usize = 64;
+const MOST_PLACES: usize = 64;
 /// The smallest screen that is drawn.
-pub(super) const SMALLEST: (u16, u16) = (40, 10);
+pub(crate) const SMALLEST: (u16, u16) = (40, 10);
 
 /// Which list is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Screen {
+pub(crate) enum Screen {
     Calls,
     Findings,
 }
 
 /// Which half of the screen the keys are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Half {
+pub(crate) enum Half {
     List,
     Pane,
 }
 
 /// A list of calls, and the line selected in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct List {
-    pub(super) scope: Scope,
+pub(crate) struct List {
+    pub(crate) scope: Scope,
     /// The object whose uses these are.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// The number of its request.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     /// The calls, unless it has all.
-    pub(super) matches: Vec<u64>,
+    pub(crate) matches: Vec<u64>,
     /// Calls that have been looked at.
-    pub(super) seen: u64,
-    pub(super) is_done: bool,
+    pub(crate) seen: u64,
+    pub(crate) is_done: bool,
     /// The last call ended the object whose uses these are.
-    pub(super) is_ended: bool,
+    pub(crate) is_ended: bool,
     /// The line: the position in the list.
-    pub(super) selected: u64,
+    pub(crate) selected: u64,
     /// The first line on the screen.
-    pub(super) top: u64,
+    pub(crate) top: u64,
     /// The call to select as soon as the list has it.
-    pub(super) wanted: Option<u64>,
+    pub(crate) wanted: Option<u64>,
 }
 
 impl List {
-    pub(super) fn new(scope: Scope, id: u64) -> Self {
+    pub(crate) fn new(scope: Scope, id: u64) -> Self {
         Self {
             title: match scope {
                 Scope::Uses(key) => format!("{} {:#x}", key.kind.name(), key.handle),
@@ -79,7 +87,7 @@ impl List {
 
 /// What the pane shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     Nothing,
     Call(u64),
     Object(ObjectKey),
@@ -89,22 +97,22 @@ pub(super) enum Subject {
 
 /// The lower half of the screen.
 #[derive(Clone, Debug)]
-pub(super) struct Pane {
-    pub(super) subject: Subject,
+pub(crate) struct Pane {
+    pub(crate) subject: Subject,
     /// As they came.
     content: Vec<PaneLine>,
     /// As wide as the screen.
-    pub(super) lines: Vec<PaneLine>,
+    pub(crate) lines: Vec<PaneLine>,
     /// The line that Enter is for.
-    pub(super) selected: usize,
-    pub(super) top: usize,
+    pub(crate) selected: usize,
+    pub(crate) top: usize,
     /// The content is that of the subject.
-    pub(super) is_loaded: bool,
+    pub(crate) is_loaded: bool,
 }
 
 /// Where one came from.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+struct Place {
     screen: Screen,
     half: Half,
     list: List,
@@ -115,69 +123,69 @@ pub(super) struct Place {
 
 /// A search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Search {
-    pub(super) id: u64,
-    pub(super) wanted: Wanted,
+pub(crate) struct Search {
+    pub(crate) id: u64,
+    pub(crate) wanted: Wanted,
     /// Where it began, to return to when it is cancelled.
-    pub(super) from: u64,
-    pub(super) is_running: bool,
-    pub(super) seen: u64,
+    pub(crate) from: u64,
+    pub(crate) is_running: bool,
+    pub(crate) seen: u64,
 }
 
 /// A line about what just happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) text: String,
-    pub(super) is_error: bool,
+pub(crate) struct Message {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
 }
 
 /// How far the check is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Checked {
-    pub(super) calls: u64,
-    pub(super) is_complete: bool,
-    pub(super) omitted: String,
+pub(crate) struct Checked {
+    pub(crate) calls: u64,
+    pub(crate) is_complete: bool,
+    pub(crate) omitted: String,
 }
 
 /// Everything that the screen shows.
 #[derive(Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The name of the trace.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Columns and lines.
-    pub(super) size: (u16, u16),
-    pub(super) progress: Progress,
-    pub(super) screen: Screen,
-    pub(super) half: Half,
-    pub(super) list: List,
+    pub(crate) size: (u16, u16),
+    pub(crate) progress: Progress,
+    pub(crate) screen: Screen,
+    pub(crate) half: Half,
+    pub(crate) list: List,
     /// Lines of calls, by call.
-    pub(super) rows: BTreeMap<u64, Row>,
+    pub(crate) rows: BTreeMap<u64, Row>,
     /// Those of them that are to be read again.
     stale: BTreeSet<u64>,
     /// The calls whose lines were asked for last.
     asked: Vec<u64>,
-    pub(super) findings: Vec<Finding>,
-    pub(super) checked: Checked,
-    pub(super) finding: usize,
-    pub(super) finding_top: usize,
-    pub(super) pane: Pane,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) checked: Checked,
+    pub(crate) finding: usize,
+    pub(crate) finding_top: usize,
+    pub(crate) pane: Pane,
     /// Lines of the pane that the user has added to the usual height.
-    pub(super) extra: i16,
-    pub(super) places: Vec<Place>,
-    pub(super) input: Option<InputLine>,
-    pub(super) search: Option<Search>,
-    pub(super) message: Option<Message>,
-    pub(super) is_following: bool,
-    pub(super) shows_help: bool,
+    pub(crate) extra: i16,
+    places: Vec<Place>,
+    pub(crate) input: Option<InputLine>,
+    pub(crate) search: Option<Search>,
+    pub(crate) message: Option<Message>,
+    pub(crate) is_following: bool,
+    pub(crate) shows_help: bool,
     /// The first line of the help on the screen.
-    pub(super) help_top: usize,
-    pub(super) has_ended: bool,
+    pub(crate) help_top: usize,
+    pub(crate) has_ended: bool,
     last_id: u64,
 }
 
 impl State {
     /// For a trace of that name.
-    pub(super) fn new(name: String, size: (u16, u16)) -> Self {
+    pub(crate) fn new(name: String, size: (u16, u16)) -> Self {
         Self {
             name,
             size,
@@ -214,13 +222,13 @@ impl State {
     }
 
     /// A number that no earlier request has.
-    pub(super) fn next_id(&mut self) -> u64 {
+    fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
     /// Lines of the list on the screen.
-    pub(super) fn list_height(&self) -> u16 {
+    pub(crate) fn list_height(&self) -> u16 {
         // Title, heading of the pane, and the last line.
         let free = self.size.1.saturating_sub(3);
         let usual = free / 2;
@@ -229,7 +237,7 @@ impl State {
     }
 
     /// Lines of the pane on the screen.
-    pub(super) fn pane_height(&self) -> u16 {
+    pub(crate) fn pane_height(&self) -> u16 {
         self.size
             .1
             .saturating_sub(3)
@@ -237,7 +245,7 @@ impl State {
     }
 
     /// Lines of the list of calls.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         match self.list.scope {
             Scope::All => self.progress.total,
             _ => self.list.matches.len() as u64,
@@ -245,7 +253,7 @@ impl State {
     }
 
     /// The call in a line of the list.
-    pub(super) fn call_at(&self, line: u64) -> Option<u64> {
+    pub(crate) fn call_at(&self, line: u64) -> Option<u64> {
         match self.list.scope {
             Scope::All => (line < self.progress.total).then_some(line),
             _ => self.list.matches.get(usize::try_from(line).ok()?).copied(),
@@ -253,12 +261,12 @@ impl State {
     }
 
     /// The selected call.
-    pub(super) fn selected_call(&self) -> Option<u64> {
+    fn selected_call(&self) -> Option<u64> {
         self.call_at(self.list.selected)
     }
 
     /// Selects a line, and scrolls to it.
-    pub(super) fn select(&mut self, line: u64) {
+    fn select(&mut self, line: u64) {
         let height = u64::from(self.list_height());
         let last = self.length().saturating_sub(1);
         let list = &mut self.list;
@@ -270,7 +278,7 @@ impl State {
     }
 
     /// Selects a line and shows it in the middle, if it is not on the screen.
-    pub(super) fn jump(&mut self, line: u64) {
+    fn jump(&mut self, line: u64) {
         let height = u64::from(self.list_height());
         if !(self.list.top..self.list.top + height).contains(&line) {
             self.list.top = line.saturating_sub(height / 2);
@@ -280,7 +288,7 @@ impl State {
 
     /// Selects a call, or the first one behind it; one that the list does not have yet when it
     /// comes.
-    pub(super) fn select_call(&mut self, call: u64) {
+    fn select_call(&mut self, call: u64) {
         let line = match self.list.scope {
             Scope::All => call,
             _ => self.list.matches.partition_point(|&known| known < call) as u64,
@@ -293,7 +301,7 @@ impl State {
     }
 
     /// Shows another list of calls; the requests that it needs.
-    pub(super) fn show_scope(&mut self, scope: Scope, call: Option<u64>) -> Vec<Request> {
+    pub(crate) fn show_scope(&mut self, scope: Scope, call: Option<u64>) -> Vec<Request> {
         let id = self.next_id();
         self.list = List::new(scope.clone(), id);
         self.is_following &= scope == Scope::All;
@@ -308,7 +316,7 @@ impl State {
     }
 
     /// Remembers where one is.
-    pub(super) fn push_place(&mut self) {
+    fn push_place(&mut self) {
         if self.places.len() == MOST_PLACES {
             self.places.remove(0);
         }
@@ -323,7 +331,19 @@ impl State {
     }
 
     /// Goes back to where one came from.
-    pub(super) fn pop_place(&mut self) -> Vec<Request> {
+    fn go_back(&mut self) -> Vec<Request> {
+        let mut requests = self.pop_place();
+        if !self.pane.is_loaded {
+            match self.pane.subject {
+                Subject::Call(call) => requests.push(Request::Call(call)),
+                Subject::Object(key) => requests.push(Request::Object(key)),
+                _ => {}
+            }
+        }
+        requests
+    }
+
+    fn pop_place(&mut self) -> Vec<Request> {
         let Some(place) = self.places.pop() else {
             return Vec::new();
         };
@@ -356,7 +376,7 @@ impl State {
     }
 
     /// Shows something in the pane, whose content comes later.
-    pub(super) fn show(&mut self, subject: Subject) {
+    pub(crate) fn show(&mut self, subject: Subject) {
         if self.pane.subject == subject && self.pane.is_loaded {
             return;
         }
@@ -372,19 +392,20 @@ impl State {
             self.pane.content = Vec::new();
             let width = usize::from(self.size.0).saturating_sub(1);
             let finding = self.findings.get(number);
-            self.pane.lines = finding.map_or(Vec::new(), |found| findings::lines(found, width));
+            self.pane.lines =
+                finding.map_or(Vec::new(), |found| finding_lines::lines(found, width));
         }
     }
 
     /// Fills the pane.
-    pub(super) fn fill_pane(&mut self, lines: Vec<PaneLine>) {
+    fn fill_pane(&mut self, lines: Vec<PaneLine>) {
         self.pane.content = lines;
         self.pane.is_loaded = true;
         self.wrap_pane();
     }
 
     /// Adds to the object in the pane which call ended it, once the list of its uses is complete.
-    pub(super) fn show_end(&mut self) {
+    fn show_end(&mut self) {
         let Subject::Object(key) = self.pane.subject else {
             return;
         };
@@ -392,7 +413,7 @@ impl State {
             return;
         }
         let end = self.list.matches.last().filter(|_| self.list.is_ended);
-        let line = object_pane::ended(end.copied());
+        let line = ended(end.copied());
         if !self.pane.content.contains(&line) {
             self.pane.content.push(line);
             self.wrap_pane();
@@ -400,7 +421,7 @@ impl State {
     }
 
     /// Breaks the lines of the pane to the width of the screen.
-    pub(super) fn wrap_pane(&mut self) {
+    fn wrap_pane(&mut self) {
         if let Subject::Finding(_) = self.pane.subject {
             let (subject, selected) = (self.pane.subject, self.pane.selected);
             self.pane.is_loaded = false;
@@ -415,7 +436,7 @@ impl State {
     }
 
     /// Selects a line of the pane, and scrolls to it.
-    pub(super) fn select_line(&mut self, line: usize) {
+    fn select_line(&mut self, line: usize) {
         let height = usize::from(self.pane_height()).max(1);
         let length = self.pane.lines.len();
         let pane = &mut self.pane;
@@ -426,7 +447,7 @@ impl State {
     }
 
     /// The first line of the pane with a link, from a line on.
-    pub(super) fn link_from(&self, line: usize) -> Option<usize> {
+    fn link_from(&self, line: usize) -> Option<usize> {
         let lines = self.pane.lines.iter().enumerate().skip(line);
         lines
             .clone()
@@ -435,12 +456,12 @@ impl State {
     }
 
     /// The link in the selected line of the pane.
-    pub(super) fn selected_link(&self) -> Option<Link> {
+    fn selected_link(&self) -> Option<Link> {
         self.pane.lines.get(self.pane.selected)?.link
     }
 
     /// Selects a finding, and scrolls to it.
-    pub(super) fn select_finding(&mut self, finding: usize) {
+    fn select_finding(&mut self, finding: usize) {
         let height = usize::from(self.list_height());
         self.finding = finding.min(self.findings.len().saturating_sub(1));
         self.finding_top = self.finding_top.min(self.finding);
@@ -450,7 +471,7 @@ impl State {
     }
 
     /// Requests for what the screen needs and does not have: lines, and the pane's content.
-    pub(super) fn missing(&mut self) -> Vec<Request> {
+    pub(crate) fn missing(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         if self.screen == Screen::Calls {
             requests.extend(self.missing_rows());
@@ -472,65 +493,8 @@ impl State {
         requests
     }
 
-    /// A request for the lines around the screen, if some on it are missing.
-    fn missing_rows(&mut self) -> Option<Request> {
-        let height = u64::from(self.list_height());
-        let top = self.list.top;
-        let is_missing = |state: &Self, line| {
-            let call = state.call_at(line);
-            call.filter(|call| !state.rows.contains_key(call) || state.stale.contains(call))
-        };
-        let on_screen = (top..top + height).filter_map(|line| is_missing(self, line));
-        let on_screen: Vec<u64> = on_screen.collect();
-        if on_screen.is_empty() || on_screen.iter().all(|call| self.asked.contains(call)) {
-            return None;
-        }
-        // A screen before and two behind are read with it.
-        let near = top.saturating_sub(height)..top + 3 * height;
-        let calls: Vec<u64> = near.filter_map(|line| is_missing(self, line)).collect();
-        self.asked.clone_from(&calls);
-        Some(Request::Rows(calls))
-    }
-
-    /// Keeps lines; forgets those that are far from the screen if there are too many.
-    pub(super) fn add_rows(&mut self, rows: Vec<Row>) {
-        for row in rows {
-            self.stale.remove(&row.index);
-            self.rows.insert(row.index, row);
-        }
-        self.asked.clear();
-        if self.rows.len() > MOST_ROWS {
-            let height = u64::from(self.list_height());
-            let lines = self.list.top.saturating_sub(height)..self.list.top + 3 * height;
-            let near: Vec<u64> = lines.filter_map(|line| self.call_at(line)).collect();
-            self.rows.retain(|call, _| near.binary_search(call).is_ok());
-        }
-    }
-
-    /// Reads lines again that may have changed: of calls that had not returned, and of those
-    /// behind.
-    pub(super) fn forget_unsettled(&mut self, settled: u64) {
-        let height = u64::from(self.list_height());
-        let lines = self.list.top..self.list.top + height;
-        let on_screen: Vec<u64> = lines.filter_map(|line| self.call_at(line)).collect();
-        let unsettled = self.rows.split_off(&settled);
-        for (call, row) in unsettled {
-            if on_screen.binary_search(&call).is_ok() {
-                self.rows.insert(call, row);
-                self.stale.insert(call);
-            }
-        }
-        self.asked.clear();
-        if let Subject::Call(call) = self.pane.subject
-            && call >= settled
-            && self.half == Half::List
-        {
-            self.pane.subject = Subject::Nothing;
-        }
-    }
-
     /// Says something in the last line.
-    pub(super) fn say(&mut self, text: impl Into<String>) {
+    pub(crate) fn say(&mut self, text: impl Into<String>) {
         self.message = Some(Message {
             text: text.into(),
             is_error: false,
@@ -538,10 +502,20 @@ impl State {
     }
 
     /// Says in the last line what went wrong.
-    pub(super) fn complain(&mut self, text: impl Into<String>) {
+    pub(crate) fn complain(&mut self, text: impl Into<String>) {
         self.message = Some(Message {
             text: text.into(),
             is_error: true,
         });
+    }
+}
+
+/// The line about the object's end.
+fn ended(call: Option<u64>) -> PaneLine {
+    match call {
+        Some(call) => PaneLine::new("  ended by ", Role::Dim)
+            .and(format!("call {call}"), Role::Link)
+            .to(Link::Call(call)),
+        None => PaneLine::new("  not ended", Role::Dim),
     }
 }

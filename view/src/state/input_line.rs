@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Filter,
     Search,
     GoTo,
@@ -12,7 +12,7 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// What stands before the text.
-    pub(super) fn prompt(self) -> &'static str {
+    pub(crate) fn prompt(self) -> &'static str {
         match self {
             Self::Filter => "filter: ",
             Self::Search => "/",
@@ -34,16 +34,16 @@ pub(super) enum Edit {
 
 /// A text with a cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InputLine {
-    pub(super) purpose: Purpose,
+pub(crate) struct InputLine {
+    pub(crate) purpose: Purpose,
     characters: Vec<char>,
     /// How many characters are before the cursor.
-    pub(super) cursor: usize,
+    pub(crate) cursor: usize,
 }
 
 impl InputLine {
     /// With a text to change.
-    pub(super) fn new(purpose: Purpose, text: &str) -> Self {
+    pub(crate) fn new(purpose: Purpose, text: &str) -> Self {
         let characters: Vec<char> = text.chars().collect();
         Self {
             purpose,
@@ -53,7 +53,7 @@ impl InputLine {
     }
 
     /// The text.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.characters.iter().collect()
     }
 

@@ -2,33 +2,28 @@
 
 use std::ops::{ControlFlow, Range};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_analyzer::decode::function_of;
-use cutape_format::{Call, Error, Trace};
+use cutape_calls::CallSet;
+use cutape_format::{Call, Error, Trace, TraceClock};
 use cutape_model::{ObjectId, Operands};
 use cutape_registry::Kind;
-
-use super::object_key::ObjectKey;
-use super::object_pane;
-use super::reply::{Reply, Scope, Send, Wanted};
-use super::row::{Outcome, Row};
-use super::shared::SharedTrace;
-use cutape_analyzer::demangle::demangle;
-use cutape_calls::CallSet;
-use cutape_format::TraceClock;
 use cutape_render::Renderer;
 
-/// Calls between two looks at the clock.
-const STRIDE: u64 = 1 << 10;
+use super::object_pane;
+use super::report_timer::ReportTimer;
+use super::rows::row;
+use super::shared::SharedTrace;
+use super::worker::IsCancelled;
+use crate::state::object_key::ObjectKey;
+use crate::state::reply::{Reply, Scope, SendReply, Wanted};
+
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two looks at a growing trace.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The first matches come with their lines.
 const WITH_LINES: u64 = 5000;
-
-/// Whether a request has been replaced by a later one.
-pub(super) type IsCancelled<'a> = &'a dyn Fn() -> bool;
 
 /// Whether a call is of a scope.
 enum Test {
@@ -153,7 +148,7 @@ pub(super) fn filter(
     id: u64,
     scope: &Scope,
     is_cancelled: IsCancelled<'_>,
-    send: &Send<'_>,
+    send: &SendReply<'_>,
 ) {
     let test = {
         let trace = shared.trace();
@@ -169,20 +164,19 @@ pub(super) fn filter(
         let is_counted = shared.is_counted();
         let until = shared.total().min(range.end);
         let (mut calls, mut rows) = (Vec::new(), Vec::new());
-        let mut reported = Instant::now();
+        let mut timer = ReportTimer::every(REPORT_INTERVAL);
         let trace = shared.trace();
         let clock = TraceClock::of(&trace);
         let outcome = shared.read(&trace, seen..until.max(seen), &mut |renderer, call| {
             seen = call.index + 1;
             if test.matches(renderer, call) {
                 if found < WITH_LINES {
-                    rows.push(Row::of(renderer, call, clock));
+                    rows.push(row(renderer, call, clock));
                 }
                 found += 1;
                 calls.push(call.index);
             }
-            if seen.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-                reported = Instant::now();
+            if timer.is_due(seen) {
                 send(Reply::Matches {
                     id,
                     calls: std::mem::take(&mut calls),
@@ -236,7 +230,12 @@ pub(super) struct Search {
 
 impl Search {
     /// Searches, and beyond the end from the other end on.
-    pub(super) fn run(&self, shared: &SharedTrace, is_cancelled: IsCancelled<'_>, send: &Send<'_>) {
+    pub(super) fn run(
+        &self,
+        shared: &SharedTrace,
+        is_cancelled: IsCancelled<'_>,
+        send: &SendReply<'_>,
+    ) {
         let trace = shared.trace();
         let total = shared.total();
         let parts = match self.is_backward {
@@ -273,17 +272,21 @@ impl Search {
         trace: &Trace,
         part: Range<u64>,
         is_cancelled: IsCancelled<'_>,
-        send: &Send<'_>,
+        send: &SendReply<'_>,
     ) -> Result<Option<u64>, String> {
         if part.is_empty() {
             return Ok(None);
         }
+        let (named, text) = match &self.wanted {
+            Wanted::Text(text) => (CallSet::of_text(text), Some(text)),
+            Wanted::Failure => (CallSet::of_failures(), None),
+        };
         let segments: Vec<Range<u64>> = match self.is_backward {
             true => shared.segments().into_iter().rev().collect(),
             false => std::iter::once(0..u64::MAX).collect(),
         };
         let clock = TraceClock::of(trace);
-        let mut reported = Instant::now();
+        let mut timer = ReportTimer::every(REPORT_INTERVAL);
         let mut seen = 0_u64;
         for segment in segments {
             let calls = part.start.max(segment.start)..part.end.min(segment.end);
@@ -294,11 +297,12 @@ impl Search {
             let mut found = None;
             let outcome = shared.read(trace, calls, &mut |renderer, call| {
                 seen += 1;
-                if seen.is_multiple_of(STRIDE) && reported.elapsed() >= REPORT_INTERVAL {
-                    reported = Instant::now();
+                if timer.is_due(seen) {
                     send(Reply::Searching { id: self.id, seen });
                 }
-                if self.is_wanted(renderer, call, clock) && test.matches(renderer, call) {
+                let is_wanted = named.contains_rendered(call, renderer)
+                    || text.is_some_and(|text| row(renderer, call, clock).contains(text));
+                if is_wanted && test.matches(renderer, call) {
                     found = Some(call.index);
                 }
                 match is_cancelled() || (found.is_some() && !self.is_backward) {
@@ -312,20 +316,5 @@ impl Search {
             }
         }
         Ok(None)
-    }
-
-    fn is_wanted(&self, renderer: &mut Renderer<'_>, call: &Call<'_>, clock: TraceClock) -> bool {
-        match &self.wanted {
-            Wanted::Text(text) => {
-                call.signature.name.to_lowercase().contains(text)
-                    || renderer.state.launched_kernel(call).is_some_and(|kernel| {
-                        kernel.to_lowercase().contains(text)
-                            || demangle(kernel).to_lowercase().contains(text)
-                    })
-                    || Row::of(renderer, call, clock).contains(text)
-            }
-            Wanted::Failure if call.succeeded() => false,
-            Wanted::Failure => Row::of(renderer, call, clock).outcome != Outcome::Success,
-        }
     }
 }

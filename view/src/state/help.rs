@@ -1,13 +1,7 @@
 //! The help screen: all keys, and the syntax of filters.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-
-use super::line::write_line;
-use crate::view::keys::BINDINGS;
-use crate::view::pane::{PaneLine, Role};
-use crate::view::state::State;
-use crate::view::theme::Theme;
+use super::keys::BINDINGS;
+use super::pane_line::{PaneLine, Role};
 
 /// The syntax of filters by example.
 const FILTERS: &[(&str, &str)] = &[
@@ -20,7 +14,8 @@ const FILTERS: &[(&str, &str)] = &[
     ("cuMem*,kernel:fill", "a comma joins several"),
 ];
 
-fn lines() -> Vec<PaneLine> {
+/// The lines of the help.
+pub(crate) fn lines() -> Vec<PaneLine> {
     let line = |keys: &str, help: &str| {
         PaneLine::new(format!("  {keys:<22} "), Role::Strong).and(help, Role::Plain)
     };
@@ -34,26 +29,4 @@ fn lines() -> Vec<PaneLine> {
     lines.push(PaneLine::new("Filters", Role::Strong));
     lines.extend(FILTERS.iter().map(|(example, help)| line(example, help)));
     lines
-}
-
-/// How many lines the help has.
-pub(in crate::view) fn help_height() -> usize {
-    lines().len()
-}
-
-/// Draws the help.
-pub(super) fn draw(state: &State, theme: Theme, area: Rect, buffer: &mut Buffer) {
-    let lines = lines();
-    for (line, y) in lines
-        .iter()
-        .skip(state.help_top)
-        .zip(area.top()..area.bottom())
-    {
-        let row = Rect {
-            y,
-            height: 1,
-            ..area
-        };
-        write_line(line, theme, row, buffer);
-    }
 }
