@@ -159,6 +159,8 @@ fn contexts_and_memory_follow() {
 
 /// Access that cuMemSetAccess gives to a range: device, flags.
 type Given = (u64, u64, i32, u32);
+/// The access that device 0 has to some of a mapping, and whether it may write all of it.
+type Found = (u32, bool);
 
 #[test]
 fn mappings_have_the_access_that_calls_give() {
@@ -168,8 +170,7 @@ fn mappings_have_the_access_that_calls_give() {
         ("cuMemMap", &[0x40000, 0x1000, 0, 0x9, 0], 0),
         ("cuMemMap", &[0x41000, 0x1000, 0, 0x9, 0], 0),
     ];
-    // The access that device 0 has to some of each mapping, and whether it may write all of it.
-    let cases: &[(&[Given], [(u32, bool); 2])] = &[
+    let cases: &[(&[Given], [Found; 2])] = &[
         (&[], [(0, false), (0, false)]),
         (&[(0x40000, 0x2000, 0, 3)], [(3, true), (3, true)]),
         (&[(0x40000, 0x2000, 1, 3)], [(0, false), (0, false)]),

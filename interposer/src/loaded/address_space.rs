@@ -143,7 +143,7 @@ fn read_ranges(
     };
     let mut take = |mapping: Mapping<'_>| {
         let range = (mapping.start, mapping.end);
-        let is_arena = range.0 % ARENA == 0
+        let is_arena = range.0.is_multiple_of(ARENA)
             && range.1.wrapping_sub(range.0) <= ARENA
             && (mapping.permissions == b"rw-p" && mapping.path.is_empty());
         let parts = [(range.0, range.1.min(own.0)), (range.0.max(own.1), range.1)];

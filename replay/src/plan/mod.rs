@@ -178,7 +178,7 @@ pub(crate) fn needs(trace: &Trace) -> Needs {
     let mut observer = Observer::new(trace);
     for call in trace.calls() {
         if let Some(function) = function_of(&call) {
-            observer.observe(&call, function);
+            observer.observe(&call, function, not_reissued(function).is_none());
         }
     }
     observer.finish()
@@ -249,9 +249,10 @@ impl<'t> Planner<'t> {
             *self.plan.unknown_functions.entry(name).or_default() += 1;
             return;
         };
-        self.observer.observe(call, function);
+        let left_out = not_reissued(function);
+        self.observer.observe(call, function, left_out.is_none());
         self.private_memory.observe(self.trace, call, function);
-        if let Some(forever) = not_reissued(function) {
+        if let Some(forever) = left_out {
             let new = || Unreplayable {
                 function: function.name.to_owned(),
                 reason: function.reason.to_owned(),

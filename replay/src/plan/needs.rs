@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
 use crate::api::buffer::number;
-use crate::plan::not_reissued;
 
 /// What a trace needs of a machine.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -211,11 +210,15 @@ impl<'t> Observer<'t> {
     }
 
     /// Takes in the next call; expects every call, in order.
-    pub(crate) fn observe(&mut self, call: &Call<'t>, function: &'static Function) {
+    pub(crate) fn observe(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        is_reissued: bool,
+    ) {
         if let Family::Sharing(op) = function.family {
             self.observe_sharing(call, op);
         }
-        let is_reissued = not_reissued(function).is_none();
         let freed = self.freed(call, function);
         let mut changes = self.process.observe(call).unwrap_or_default();
         changes.ended.extend(freed);
