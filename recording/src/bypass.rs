@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cutape_format::recorded_process;
+use cutape_maps::{Mapping, mappings};
 use cutape_registry::{RecorderSetting, asks_for_libcuda};
 use cutape_terminal::message;
 
@@ -222,7 +223,7 @@ struct MappedFiles {
 impl MappedFiles {
     fn of(process: u32, libraries: &Libraries) -> Option<Self> {
         let maps = fs::read(format!("/proc/{process}/maps")).ok()?;
-        let files = || maps.split(|&byte| byte == b'\n').filter_map(mapped_file);
+        let files = || mappings(&maps).filter_map(mapped_file);
         let (_, driver) = files().find(|(inode, path)| libraries.is_driver(*inode, path))?;
         Some(Self {
             driver: driver.to_owned(),
@@ -231,12 +232,10 @@ impl MappedFiles {
     }
 }
 
-/// The file in a line of /proc/PID/maps: address, permissions, offset, device, inode, path.
-fn mapped_file(line: &[u8]) -> Option<(u64, &Path)> {
-    let (numbers, path) = line.split_at(line.iter().position(|&byte| byte == b'/')?);
-    let numbers = std::str::from_utf8(numbers).ok()?;
-    let inode = numbers.split_ascii_whitespace().nth(4)?.parse().ok()?;
-    Some((inode, Path::new(OsStr::from_bytes(path))))
+/// The file that is mapped: its number and path.
+fn mapped_file(mapping: Mapping<'_>) -> Option<(u64, &Path)> {
+    let path = Path::new(OsStr::from_bytes(mapping.path));
+    path.is_absolute().then_some((mapping.inode, path))
 }
 
 /// A process and its descendants.
@@ -284,28 +283,6 @@ fn numbers(process: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_maps() {
-        let line = |text: &'static str| mapped_file(text.as_bytes());
-        let path = Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04");
-        for (text, expected) in [
-            (
-                "7f1c2a000000-7f1c2a400000 r-xp 00100000 08:01 1234 /usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04",
-                Some((1234, path)),
-            ),
-            (
-                "7f1c2a000000-7f1c2a400000 r-xp 00100000 fd:0a 99                         /a folder/x",
-                Some((99, Path::new("/a folder/x"))),
-            ),
-            ("7ffd0-7ffd1 rw-p 00000000 00:00 0 [stack]", None),
-            ("7ffd0-7ffd1 rw-p 00000000 00:00 0", None),
-            ("", None),
-            ("/", None),
-        ] {
-            assert_eq!(line(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn which_library_is_the_driver() {

@@ -5,6 +5,7 @@
 //! depends on nothing and allocates nothing; beyond lookups it only evaluates lengths.
 #![no_std]
 
+mod convention;
 mod extent;
 mod family;
 #[macro_use]
@@ -20,6 +21,7 @@ mod recorder_setting;
 mod result;
 mod stream;
 
+pub use convention::{INTEGER_REGISTERS, Location, Locations, VECTOR_REGISTERS};
 pub use extent::{Arguments, Extent};
 pub use family::*;
 pub use generated::attribute_table::AttributeTable;

@@ -4,69 +4,94 @@ use std::ops::Range;
 
 use cutape_format::Call;
 use cutape_format::layout::field;
-use cutape_model::{IntervalMap, ObjectId, Site};
-use cutape_registry::VirtualMemoryOp;
+use cutape_registry::layout::{offset_of, size_of};
+use cutape_registry::{Family, Function, VirtualMemoryOp};
 
-use crate::context::TraceContext;
-use crate::plan::Plan;
+use crate::memory::IntervalMap;
+use crate::objects::ObjectId;
+use crate::site::Site;
 
 /// CUmemLocationType: memory of a device.
 const DEVICE: u32 = 1;
+/// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
+const READ_WRITE: u32 = 3;
+
+/// The kind and the number of a location.
+type Location = (u32, i32);
+
+/// The access that a location has to a mapping.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    location: Location,
+    /// CUmemAccess_flags.
+    flags: u32,
+    /// It was given to all of the mapping.
+    is_whole: bool,
+}
 
 /// Physical memory mapped at addresses.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    pub(crate) site: Site,
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// The call that mapped it.
+    pub site: Site,
     /// The physical memory.
-    pub(crate) allocation: Option<ObjectId>,
+    pub allocation: Option<ObjectId>,
     /// Access was given by a call whose description is not in the trace.
     unknown: bool,
-    /// By kind and number of the location: CUmemAccess_flags.
-    access: Vec<((u32, i32), u32)>,
+    access: Vec<Access>,
 }
 
 impl Mapping {
-    /// The access that a device has; `None` if that is not known.
-    pub(crate) fn access_of(&self, device: i32) -> Option<u32> {
+    /// The access that a device has to some of it; `None` if that is not known.
+    pub fn access_of(&self, device: i32) -> Option<u32> {
         let mut access = self.access.iter();
-        let found = access.find(|(location, _)| *location == (DEVICE, device));
-        let flags = found.map_or(0, |(_, flags)| *flags);
+        let found = access.find(|access| access.location == (DEVICE, device));
+        let flags = found.map_or(0, |access| access.flags);
         (!self.unknown).then_some(flags)
     }
 
+    /// The devices that may read and write all of it, as far as descriptions are in the trace.
+    pub fn writers(&self) -> impl Iterator<Item = i32> {
+        let writes = |access: &&Access| {
+            access.is_whole && access.flags == READ_WRITE && access.location.0 == DEVICE
+        };
+        let writers = self.access.iter().filter(writes);
+        writers.map(|access| access.location.1)
+    }
+
     /// True if no call has given anything access.
-    pub(crate) fn has_no_access(&self) -> bool {
-        !self.unknown && self.access.iter().all(|(_, flags)| *flags == 0)
+    pub fn has_no_access(&self) -> bool {
+        !self.unknown && self.access.iter().all(|access| access.flags == 0)
     }
 }
 
 /// Reserved addresses and mappings.
-#[derive(Debug, Default)]
-pub(crate) struct VirtualMemory {
-    pub(crate) reservations: IntervalMap<Site>,
-    pub(crate) mappings: IntervalMap<Mapping>,
+#[derive(Clone, Debug, Default)]
+pub struct VirtualMemory {
+    /// Reserved addresses, with the call that reserved them.
+    pub reservations: IntervalMap<Site>,
+    /// What is mapped there.
+    pub mappings: IntervalMap<Mapping>,
     /// How many mappings nothing has access to.
-    pub(crate) without_access: usize,
-    /// How often mappings were added or removed.
-    pub(crate) changes: u64,
+    pub without_access: usize,
+    /// How often this has changed.
+    pub changes: u64,
 }
 
 impl VirtualMemory {
-    /// A call has succeeded, which maps that physical memory if it maps any.
-    pub(super) fn follow(
-        &mut self,
-        plan: &Plan,
-        call: &Call<'_>,
-        context: &dyn TraceContext,
-        (site, allocation): (Site, Option<ObjectId>),
-        operation: VirtualMemoryOp,
-    ) {
+    /// Applies a successful call, which maps that physical memory if it maps any. Calls of other
+    /// families change nothing.
+    pub fn apply(&mut self, function: &Function, call: &Call<'_>, allocation: Option<ObjectId>) {
+        let Family::VirtualMemory(operation) = function.family else {
+            return;
+        };
         self.changes += 1;
         let argument = |position: u8| call.argument(usize::from(position));
-        let named = |name: &str| plan.at(name).map(|position| call.argument(position));
+        let named = |name: &str| function.position(name).map(|at| call.argument(at));
+        let site = Site::of(function.name, call);
         match operation {
             VirtualMemoryOp::Reserve => {
-                let start = plan.at("ptr").and_then(|position| call.out(position));
+                let start = function.position("ptr").and_then(|at| call.out(at));
                 if let (Some(start), Some(size)) = (start, named("size")) {
                     self.unmap(start, size);
                     self.reservations.remove_overlapping(start, size);
@@ -95,7 +120,7 @@ impl VirtualMemory {
                 self.unmap(argument(address), argument(size));
             }
             VirtualMemoryOp::SetAccess { address, size } => {
-                let access = described(plan, call, context);
+                let access = described(function, call);
                 self.set_access(argument(address), argument(size), access);
             }
             VirtualMemoryOp::Create { .. } | VirtualMemoryOp::Release => {}
@@ -108,7 +133,7 @@ impl VirtualMemory {
         }
     }
 
-    fn set_access(&mut self, start: u64, size: u64, access: Option<Vec<((u32, i32), u32)>>) {
+    fn set_access(&mut self, start: u64, size: u64, access: Option<Vec<(Location, u32)>>) {
         let end = start.saturating_add(size);
         let mut at = start;
         while at < end {
@@ -116,6 +141,7 @@ impl VirtualMemory {
                 return;
             };
             at = range.end;
+            let is_whole = start <= range.start && range.end <= end;
             let Some(mapping) = self.mappings.get_mut(range.start) else {
                 return;
             };
@@ -124,8 +150,12 @@ impl VirtualMemory {
                 None => mapping.unknown = true,
                 Some(access) => {
                     for &(location, flags) in access {
-                        mapping.access.retain(|(other, _)| *other != location);
-                        mapping.access.push((location, flags));
+                        mapping.access.retain(|known| known.location != location);
+                        mapping.access.push(Access {
+                            location,
+                            flags,
+                            is_whole,
+                        });
                     }
                 }
             }
@@ -135,21 +165,13 @@ impl VirtualMemory {
         }
     }
 
-    /// The mappings that share a byte with these addresses.
-    pub(crate) fn mappings_in(
-        &self,
-        bytes: &Range<u64>,
-    ) -> impl Iterator<Item = (Range<u64>, &Mapping)> {
-        self.mappings.pieces(bytes)
-    }
-
     /// The physical memory that is mapped at an address.
-    pub(crate) fn allocation_at(&self, address: u64) -> Option<ObjectId> {
+    pub fn allocation_at(&self, address: u64) -> Option<ObjectId> {
         self.mappings.find(address)?.1.allocation
     }
 
     /// The mappings that make up these addresses; `None` if they are not exactly that.
-    pub(crate) fn exactly(&self, start: u64, size: u64) -> Option<()> {
+    pub fn exactly(&self, start: u64, size: u64) -> Option<()> {
         let end = start.checked_add(size)?;
         let mut at = start;
         while at < end {
@@ -163,7 +185,7 @@ impl VirtualMemory {
     }
 
     /// The addresses before this one that mappings with access make up without a gap.
-    pub(crate) fn mapped_before(&self, address: u64) -> Option<Range<u64>> {
+    pub fn mapped_before(&self, address: u64) -> Option<Range<u64>> {
         let mut start = address;
         while let Some(last) = start.checked_sub(1)
             && let Some((range, mapping)) = self.mappings.find(last)
@@ -175,7 +197,7 @@ impl VirtualMemory {
     }
 
     /// True if every byte is mapped.
-    pub(crate) fn is_mapped(&self, start: u64, size: u64) -> bool {
+    pub fn is_mapped(&self, start: u64, size: u64) -> bool {
         let end = start.saturating_add(size);
         let mut at = start;
         while at < end {
@@ -189,19 +211,16 @@ impl VirtualMemory {
 }
 
 /// The access that a call gives: location and flags of each description.
-fn described(
-    plan: &Plan,
-    call: &Call<'_>,
-    context: &dyn TraceContext,
-) -> Option<Vec<((u32, i32), u32)>> {
-    let layout = context.signatures().structure("CUmemAccessDesc")?;
-    let snapshot = call.snapshot(plan.at("desc")?, field::POINTEE)?;
-    let bytes = snapshot.bytes.inline()?;
-    let descriptions = bytes.chunks_exact(layout.size);
+fn described(function: &Function, call: &Call<'_>) -> Option<Vec<(Location, u32)>> {
+    const BYTES: usize = size_of("CUmemAccessDesc");
+    const KIND: usize = offset_of("CUmemAccessDesc", "location.type");
+    const NUMBER: usize = offset_of("CUmemAccessDesc", "location.id");
+    const FLAGS: usize = offset_of("CUmemAccessDesc", "flags");
+    let snapshot = call.snapshot(function.position("desc")?, field::POINTEE)?;
+    let descriptions = snapshot.bytes.inline()?.chunks_exact(BYTES);
     let read = |bytes: &[u8]| {
-        let kind = layout.number(bytes, "location.type")? as u32;
-        let number = layout.number(bytes, "location.id")? as i32;
-        Some(((kind, number), layout.number(bytes, "flags")? as u32))
+        let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        Some(((word(KIND)?, word(NUMBER)? as i32), word(FLAGS)?))
     };
     descriptions.map(read).collect()
 }
