@@ -6,11 +6,12 @@ use cutape_format::layout::{
     DigestNote, DigestSkippedNote, DigestVoidNote, digest_skip, note_kind,
 };
 
+use cutape_order::Latest;
+
 use super::prepared::Prepared;
 use super::ranges::{Range, Ranges};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
-use crate::state::latest::Latest;
 
 /// Most ranges in a note, and values.
 const MOST_IN_NOTE: usize = 4096;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
 
-use cutape_order::Moment;
+use cutape_order::{Latest, Moment};
 
 use super::changes::changes;
 use crate::exchanges::step as exchanges;
@@ -19,7 +19,6 @@ use crate::process::process_lock::ProcessLock;
 use crate::snapshot;
 use crate::state::contexts;
 use crate::state::followed_work::{self, Work};
-use crate::state::latest::Latest;
 
 /// Longer ranges are skipped.
 const MOST_OF_ONE: u64 = 64 << 20;
