@@ -15,7 +15,7 @@ use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::state::followed_work;
-use crate::{exchanges, snapshot};
+use crate::{device_memory, snapshot};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
@@ -156,8 +156,8 @@ pub(super) fn registered(thread: &Thread, frame: &Frame) {
     let range = (start, start.saturating_add(length));
     let mut count = 0;
     shared_parts(list, scratch.bytes(), range, &mut |note, name| {
-        if exchanges::is_on() {
-            exchanges::shares_host(start, length, (note.address, note.length));
+        if let Some(state) = device_memory::get() {
+            state.host_shared(start, length, (note.address, note.length));
         }
         count += 1;
         if count <= MOST_NOTES {

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString};
 
+use cutape_device_memory::DigestPoints;
 use cutape_format::PayloadPolicy;
 
 use super::env;
@@ -36,30 +37,6 @@ impl Stacks {
             Self::Off => "off",
             Self::Some => "some",
             Self::All => "all",
-        }
-    }
-}
-
-/// When device memory is digested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Digests {
-    Off,
-    /// All memory, when a context or the process ends.
-    End,
-    /// Also when the program has waited for work.
-    Sync,
-    /// What a launch can reach, behind each launch; all memory at the end.
-    Launch,
-}
-
-impl Digests {
-    /// The word of the meta entry; `None` if there is none.
-    pub(crate) fn word(self) -> Option<&'static str> {
-        match self {
-            Self::Off => None,
-            Self::End => Some("end"),
-            Self::Sync => Some("sync"),
-            Self::Launch => Some("launch"),
         }
     }
 }
@@ -104,7 +81,7 @@ pub(crate) struct Settings {
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
     pub(crate) stacks: Stacks,
-    pub(crate) digests: Digests,
+    pub(crate) digests: DigestPoints,
     /// Bytes of memory for copies of what exchanges change; 0: these are not kept.
     pub(crate) outputs_of_exchanges: u64,
     pub(crate) checks_sources: bool,
@@ -134,10 +111,10 @@ impl Settings {
                 Some(_) => Stacks::Some,
             },
             digests: match variable(env::DIGESTS).as_deref().map(CStr::to_bytes) {
-                Some(b"end") => Digests::End,
-                Some(b"sync") => Digests::Sync,
-                Some(b"launch") => Digests::Launch,
-                _ => Digests::Off,
+                Some(b"end") => DigestPoints::End,
+                Some(b"sync") => DigestPoints::Sync,
+                Some(b"launch") => DigestPoints::Launch,
+                _ => DigestPoints::Off,
             },
             outputs_of_exchanges: bytes(variable(env::OUTPUTS_OF_EXCHANGES)),
             checks_sources: variable(env::CHECK_SOURCES).as_deref() == Some(c"on"),
