@@ -22,13 +22,14 @@ use crate::process::errno::Errno;
 use crate::process::memory;
 use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
 use crate::state::followed_work;
-use table::{FILTER, Range, TABLE, Table};
+use table::{FILTER, KEEPS_NEWS, Range, TABLE, Table};
 pub(crate) use table::{Which, any, forget, is_touched};
 
 static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
 
-/// Sets what is to be recorded.
-pub(crate) fn configure(policy: HostMemory) {
+/// Sets what is to be recorded, and whether `take_news` gives words.
+pub(crate) fn configure(policy: HostMemory, keeps_news: bool) {
+    KEEPS_NEWS.store(keeps_news, Ordering::Relaxed);
     POLICY.store(policy as u8, Ordering::Relaxed);
     kept_blobs::set_holder(while_held);
 }

@@ -16,7 +16,7 @@ use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::state::followed_work;
-use crate::{exchanges, snapshot};
+use crate::{device_memory, snapshot};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
@@ -162,8 +162,8 @@ pub(super) fn registered(thread: &Thread, frame: &Frame) {
         let Some((note, name)) = mapping.and_then(|mapping| shared_part(&mapping, range)) else {
             return ControlFlow::Continue(());
         };
-        if exchanges::is_on() {
-            exchanges::shares_host(start, length, (note.address, note.length));
+        if let Some(state) = device_memory::get() {
+            state.host_shared(start, length, (note.address, note.length));
         }
         count += 1;
         if count <= MOST_NOTES {

@@ -1,5 +1,5 @@
-//! Places in memory of a fixed size, taken in a circle. They are given back in any order; the oldest
-//! that is still taken holds up those behind it.
+//! Places in memory of a fixed size, taken in a circle. They are given back in any order; the
+//! oldest that is still taken holds up the later ones.
 
 use std::collections::VecDeque;
 

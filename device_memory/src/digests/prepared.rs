@@ -9,26 +9,21 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use std::collections::VecDeque;
 
 use cutape_driver::digest;
-use cutape_registry::id;
 
-use crate::driver;
+use crate::recorder::Recorder;
+use crate::work::Outcome;
 
 /// Digests that can be on their way. A driver keeps some thousand launches of a stream waiting.
 const SLOTS: u64 = 1 << 16;
 /// A digest and its mark.
 const SLOT_BYTES: u64 = 16;
-/// CU_STREAM_NON_BLOCKING, CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP.
-const NON_BLOCKING: u64 = 1;
-const NO_TIMING: u64 = 2;
-const PORTABLE_MAPPED: u64 = 3;
-/// Answers of our own where the driver has none: CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_UNKNOWN.
-const NOT_SUPPORTED: i32 = 801;
+/// The answer of our own for a kernel that computes something else: CUDA_ERROR_UNKNOWN.
 const UNKNOWN: i32 = 999;
 
 /// A context that is prepared.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    function: u64,
+    kernel: u64,
     /// Page-locked memory with the slots.
     slots: u64,
     /// Where digests run.
@@ -37,7 +32,7 @@ pub(super) struct Prepared {
     pub(super) zeroing: u64,
     /// Recorded on a stream of the program, for `stream` to wait for.
     join: u64,
-    /// Recorded on `stream` behind the last digest.
+    /// Recorded on `stream` after the last digest.
     pub(super) done: u64,
     /// Numbers of digests whose value was not read, and their slots.
     pending: VecDeque<(u64, u64)>,
@@ -48,49 +43,28 @@ pub(super) struct Prepared {
     pub(super) waits_for_memory: bool,
 }
 
-/// Calls the driver; the result as an error unless it is success.
-fn call(function: u16, arguments: [u64; 4]) -> Result<(), i32> {
-    // SAFETY: the callers below give what the driver's functions take: handles of the driver's, and
-    // addresses of memory of ours.
-    match unsafe { driver::call(function, arguments) } {
-        Some(0) => Ok(()),
-        Some(result) => Err(result),
-        None => Err(NOT_SUPPORTED),
-    }
-}
-
-/// The number that the driver writes behind the first argument.
-fn made(function: u16, rest: [u64; 3]) -> Result<u64, i32> {
-    let mut made = 0_u64;
-    let [first, second, third] = rest;
-    call(function, [(&raw mut made) as u64, first, second, third])?;
-    Ok(made)
-}
-
 impl Prepared {
     /// Prepares the current context. Every replay repeats these calls.
-    pub(super) fn new() -> Result<Self, i32> {
-        let module = made(id::cuModuleLoadData, [digest::PTX.as_ptr() as u64, 0, 0])?;
-        let name = digest::NAME.as_ptr() as u64;
+    pub(super) fn new(recorder: &dyn Recorder) -> Outcome<Self> {
         let prepared = Self {
-            function: made(id::cuModuleGetFunction, [module, name, 0])?,
-            slots: made(id::cuMemHostAlloc, [SLOTS * SLOT_BYTES, PORTABLE_MAPPED, 0])?,
-            stream: made(id::cuStreamCreate, [NON_BLOCKING, 0, 0])?,
-            zeroing: made(id::cuStreamCreate, [NON_BLOCKING, 0, 0])?,
-            join: made(id::cuEventCreate, [NO_TIMING, 0, 0])?,
-            done: made(id::cuEventCreate, [NO_TIMING, 0, 0])?,
+            kernel: recorder.load_digest_kernel()?,
+            slots: recorder.allocate_on_host(SLOTS * SLOT_BYTES)?,
+            stream: recorder.create_stream()?,
+            zeroing: recorder.create_stream()?,
+            join: recorder.create_event()?,
+            done: recorder.create_event()?,
             pending: VecDeque::new(),
             next_slot: 0,
             is_changed: false,
             waits_for_memory: false,
         };
-        prepared.attempt()?;
+        prepared.attempt(recorder)?;
         Ok(prepared)
     }
 
-    /// Digests known bytes in the slots, behind the first. Also loads the kernel, which a driver
+    /// Digests known bytes in the slots, past the first. Also loads the kernel, which a driver
     /// may otherwise do at its first launch.
-    fn attempt(&self) -> Result<(), i32> {
+    fn attempt(&self, recorder: &dyn Recorder) -> Outcome {
         // Of no digest.
         const MARK: u64 = u64::MAX;
         let bytes = digest::trial();
@@ -100,41 +74,12 @@ impl Prepared {
             core::ptr::write_bytes(self.slots as *mut u8, 0, (SLOTS * SLOT_BYTES) as usize);
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), place as *mut u8, bytes.len());
         }
-        self.launch((place, bytes.len() as u64), self.slots, MARK)?;
-        call(id::cuStreamSynchronize, [self.stream, 0, 0, 0])?;
+        let range = (place, bytes.len() as u64);
+        recorder.launch_digest(self.kernel, range, self.slots, MARK, self.stream)?;
+        recorder.wait_for_stream(self.stream)?;
         match self.value(0, MARK) {
             Some(value) if value == digest::digest(&bytes) => Ok(()),
             _ => Err(UNKNOWN),
-        }
-    }
-
-    fn launch(&self, (address, length): (u64, u64), slot: u64, mark: u64) -> Result<(), i32> {
-        let parameters = [address, length, slot, mark];
-        let pointers = parameters
-            .each_ref()
-            .map(|parameter| &raw const *parameter as u64);
-        let blocks = u64::from(digest::blocks(length));
-        let threads = u64::from(digest::THREADS);
-        let (stream, pointers) = (self.stream, pointers.as_ptr() as u64);
-        let arguments = [
-            self.function,
-            blocks,
-            1,
-            1,
-            threads,
-            1,
-            1,
-            0,
-            stream,
-            pointers,
-            0,
-        ];
-        // SAFETY: the arguments of cuLaunchKernel; the kernel has four parameters of 8 bytes. The
-        // memory is alive: see the callers.
-        match unsafe { driver::launch(arguments) } {
-            Some(0) => Ok(()),
-            Some(result) => Err(result),
-            None => Err(NOT_SUPPORTED),
         }
     }
 
@@ -157,17 +102,17 @@ impl Prepared {
     }
 
     /// Lets a stream of the program wait for the digests.
-    pub(super) fn hold_back(&self, stream: u64) {
+    pub(super) fn hold_back(&self, recorder: &dyn Recorder, stream: u64) {
         if self.is_pending() {
             // A stream that cannot wait cannot take the program's work either.
-            let _ = call(id::cuStreamWaitEvent, [stream, self.done, 0, 0]);
+            let _ = recorder.order_after(stream, self.done);
         }
     }
 
     /// Lets later digests wait for the work of a stream.
-    pub(super) fn follow(&self, stream: u64) -> Result<(), i32> {
-        call(id::cuEventRecord, [self.join, stream, 0, 0])?;
-        call(id::cuStreamWaitEvent, [self.stream, self.join, 0, 0])
+    pub(super) fn follow(&self, recorder: &dyn Recorder, stream: u64) -> Outcome {
+        recorder.record(self.join, stream)?;
+        recorder.order_after(self.stream, self.join)
     }
 
     /// How many digests were not read.
@@ -181,14 +126,20 @@ impl Prepared {
     }
 
     /// Enqueues the digests of ranges, the first of which has that number. They must fit.
-    pub(super) fn enqueue(&mut self, first: u64, ranges: &[(u64, u64)]) -> Result<(), i32> {
+    pub(super) fn enqueue(
+        &mut self,
+        recorder: &dyn Recorder,
+        first: u64,
+        ranges: &[(u64, u64)],
+    ) -> Outcome {
         for (number, &range) in (first..).zip(ranges) {
             let slot = self.next_slot;
-            self.launch(range, self.slots + slot * SLOT_BYTES, number + 1)?;
+            let place = self.slots + slot * SLOT_BYTES;
+            recorder.launch_digest(self.kernel, range, place, number + 1, self.stream)?;
             self.pending.push_back((number, slot));
             self.next_slot = (slot + 1) % SLOTS;
         }
-        call(id::cuEventRecord, [self.done, self.stream, 0, 0])
+        recorder.record(self.done, self.stream)
     }
 
     /// Takes the digests that are complete, with their numbers.
@@ -202,14 +153,4 @@ impl Prepared {
         }
         complete
     }
-}
-
-/// Sets memory to zeros on a stream; waits for it if the stream is ours.
-pub(super) fn zero(address: u64, length: u64, stream: u64, waits: bool) -> bool {
-    let cleared = call(id::cuMemsetD8Async, [address, 0, length, stream]);
-    let waited = match waits {
-        true => cleared.and_then(|()| call(id::cuStreamSynchronize, [stream, 0, 0, 0])),
-        false => cleared,
-    };
-    waited.is_ok()
 }

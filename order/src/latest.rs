@@ -1,14 +1,14 @@
 //! When threads last did something, as far as it takes to know whether another one has since.
 
-use cutape_order::Moment;
+use crate::Moment;
 
 /// The latest moments of two different threads, the later one first.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Latest([(Moment, u32); 2]);
+pub struct Latest([(Moment, u32); 2]);
 
 impl Latest {
     /// A thread has done it then.
-    pub(crate) fn note(&mut self, thread: u32, moment: Moment) {
+    pub fn note(&mut self, thread: u32, moment: Moment) {
         let [last, other] = self.0;
         self.0 = if last.1 == thread {
             [(moment.max(last.0), thread), other]
@@ -22,7 +22,7 @@ impl Latest {
     }
 
     /// When another thread did it last; 0 if none has.
-    pub(crate) fn of_others(&self, thread: u32) -> Moment {
+    pub fn of_others(&self, thread: u32) -> Moment {
         let others = self.0.iter().filter(|latest| latest.1 != thread);
         others.map(|latest| latest.0).max().unwrap_or(0)
     }

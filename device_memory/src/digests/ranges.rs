@@ -16,7 +16,7 @@ pub(super) struct Range {
     pub(super) context: u64,
     /// Ticks of the call that made it.
     since: u64,
-    /// First and behind the last byte of the parts that were named so far.
+    /// First byte and past the last one of the parts that were named so far.
     named: Option<(u64, u64)>,
 }
 

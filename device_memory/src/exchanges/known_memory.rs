@@ -6,8 +6,6 @@ use std::collections::{HashMap, HashSet};
 use cutape_format::layout::exchange_skip;
 use cutape_reach::{Addresses, Area, Areas, Place};
 
-use super::host_copies;
-
 /// Addresses that are remembered, about 100 bytes for each.
 const MOST_ADDRESSES: usize = 1 << 18;
 /// Of longer ranges only the first part is kept, unless there is more than four times the room.
@@ -58,8 +56,9 @@ pub(super) struct KnownMemory {
     longest: u64,
 }
 
-impl Default for KnownMemory {
-    fn default() -> Self {
+impl KnownMemory {
+    /// With that many bytes of room for copies.
+    pub(super) fn new(room: u64) -> Self {
         Self {
             areas: Areas::default(),
             addresses: Addresses::new(MOST_ADDRESSES),
@@ -67,12 +66,10 @@ impl Default for KnownMemory {
             registered: HashMap::new(),
             shared: HashSet::new(),
             last_physical: 0,
-            longest: LONG.max(host_copies::length() / 4),
+            longest: LONG.max(room / 4),
         }
     }
-}
 
-impl KnownMemory {
     pub(super) fn insert(&mut self, start: u64, length: u64, memory: Memory) {
         if start == 0 || length == 0 {
             return;
@@ -316,7 +313,7 @@ mod tests {
     };
 
     fn known() -> KnownMemory {
-        let mut known = KnownMemory::default();
+        let mut known = KnownMemory::new(0);
         for start in [OWN, TABLE, EXPORTED] {
             known.insert(start, SIZE, ACCESSIBLE);
         }
@@ -419,7 +416,7 @@ mod tests {
 
     #[test]
     fn physical_memory_is_shared_wherever_it_is_mapped() {
-        let mut known = KnownMemory::default();
+        let mut known = KnownMemory::new(0);
         let is_exchange = |known: &KnownMemory| {
             let words: [u64; 2] = [0x1000, 0x5000];
             words.map(|word| known.exchange_of_launch(&[word]).is_some())
@@ -451,7 +448,7 @@ mod tests {
 
     #[test]
     fn all_parts_of_a_registration_end_with_it() {
-        let mut known = KnownMemory::default();
+        let mut known = KnownMemory::new(0);
         let shared = Memory {
             is_shared: true,
             is_host: true,
@@ -490,7 +487,7 @@ mod tests {
             assert_eq!(is_exchange(&known, address), expected, "{address:x}");
         }
         // Imported twice, which gives one handle, and released once.
-        let mut known = KnownMemory::default();
+        let mut known = KnownMemory::new(0);
         known.created(5, true);
         known.created(5, true);
         known.released(5);

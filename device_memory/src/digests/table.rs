@@ -6,11 +6,11 @@ use cutape_format::layout::{
     DigestNote, DigestSkippedNote, DigestVoidNote, digest_skip, note_kind,
 };
 
+use cutape_order::Latest;
+
 use super::prepared::Prepared;
 use super::ranges::{Range, Ranges};
-use crate::hot::frame::Frame;
-use crate::hot::thread::Thread;
-use crate::state::latest::Latest;
+use crate::recorder::{Call, Recorder};
 
 /// Most ranges in a note, and values.
 const MOST_IN_NOTE: usize = 4096;
@@ -58,8 +58,8 @@ impl Table {
     /// A call is about to go to the driver. If it enqueues work, digests of other threads that a
     /// replay takes after it are void: in calls that were entered later, or returned later from
     /// waiting.
-    pub(super) fn enter(&mut self, thread: &Thread, frame: &Frame, enqueues: bool) {
-        let (own, start) = (thread.ordinal.get(), frame.start);
+    pub(super) fn enter(&mut self, call: &Call<'_>, enqueues: bool) {
+        let (own, start) = (call.thread, call.start);
         self.inside.insert(own, Inside { start, enqueues });
         if !enqueues {
             return;
@@ -72,8 +72,9 @@ impl Table {
             let is_void = taken.moment > start && taken.thread != own;
             if is_void {
                 let (first, count) = (taken.first, taken.count);
-                thread.note(note_kind::DIGEST_VOID, |draft| {
-                    draft.put_encoded(DigestVoidNote { first, count })
+                let note = DigestVoidNote { first, count };
+                call.recorder.note(note_kind::DIGEST_VOID, &mut |record| {
+                    record.put_encoded(note)
                 });
             }
             !is_void
@@ -82,8 +83,7 @@ impl Table {
 
     /// A thread's call has returned. Whether no other thread has entered a call that enqueues work
     /// since this one was entered, or still is in one.
-    pub(super) fn leave(&mut self, thread: &Thread) -> bool {
-        let thread = thread.ordinal.get();
+    pub(super) fn leave(&mut self, thread: u32) -> bool {
         let own = self.inside.remove(&thread);
         own.is_some_and(|own| self.is_alone(thread, own.start))
     }
@@ -94,22 +94,22 @@ impl Table {
         is_last && !others.any(|(_, other)| other.enqueues)
     }
 
-    /// The events behind digests that may be running.
+    /// The events after digests that may be running.
     pub(super) fn running(&self) -> Vec<u64> {
         let running = self.contexts.values().filter(|found| found.is_pending());
         running.map(|found| found.done).collect()
     }
 
     /// Takes out memory that a call is about to free; the event to wait for before that.
-    pub(super) fn begin_free(&mut self, thread: &Thread, start: u64) -> Option<u64> {
+    pub(super) fn begin_free(&mut self, thread: u32, start: u64) -> Option<u64> {
         let range = self.ranges.take(start)?;
-        self.ending.insert(thread.ordinal.get(), (start, range));
+        self.ending.insert(thread, (start, range));
         let prepared = self.contexts.get(&range.context)?;
         prepared.is_pending().then_some(prepared.done)
     }
 
-    pub(super) fn end_free(&mut self, thread: &Thread, succeeded: bool) {
-        let taken = self.ending.remove(&thread.ordinal.get());
+    pub(super) fn end_free(&mut self, thread: u32, succeeded: bool) {
+        let taken = self.ending.remove(&thread);
         if let Some((start, range)) = taken.filter(|_| !succeeded) {
             self.ranges.insert(start, range);
         }
@@ -125,25 +125,26 @@ impl Table {
     /// enter before `moment`, in ticks, comes before them in a replay.
     pub(super) fn digest(
         &mut self,
-        thread: &Thread,
+        call: &Call<'_>,
         moment: u64,
         context: u64,
         ranges: &[(u64, u64)],
         is_before: bool,
         reach: u8,
     ) {
+        let recorder = call.recorder;
         let Some(prepared) = self.contexts.get_mut(&context) else {
-            return skipped(thread, digest_skip::UNPREPARED);
+            return skipped(recorder, digest_skip::UNPREPARED);
         };
         if prepared.free() < ranges.len() {
-            return skipped(thread, digest_skip::REFUSED);
+            return skipped(recorder, digest_skip::REFUSED);
         }
         for ranges in ranges.chunks(MOST_IN_NOTE) {
             let first = self.next;
-            if prepared.enqueue(first, ranges).is_err() {
+            if prepared.enqueue(recorder, first, ranges).is_err() {
                 self.contexts.remove(&context);
                 self.refused.insert(context);
-                return skipped(thread, digest_skip::REFUSED);
+                return skipped(recorder, digest_skip::REFUSED);
             }
             let count = ranges.len() as u64;
             self.next += count;
@@ -153,7 +154,7 @@ impl Table {
             self.last_taken = self.last_taken.max(moment);
             self.recent.push_back(Taken {
                 moment,
-                thread: thread.ordinal.get(),
+                thread: call.thread,
                 first,
                 count,
             });
@@ -163,11 +164,11 @@ impl Table {
                 is_before: is_before.into(),
                 reach,
             };
-            thread.note(note_kind::DIGEST, |draft| {
-                draft.put_encoded(note)?;
+            recorder.note(note_kind::DIGEST, &mut |record| {
+                record.put_encoded(note)?;
                 for &(address, length) in ranges {
-                    draft.put_number(address, 8)?;
-                    draft.put_number(length, 8)?;
+                    record.put_number(address, 8)?;
+                    record.put_number(length, 8)?;
                 }
                 Some(())
             });
@@ -175,13 +176,13 @@ impl Table {
     }
 
     /// Writes the digests that are complete, of all contexts.
-    pub(super) fn collect(&mut self, thread: &Thread) {
+    pub(super) fn collect(&mut self, recorder: &dyn Recorder) {
         for prepared in self.contexts.values_mut() {
             for values in prepared.take_complete().chunks(MOST_IN_NOTE) {
-                thread.note(note_kind::DIGEST_VALUES, |draft| {
+                recorder.note(note_kind::DIGEST_VALUES, &mut |record| {
                     for &(number, value) in values {
-                        draft.put_number(number, 8)?;
-                        draft.put_number(value, 8)?;
+                        record.put_number(number, 8)?;
+                        record.put_number(value, 8)?;
                     }
                     Some(())
                 });
@@ -190,8 +191,8 @@ impl Table {
     }
 }
 
-pub(super) fn skipped(thread: &Thread, reason: u8) {
-    thread.note(note_kind::DIGEST_SKIPPED, |draft| {
-        draft.put_encoded(DigestSkippedNote { reason })
+pub(super) fn skipped(recorder: &dyn Recorder, reason: u8) {
+    recorder.note(note_kind::DIGEST_SKIPPED, &mut |record| {
+        record.put_encoded(DigestSkippedNote { reason })
     });
 }
