@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use cutape_cut::{Ended, Part, Provenance, Ranges, Stage, Verdict};
-use cutape_format::{CallChange, Trace};
+use cutape_cut::{Ended, Part, Stage, Verdict};
+use cutape_format::{CallChange, Provenance, Ranges, Trace, file_hash};
 use cutape_model::{Need, Needs};
 use cutape_render::quantity;
 
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         arguments.driver.as_deref(),
         arguments.watchdog,
     )?;
-    let hash = cutape_cut::source_hash(&trace)
+    let hash = file_hash(trace.path())
         .map_err(|error| Failure::unusable(format!("{}: {error}", arguments.trace.display())))?;
     let choice = format!("minimize {}", judge.words());
     let files = Files::open(

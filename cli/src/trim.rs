@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_cut::{MemoryState, Part, Provenance, Ranges, StateOrigin};
-use cutape_format::{Bytes, Trace};
+use cutape_cut::{MemoryState, Part};
+use cutape_format::{Bytes, Provenance, Ranges, StateOrigin, Trace, file_hash};
 use cutape_model::Needs;
 use cutape_render::quantity;
 
@@ -201,7 +201,7 @@ pub(crate) fn provenance(
 ) -> Result<Provenance, Failure> {
     let path = trace.path();
     let name = path.file_name().unwrap_or(path.as_os_str());
-    let hash = cutape_cut::source_hash(trace)
+    let hash = file_hash(trace.path())
         .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
     Ok(Provenance {
         source: name.to_string_lossy().into_owned(),

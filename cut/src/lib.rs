@@ -1,7 +1,7 @@
 //! Cuts traces: writes smaller traces that replay and check like a part of their source.
 //!
 //! [`needs`] reads what each call needs, [`part`] adds to chosen calls what they need, and
-//! [`write()`] writes the result with its [`Provenance`]. Calls keep their records, so a cut never
+//! [`write()`] writes the result with its [`Provenance`](cutape_format::Provenance). Calls keep their records, so a cut never
 //! changes what a call says. [`part_from_state`] leaves out what only computed memory contents;
 //! these are written as notes ([`MemoryState`]). [`reduce`] finds a small part that still shows
 //! something; [`simplifications`] lists what can be smaller in its calls.
@@ -13,8 +13,6 @@
 
 mod images;
 mod part;
-mod provenance;
-mod ranges;
 mod reduce;
 mod simplify;
 mod state;
@@ -22,8 +20,6 @@ mod write;
 
 pub use images::image_changes;
 pub use part::{Part, needs, part, part_from_state, reads};
-pub use provenance::{Provenance, StateOrigin, file_hash, source_hash};
-pub use ranges::Ranges;
 pub use reduce::{Ended, Verdict, reduce};
 pub use simplify::{Simplification, Stage, changes, simplifications};
 pub use state::{Memory, MemoryState, Run};

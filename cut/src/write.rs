@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use cutape_format::{AddedMemory, CallChange, CallSelection, PackSummary, Trace, pack_calls};
+use cutape_format::{
+    AddedMemory, CallChange, CallSelection, PackSummary, Provenance, Trace, pack_calls,
+};
 use cutape_model::Needs;
 
 use crate::part::Part;
-use crate::provenance::Provenance;
 use crate::state::MemoryState;
 
 /// Writes a part of a trace to `target`, which must not exist; some of its calls may change. With a

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cutape_cut::Ranges;
+use cutape_format::{Ranges, file_hash};
 use serde::{Deserialize, Serialize};
 
 use cutape_terminal::failure::Failure;
@@ -109,7 +109,7 @@ impl Files {
             return Ok(());
         }
         match &self.state.output_blake3 {
-            Some(hash) if cutape_cut::file_hash(&self.target).ok().as_ref() == Some(hash) => Ok(()),
+            Some(hash) if file_hash(&self.target).ok().as_ref() == Some(hash) => Ok(()),
             _ => self.overwrite.replaces(&self.target).map(|_| ()),
         }
     }
@@ -179,7 +179,7 @@ impl Files {
         // The folder keeps its own file until the search is over.
         let copy = self.folder.join(CANDIDATE);
         fs::copy(&best, &copy).map_err(cannot_write)?;
-        let hash = cutape_cut::file_hash(&copy).ok();
+        let hash = file_hash(&copy).ok();
         fs::rename(&copy, &self.target).map_err(cannot_write)?;
         if is_over {
             fs::remove_dir_all(&self.folder).map_err(|error| self.cannot_write(&error))?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use cutape_analyzer::Analyzer;
-use cutape_format::Trace;
+use cutape_format::{Trace, file_hash};
 use cutape_model::Need;
 use cutape_replay::{Died, Divergence, Guard, Report, What};
 
@@ -135,7 +135,7 @@ impl Judge {
     pub(super) fn image_hashes(&self, source: &Trace) -> Result<Vec<String>, Failure> {
         call_image::read(source, &self.images)?;
         let hash = |image: &CallImage| {
-            cutape_cut::file_hash(&image.file)
+            file_hash(&image.file)
                 .map_err(|error| Failure::unusable(format!("{}: {error}", image.file.display())))
         };
         self.images.iter().map(hash).collect()

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use cutape_analyzer::decode::function_of;
-use cutape_cut::{Memory, MemoryState, Part, Run, StateOrigin};
-use cutape_format::{Call, Trace};
+use cutape_cut::{Memory, MemoryState, Part, Run};
+use cutape_format::{Call, StateOrigin, Trace};
 use cutape_model::{MemoryReads, Needs};
 use cutape_registry::{Family, Kind, Role, SharingOp};
 use cutape_render::quantity;
