@@ -15,11 +15,11 @@ use cutape_cut::{Ended, Part, Stage, Verdict};
 use cutape_format::{CallChange, Provenance, Ranges, Trace, file_hash};
 use cutape_model::{Need, Needs};
 use cutape_render::quantity;
+use cutape_replay::CallImage;
 
 use self::files::{Best, Files};
 use self::judge::Judge;
 use self::keep::Keep;
-use crate::call_image::CallImage;
 use crate::trim;
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::input;

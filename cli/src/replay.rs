@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::Trace;
-use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict};
+use cutape_replay::{
+    CallImage, DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict,
+};
 
 use self::host_files::HostFiles;
-use crate::call_image::{self, CallImage};
 use crate::guarded::{self, GuardedOptions, ReportOption};
 use crate::library;
 use crate::one_rank::{ChildSource, RankOption};
@@ -270,7 +271,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--report - and --format both print to stdout; use --report FILE or one of them",
         ));
     }
-    call_image::read(&trace, &arguments.replace_image)?;
+    CallImage::read_all(&trace, &arguments.replace_image).map_err(Failure::unusable)?;
     let files = files_of(&trace, &arguments)?;
     files.check_outputs(arguments.overwrite)?;
     let driver = library::driver(arguments.driver.as_deref())?;
@@ -414,7 +415,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         reissue_fatal: arguments.reissue_fatal,
         fill: child.child_fill,
         launches: child.child_launches.unwrap_or_default(),
-        images: call_image::read(&trace, &arguments.replace_image)?,
+        images: CallImage::read_all(&trace, &arguments.replace_image).map_err(Failure::unusable)?,
         inputs: files.inputs()?,
         outputs: files.outputs(child.child_of),
         timing: match arguments.timing {

@@ -65,6 +65,7 @@
 
 mod alone;
 mod api;
+mod call_image;
 mod calls;
 mod compare;
 mod digests;
@@ -93,6 +94,7 @@ mod run;
 mod schedule;
 mod unavailable;
 
+pub use call_image::CallImage;
 pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};

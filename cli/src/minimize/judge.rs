@@ -8,10 +8,9 @@ use std::time::Duration;
 use cutape_analyzer::Analyzer;
 use cutape_format::{Trace, file_hash};
 use cutape_model::Need;
-use cutape_replay::{Died, Divergence, Guard, Report, What};
+use cutape_replay::{CallImage, Died, Divergence, Guard, Report, What};
 
 use super::keep::Kept;
-use crate::call_image::{self, CallImage};
 use crate::replay::OtherReplay;
 use crate::{library, replay};
 use cutape_symbols::Resolver;
@@ -133,7 +132,7 @@ impl Judge {
 
     /// Hashes of the images that replays of the source load.
     pub(super) fn image_hashes(&self, source: &Trace) -> Result<Vec<String>, Failure> {
-        call_image::read(source, &self.images)?;
+        CallImage::read_all(source, &self.images).map_err(Failure::unusable)?;
         let hash = |image: &CallImage| {
             file_hash(&image.file)
                 .map_err(|error| Failure::unusable(format!("{}: {error}", image.file.display())))
