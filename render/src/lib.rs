@@ -1,5 +1,5 @@
 //! Calls as text and JSON: arguments decoded, objects labelled, images and launches described; and
-//! numbers with units.
+//! numbers with units, and texts that fit.
 //!
 //! [`Renderer`] takes the calls of a trace in order and decodes those that are shown. [`notes`] has
 //! what the recorder noted about a call.
@@ -20,6 +20,7 @@ pub mod quantity;
 mod renderer;
 #[cfg(any(test, feature = "test"))]
 pub mod test_trace;
+pub mod text;
 
 pub use images::{ImageFacts, ImageReader};
 pub use launch::Launch;
