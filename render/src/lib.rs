@@ -12,6 +12,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod completeness;
 mod images;
 pub mod labels;
 mod launch;
@@ -22,6 +23,7 @@ mod renderer;
 pub mod test_trace;
 pub mod text;
 
+pub use completeness::Completeness;
 pub use images::{ImageFacts, ImageReader};
 pub use launch::Launch;
 pub use renderer::{CallRenderer, Known, Limits, RenderedCall, Renderer};
