@@ -180,7 +180,7 @@ impl<'t> Search<'t> {
 
     /// All calls of the source.
     fn whole(&self) -> Result<Base<'t>, Failure> {
-        let needs = trim::read_needs(self.source)?;
+        let needs = cutape_cut::needs(self.source, &mut *trim::reading(self.source))?;
         Ok(Base {
             trace: self.source,
             original: (0..needs.calls()).collect(),
@@ -272,7 +272,7 @@ impl<'t> Search<'t> {
         };
         let trace = input::open(&self.files.best_path())?;
         let base = Base {
-            needs: trim::read_needs(&trace)?,
+            needs: cutape_cut::needs(&trace, &mut *trim::reading(&trace))?,
             original: best.calls.iter().collect(),
             changed: best.changed,
             trace: &trace,
@@ -390,7 +390,7 @@ impl<'t> Search<'t> {
             return Ok(());
         }
         let base = Base {
-            needs: trim::read_needs(&trace)?,
+            needs: cutape_cut::needs(&trace, &mut *trim::reading(&trace))?,
             original: best.calls.iter().collect(),
             changed: best.changed,
             trace: &trace,

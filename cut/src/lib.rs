@@ -11,16 +11,29 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod error;
+pub mod extract;
+mod image_files;
 mod images;
 mod part;
 mod reduce;
 mod simplify;
 mod state;
+pub mod trim;
 mod write;
 
-pub use images::image_changes;
-pub use part::{Part, needs, part, part_from_state, reads};
+use cutape_format::Trace;
+use cutape_replay::{Observation, Observed};
+
+pub use error::Error;
+pub use part::{Part, needs, part};
 pub use reduce::{Ended, Verdict, reduce};
 pub use simplify::{Simplification, Stage, changes, simplifications};
-pub use state::{Memory, MemoryState, Run};
+pub use state::{Memory, MemoryState};
 pub use write::write;
+
+/// Begins a walk over a trace; returns what is called for each of its calls, to show progress.
+pub type Walks<'a> = dyn Fn(&Trace) -> Box<dyn FnMut()> + 'a;
+
+/// Replays a trace in a child process, and reads memory; an error is a message.
+pub type Observe<'a> = dyn Fn(&Observation) -> Result<Observed, String> + 'a;
