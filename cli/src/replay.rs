@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use cutape_analyzer::suggestion::did_you_mean;
+use cutape_cut::minimize::OtherReplay;
 use cutape_format::Trace;
 use cutape_replay::{
     CallImage, DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict,
@@ -347,35 +348,6 @@ fn status(agrees: bool, state: &Completeness, arguments: &Arguments) -> ExitCode
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::from(UNUSABLE),
         (false, _) => ExitCode::from(FOUND),
-    }
-}
-
-/// How another verb replays a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OtherReplay {
-    /// Go on after a divergence.
-    pub(crate) keeps_going: bool,
-    /// As `--reissue-fatal`.
-    pub(crate) reissues_fatal: bool,
-    /// As `--replace-image`.
-    pub(crate) images: Vec<CallImage>,
-}
-
-impl OtherReplay {
-    /// As recorded but for these images.
-    pub(crate) fn with(images: Vec<CallImage>) -> Self {
-        Self {
-            images,
-            ..Self::default()
-        }
-    }
-
-    /// The same, going on after a divergence.
-    pub(crate) fn keeping_going(self) -> Self {
-        Self {
-            keeps_going: true,
-            ..self
-        }
     }
 }
 
