@@ -7,12 +7,13 @@ use cutape_calls::{self, CallSet};
 use cutape_cut::extract::{self, Extraction, Launch, Number, OutputFolder};
 use cutape_format::Trace;
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::output_folder::{self, Folder};
 use cutape_terminal::overwrite::Overwrite;
 
 use crate::guarded::{GuardedOptions, JsonReport, ReportOption};
+use crate::observation;
 use crate::one_rank::{RankOption, Source};
-use crate::{library, observation};
 
 /// Contents of memory are bounded by this, unless the user says otherwise.
 const LIMIT: &str = "16G";

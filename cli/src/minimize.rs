@@ -15,12 +15,13 @@ use cutape_render::quantity;
 use cutape_replay::{CallImage, Guard, Report};
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::input;
+use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::{Progress, Unit};
 
 use self::keep::Keep;
-use crate::{library, replay, trim};
+use crate::{replay, trim};
 
 /// What `minimize` takes.
 #[derive(clap::Args)]

@@ -8,9 +8,9 @@ use cutape_format::Trace;
 use cutape_replay::{Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
-use crate::library;
 use crate::one_rank::{ChildSource, Source};
 use cutape_terminal::failure::{Failure, UNUSABLE};
+use cutape_terminal::library;
 use cutape_terminal::progress::Progress;
 
 /// The hidden verb of the guarded child.

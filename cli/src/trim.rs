@@ -11,6 +11,7 @@ use cutape_format::Trace;
 use cutape_render::quantity;
 use cutape_replay::LocateError;
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::output_folder::Folder;
 use cutape_terminal::overwrite::Overwrite;
@@ -19,8 +20,8 @@ use cutape_terminal::{input, output_folder};
 
 use self::choice::Choice;
 use crate::guarded::GuardedOptions;
+use crate::observation;
 use crate::one_rank::{RankOption, Source};
-use crate::{library, observation};
 
 /// What `trim` takes.
 #[derive(clap::Args)]

@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use cutape_registry::Stacks;
+
 use crate::file::{identity, kept_blobs, trace_file};
 use crate::hot::recording::{
     COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, WITH_STACKS, records,
@@ -11,7 +13,7 @@ use crate::hot::recording::{
 use crate::hot::thread::{self, Thread};
 use crate::hot::{clock, cost, plan, recording};
 use crate::loaded::maps;
-use crate::process::settings::{Settings, Stacks};
+use crate::process::settings::Settings;
 use crate::process::{errno, log};
 use crate::state::{self, functions};
 use crate::{

@@ -1,5 +1,5 @@
-//! Calls as text and JSON: arguments decoded, objects labelled, images and launches described; and
-//! numbers with units, and texts that fit.
+//! Calls as text and JSON: arguments decoded, objects labelled, images and launches described;
+//! numbers with units; and texts of a trace and paths, so that they fit.
 //!
 //! [`Renderer`] takes the calls of a trace in order and decodes those that are shown. [`notes`] has
 //! what the recorder noted about a call.

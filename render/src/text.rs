@@ -1,6 +1,8 @@
-//! Texts that fit: wrapped, shortened, on one line.
+//! Texts of a trace and paths, so that they fit.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::path::{Display, Path};
 
 /// Lines of at most `width` columns, broken at blanks.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
@@ -55,8 +57,22 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// The path relative to the current folder if it lies inside.
+pub fn shown(path: &Path) -> Display<'_> {
+    let here = std::env::current_dir().ok();
+    let short = here
+        .as_deref()
+        .and_then(|folder| path.strip_prefix(folder).ok());
+    short
+        .filter(|short| short.as_os_str() != OsStr::new(""))
+        .unwrap_or(path)
+        .display()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -75,6 +91,18 @@ mod tests {
         }
         for (text, clean) in [("a b", "a b"), ("a\n\x1b[0mß", "a\\n\\u{1b}[0mß")] {
             assert_eq!(printable(text), clean);
+        }
+    }
+
+    #[test]
+    fn paths_as_typed() {
+        let here = std::env::current_dir().unwrap();
+        for (path, text) in [
+            (here.join("a/b.cutape"), "a/b.cutape".to_owned()),
+            (here.clone(), here.display().to_string()),
+            (PathBuf::from("/none/b.cutape"), "/none/b.cutape".to_owned()),
+        ] {
+            assert_eq!(shown(&path).to_string(), text);
         }
     }
 }

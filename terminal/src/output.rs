@@ -9,7 +9,7 @@ use anstream::{AutoStream, ColorChoice};
 use cutape_format::layout::MAGIC;
 use serde::Serialize;
 
-pub use cutape_render::text::{printable, shortened, without_middle, wrapped};
+pub use cutape_render::text::{printable, shortened, shown, without_middle, wrapped};
 
 use crate::failure::Failure;
 
@@ -20,12 +20,6 @@ pub enum Format {
     Text,
     /// For programs.
     Json,
-}
-
-/// The value of an option, as typed.
-pub fn word(value: impl clap::ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Writes a line of JSON.
@@ -158,18 +152,6 @@ pub fn columns() -> usize {
     }
 }
 
-/// The path relative to the current folder if it lies inside.
-pub fn shown(path: &Path) -> std::path::Display<'_> {
-    let here = std::env::current_dir().ok();
-    let short = here
-        .as_deref()
-        .and_then(|folder| path.strip_prefix(folder).ok());
-    short
-        .filter(|short| short.as_os_str() != OsStr::new(""))
-        .unwrap_or(path)
-        .display()
-}
-
 /// A word as a user types it in a shell; a path below the current folder, relative to it.
 pub fn quoted(word: &OsStr) -> String {
     let text = shown(Path::new(word)).to_string();
@@ -212,18 +194,6 @@ mod tests {
             }
         }
         fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn paths_as_typed() {
-        let here = std::env::current_dir().unwrap();
-        for (path, text) in [
-            (here.join("a/b.cutape"), "a/b.cutape".to_owned()),
-            (here.clone(), here.display().to_string()),
-            (PathBuf::from("/none/b.cutape"), "/none/b.cutape".to_owned()),
-        ] {
-            assert_eq!(shown(&path).to_string(), text);
-        }
     }
 
     #[test]

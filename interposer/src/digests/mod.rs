@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::MutexGuard;
 
 use cutape_format::layout::{DigestSetupNote, ZeroedNote, digest_reach, digest_skip, note_kind};
-use cutape_registry::id;
+use cutape_registry::{Digests, id};
 
 use crate::device_work::{allocated, gives_access_here, in_context, stream_of};
 use crate::hot::clock;
@@ -32,7 +32,6 @@ use crate::hot::thread::Thread;
 use crate::process::exit_handler::ExitHandler;
 use crate::process::memory;
 use crate::process::process_lock::ProcessLock;
-use crate::process::settings::Digests;
 use crate::queries::{current_context, current_device, is_capturing};
 use crate::state::contexts;
 use crate::{driver, entry_addresses};
@@ -264,10 +263,10 @@ fn enqueued(thread: &Thread, frame: &Frame, work: Work, words: Option<Vec<u64>>)
         add_zeroed(thread, frame, &mut table, (address, length), context);
     }
     let when = when();
-    if when == Digests::End {
+    if when == Some(Digests::End) {
         return;
     }
-    let is_due = when == Digests::Launch && matches!(work, Work::Kernel | Work::Graph);
+    let is_due = when == Some(Digests::Launch) && matches!(work, Work::Kernel | Work::Graph);
     let Some(prepared) = table.contexts.get_mut(&context) else {
         if is_due {
             skipped(thread, digest_skip::UNPREPARED);
@@ -337,7 +336,7 @@ fn waited(thread: &Thread, frame: &Frame) {
         drop(table);
         return finish(thread, frame, context, false);
     }
-    if when() != Digests::Sync {
+    if when() != Some(Digests::Sync) {
         return;
     }
     let Some(prepared) = table.contexts.get_mut(&context) else {

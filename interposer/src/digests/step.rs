@@ -3,13 +3,12 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use cutape_registry::{
-    ContextOp, Family, Function, GraphOp, MemoryOp, PrimaryOp, Role, StreamMemoryOp,
+    ContextOp, Digests, Family, Function, GraphOp, MemoryOp, PrimaryOp, Role, StreamMemoryOp,
     VirtualMemoryOp, Waits,
 };
 
-use crate::process::settings::Digests;
-
-static WHEN: AtomicU8 = AtomicU8::new(Digests::Off as u8);
+/// 0, or 1 and the position in `Digests::ALL`.
+static WHEN: AtomicU8 = AtomicU8::new(0);
 
 /// What digests do at the calls of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,31 +46,26 @@ pub(crate) enum Work {
 }
 
 /// Sets when digests are taken.
-pub(crate) fn configure(when: Digests) {
-    WHEN.store(when as u8, Ordering::Relaxed);
+pub(crate) fn configure(when: Option<Digests>) {
+    WHEN.store(when.map_or(0, |when| when as u8 + 1), Ordering::Relaxed);
 }
 
 /// When digests are taken.
-pub(crate) fn when() -> Digests {
-    match WHEN.load(Ordering::Relaxed) {
-        when if when == Digests::Launch as u8 => Digests::Launch,
-        when if when == Digests::Sync as u8 => Digests::Sync,
-        when if when == Digests::End as u8 => Digests::End,
-        _ => Digests::Off,
-    }
+pub(crate) fn when() -> Option<Digests> {
+    let position = WHEN.load(Ordering::Relaxed).checked_sub(1)?;
+    Digests::ALL.get(usize::from(position)).copied()
 }
 
 /// Whether they are taken at all.
 pub(crate) fn is_on() -> bool {
-    when() != Digests::Off
+    when().is_some()
 }
 
 /// What digests, if they are on, do at the calls of a function.
 pub(crate) fn step_of(function: &Function) -> DigestStep {
-    let when = when();
-    if when == Digests::Off {
+    let Some(when) = when() else {
         return DigestStep::Nothing;
-    }
+    };
     match step_by_family(function) {
         step @ DigestStep::Enqueues(Work::AllocatesInOrder | Work::FreesInOrder) => step,
         // At the end of a context all work is waited for.

@@ -13,14 +13,13 @@ mod table;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use cutape_order::Moment;
-use cutape_registry::{CopyOp, Extent, Family, Length, Role, StreamMemoryOp};
+use cutape_registry::{CopyOp, Extent, Family, HostMemory, Length, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory;
-use crate::process::settings::HostMemory;
 use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
 use crate::state::followed_work;
 use table::{FILTER, Range, TABLE, Table};

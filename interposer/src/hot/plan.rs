@@ -5,8 +5,8 @@ use core::cell::UnsafeCell;
 
 use cutape_format::slot::{self, ShortForm, ValueForm};
 use cutape_registry::{
-    FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Role, Width, attributes,
-    id,
+    FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Location, Locations,
+    Role, attributes, id,
 };
 
 use super::hook_bits::{FINISH, HookBits, POST, PRE, PUT_POST, PUT_PRE};
@@ -27,17 +27,6 @@ pub(crate) const LAUNCH: LaunchArguments = match FUNCTIONS[id::cuLaunchKernel as
     Family::Launch(LaunchOp::Arguments(launch)) => launch,
     _ => panic!("cuLaunchKernel is a launch"),
 };
-
-/// Where an argument is when a function is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// In that integer register.
-    Register(u8),
-    /// In that vector register.
-    Vector(u8),
-    /// On the stack, from that word on.
-    Stack(u8),
-}
 
 /// How the enter record of a function is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,35 +306,18 @@ fn set_steps(plan: &mut Plan, digests: DigestStep, exchanges: ExchangeStep) {
     }
 }
 
-/// Where the arguments are, by the System V calling convention: six integer registers, eight vector
-/// registers, then the stack; structs of more than 16 bytes always on the stack.
 fn add_arguments(plan: &mut Plan, function: &Function) {
-    let (mut registers, mut vectors, mut words) = (0, 0, 0);
+    let mut locations = Locations::new();
     let places = plan
         .locations
         .iter_mut()
         .zip(&mut plan.widths)
         .zip(&mut plan.masks);
     for (((location, width), mask), parameter) in places.zip(function.params) {
-        let mut stack = |count: u8| {
-            words += count;
-            Location::Stack(words - count)
-        };
-        *location = match parameter.width {
-            Width::Memory(bytes) => stack(bytes.div_ceil(8)),
-            Width::Float(_) if vectors < 8 => {
-                vectors += 1;
-                Location::Vector(vectors - 1)
-            }
-            Width::Unsigned(_) | Width::Signed(_) if registers < 6 => {
-                registers += 1;
-                Location::Register(registers - 1)
-            }
-            _ => stack(1),
-        };
+        *location = locations.next(parameter.width);
         *width = parameter.width.bytes() as u8;
         *mask = u64::MAX >> (64 - 8 * u32::from((*width).clamp(1, 8)));
-        plan.is_scattered |= !matches!(parameter.width, Width::Unsigned(_) | Width::Signed(_));
+        plan.is_scattered |= !parameter.width.is_integer();
         plan.count += 1;
     }
 }
