@@ -10,7 +10,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
-mod call_image;
 mod check;
 mod command_line;
 mod completions;

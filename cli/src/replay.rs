@@ -8,12 +8,13 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use cutape_analyzer::suggestion::did_you_mean;
+use cutape_cut::minimize::OtherReplay;
 use cutape_format::Trace;
 use cutape_replay::{
-    DigestedLaunches, HostFiles, Measuring, OneReplay, Options, Repeat, Report, Selection, Verdict,
+    CallImage, DigestedLaunches, HostFiles, Measuring, OneReplay, Options, Repeat, Report,
+    Selection, Verdict,
 };
 
-use crate::call_image::{self, CallImage};
 use crate::guarded::{self, GuardedOptions, ReportOption};
 use crate::one_rank::{ChildSource, RankOption, Source};
 use cutape_calls::{self, CallSet};
@@ -267,7 +268,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--report - and --format both print to stdout; use --report FILE or one of them",
         ));
     }
-    call_image::read(&trace, &arguments.replace_image)?;
+    CallImage::read_all(&trace, &arguments.replace_image).map_err(Failure::unusable)?;
     let files = files_of(&trace, &arguments)?;
     files
         .check_outputs(&|path| match arguments.overwrite.replaces(path) {
@@ -354,35 +355,6 @@ fn status(agrees: bool, state: &Completeness, arguments: &Arguments) -> ExitCode
     }
 }
 
-/// How another verb replays a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OtherReplay {
-    /// Go on after a divergence.
-    pub(crate) keeps_going: bool,
-    /// As `--reissue-fatal`.
-    pub(crate) reissues_fatal: bool,
-    /// As `--replace-image`.
-    pub(crate) images: Vec<CallImage>,
-}
-
-impl OtherReplay {
-    /// As recorded but for these images.
-    pub(crate) fn with(images: Vec<CallImage>) -> Self {
-        Self {
-            images,
-            ..Self::default()
-        }
-    }
-
-    /// The same, going on after a divergence.
-    pub(crate) fn keeping_going(self) -> Self {
-        Self {
-            keeps_going: true,
-            ..self
-        }
-    }
-}
-
 /// The command of a child that replays another trace than this process was given.
 pub(crate) fn child_for(
     program: &Path,
@@ -419,7 +391,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         reissue_fatal: arguments.reissue_fatal,
         fill: child.child_fill,
         launches: child.child_launches.unwrap_or_default(),
-        images: call_image::read(&trace, &arguments.replace_image)?,
+        images: CallImage::read_all(&trace, &arguments.replace_image).map_err(Failure::unusable)?,
         inputs: files.inputs().map_err(Failure::unusable)?,
         outputs: files.outputs(child.child_of),
         timing: match arguments.timing {

@@ -68,6 +68,7 @@
 
 mod alone;
 mod api;
+mod call_image;
 mod calls;
 mod compare;
 mod digests;
@@ -97,6 +98,7 @@ mod run;
 mod schedule;
 mod unavailable;
 
+pub use call_image::CallImage;
 pub use cutape_driver::{LocateError, locate};
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};

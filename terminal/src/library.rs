@@ -146,6 +146,11 @@ pub fn exports(path: &Path, symbol: &str) -> Option<bool> {
         .map(|names| !names.is_empty())
 }
 
+/// Whether a driver is the null driver, which runs no kernels.
+pub fn is_null_driver(path: &Path) -> bool {
+    exports(path, "cutape_null_driver_marker") == Some(true)
+}
+
 /// The selected names among those that a library exports.
 ///
 /// # Errors

@@ -1,6 +1,5 @@
-//! Output: colours and widths on stdout, report files, texts shortened and escaped.
+//! Output: colours and widths on stdout, report files, words as typed.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -8,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
 use cutape_format::layout::MAGIC;
-pub use cutape_render::text::{printable, shown};
 use serde::Serialize;
+
+pub use cutape_render::text::{printable, shortened, shown, without_middle, wrapped};
 
 use crate::failure::Failure;
 
@@ -140,21 +140,6 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Lines of at most `width` columns, broken at blanks.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// The width of stdout: the terminal's, at least 60; 100 if it is not a terminal.
 pub fn columns() -> usize {
     // SAFETY: an all-zero winsize is a value of that type.
@@ -165,29 +150,6 @@ pub fn columns() -> usize {
         (0, 1..) => usize::from(size.ws_col).max(60),
         _ => 100,
     }
-}
-
-/// The text, cut to `most` characters including a final ….
-pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    if text.chars().nth(most).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
-    Cow::Owned(kept + "…")
-}
-
-/// The text, cut to `most` characters with … for the middle: both ends of a name matter.
-pub fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
-    let length = text.chars().count();
-    if length <= most {
-        return Cow::Borrowed(text);
-    }
-    let kept = most.saturating_sub(1);
-    let tail = kept * 2 / 5;
-    let mut short: String = text.chars().take(kept - tail).collect();
-    short.push('…');
-    short.extend(text.chars().skip(length - tail));
-    Cow::Owned(short)
 }
 
 /// A word as a user types it in a shell; a path below the current folder, relative to it.
@@ -232,22 +194,6 @@ mod tests {
             }
         }
         fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn long_texts() {
-        for (text, most, short, middle) in [
-            ("", 0, "", ""),
-            ("abc", 3, "abc", "abc"),
-            ("abcd", 3, "ab…", "ab…"),
-            ("äöüß", 4, "äöüß", "äöüß"),
-            ("äöüßx", 4, "äöü…", "äö…x"),
-            ("0123456789", 6, "01234…", "012…89"),
-            ("ab", 0, "…", "…"),
-        ] {
-            assert_eq!(shortened(text, most), short, "{text} {most}");
-            assert_eq!(without_middle(text, most), middle, "{text} {most}");
-        }
     }
 
     #[test]

@@ -1,32 +1,46 @@
 //! Whether a trace still shows what is kept.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use cutape_analyzer::Analyzer;
-use cutape_format::Trace;
+use cutape_format::{Trace, file_hash};
 use cutape_model::Need;
-use cutape_replay::{Died, Divergence, Guard, Report, What};
+use cutape_replay::{CallImage, Died, Divergence, Report, What};
+use cutape_symbols::{Resolver, SymbolContext};
 
-use super::keep::Kept;
-use crate::call_image::{self, CallImage};
-use crate::replay;
-use crate::replay::OtherReplay;
-use cutape_symbols::Resolver;
-use cutape_symbols::SymbolContext;
-use cutape_terminal::failure::Failure;
-use cutape_terminal::library;
+use crate::error::Error;
+use crate::minimize::environment::{Environment, OtherReplay};
+
+/// What a smaller trace must still show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A finding of a rule.
+    Finding(String),
+    /// The first divergence.
+    Divergence,
+    /// The crash.
+    Crash,
+    /// The first call with this result.
+    Error(i32),
+    /// What a command finds.
+    Test(String),
+}
+
+impl Kept {
+    /// Whether replays tell if a trace shows it.
+    pub fn is_of_replays(&self) -> bool {
+        matches!(self, Self::Divergence | Self::Crash | Self::Error(_))
+    }
+}
+
 /// Judges traces.
-#[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct Judge<'e> {
+    environment: &'e dyn Environment,
     kept: Kept,
     /// Images that replays load instead of the recorded ones, by call of the source.
     images: Vec<CallImage>,
-    driver: PathBuf,
-    program: PathBuf,
-    watchdog: Duration,
     expected: Option<Expected>,
 }
 
@@ -89,31 +103,18 @@ struct Findings {
     call: Option<u64>,
 }
 
-impl Judge {
+impl<'e> Judge<'e> {
     pub(super) fn new(
+        environment: &'e dyn Environment,
         kept: Kept,
         images: Vec<CallImage>,
-        driver: Option<&Path>,
-        watchdog: u64,
-    ) -> Result<Self, Failure> {
-        let replays = matches!(kept, Kept::Divergence | Kept::Crash | Kept::Error(_));
-        if !replays && !images.is_empty() {
-            return Err(Failure::unusable(
-                "--replace-image: only replays load other images; use it with --keep-divergence, \
-                 --keep-crash or --keep-error",
-            ));
-        }
-        Ok(Self {
-            driver: match replays {
-                true => library::driver(driver)?,
-                false => PathBuf::new(),
-            },
+    ) -> Self {
+        Self {
+            environment,
             kept,
             images,
-            program: library::own_path()?,
-            watchdog: Duration::from_secs(watchdog.max(1)),
             expected: None,
-        })
+        }
     }
 
     /// The option, for people.
@@ -132,11 +133,11 @@ impl Judge {
     }
 
     /// Hashes of the images that replays of the source load.
-    pub(super) fn image_hashes(&self, source: &Trace) -> Result<Vec<String>, Failure> {
-        call_image::read(source, &self.images)?;
+    pub(super) fn image_hashes(&self, source: &Trace) -> Result<Vec<String>, Error> {
+        CallImage::read_all(source, &self.images)
+            .map_err(|error| Error::Unusable(error.to_string()))?;
         let hash = |image: &CallImage| {
-            cutape_cut::file_hash(&image.file)
-                .map_err(|error| Failure::unusable(format!("{}: {error}", image.file.display())))
+            file_hash(&image.file).map_err(|error| Error::unreadable(&image.file, &error))
         };
         self.images.iter().map(hash).collect()
     }
@@ -205,12 +206,8 @@ impl Judge {
     }
 
     /// Looks at all calls; returns those that show it, if there are such. `name` is the source's.
-    pub(super) fn look_at_source(
-        &mut self,
-        trace: &Trace,
-        name: &Path,
-    ) -> Result<Vec<u64>, Failure> {
-        let failure = |what: &str| Failure::unusable(format!("{}: {what}", name.display()));
+    pub(super) fn look_at_source(&mut self, trace: &Trace, name: &Path) -> Result<Vec<u64>, Error> {
+        let failure = |what: &str| Error::Unusable(format!("{}: {what}", name.display()));
         let absent = || failure(&self.absence());
         let images = &self.images;
         let (expected, call) = match &self.kept {
@@ -294,7 +291,7 @@ impl Judge {
     }
 
     /// How a replay of the source dies, and whether it had to re-issue what may crash the driver.
-    fn crash(&self, trace: &Trace) -> Result<Option<(Died, bool)>, Failure> {
+    fn crash(&self, trace: &Trace) -> Result<Option<(Died, bool)>, Error> {
         for reissues_fatal in [false, true] {
             let other = OtherReplay {
                 reissues_fatal,
@@ -309,9 +306,9 @@ impl Judge {
     }
 
     /// Whether an attempt shows it; `original` has the indices of its calls in the source.
-    pub(super) fn shows(&self, path: &Path, original: &[u64]) -> Result<bool, Failure> {
+    pub(super) fn shows(&self, path: &Path, original: &[u64]) -> Result<bool, Error> {
         let at = |call: u64| original.get(call as usize).copied();
-        let trace = || Trace::open(path).map_err(Failure::from);
+        let trace = || Trace::open(path).map_err(Error::from);
         let other = || OtherReplay::with(self.images_of(original));
         Ok(match (&self.kept, &self.expected) {
             (Kept::Test(command), _) => succeeds(command, path)?,
@@ -385,21 +382,13 @@ impl Judge {
         })
     }
 
-    /// Replays a trace in a guarded child.
-    fn replay(&self, trace: &Trace, other: OtherReplay) -> Result<Report, Failure> {
-        let command = || {
-            let mut child = replay::child_for(&self.program, &self.driver, trace.path(), &other);
+    fn replay(&self, trace: &Trace, other: OtherReplay) -> Result<Report, Error> {
+        let other = OtherReplay {
             // What a driver prints when it dies is said once, for the source.
-            if self.expected.is_some() {
-                child.stderr(Stdio::null());
-            }
-            child
+            is_quiet: self.expected.is_some(),
+            ..other
         };
-        let guard = Guard {
-            watchdog: self.watchdog,
-            ..Guard::default()
-        };
-        cutape_replay::run_guarded(trace, &command, &guard, &mut |_| {}).map_err(Failure::unusable)
+        self.environment.replay(trace, &other)
     }
 }
 
@@ -418,7 +407,7 @@ fn returns_as_recorded(report: &Report, call: u64) -> bool {
 }
 
 /// The rules of all findings, and the call of the first one of a rule.
-fn findings(trace: &Trace, rule: &str) -> Result<Findings, Failure> {
+fn findings(trace: &Trace, rule: &str) -> Result<Findings, Error> {
     let resolver = Resolver::default();
     let context = SymbolContext::new(trace, &resolver);
     let mut analyzer = Analyzer::new();
@@ -436,14 +425,14 @@ fn findings(trace: &Trace, rule: &str) -> Result<Findings, Failure> {
     };
     trace.walk().run(|call| {
         take(analyzer.push(&context, call));
-        Ok::<_, Failure>(())
+        Ok::<_, Error>(())
     })?;
     take(analyzer.finish(&context, trace.has_all_calls()));
     Ok(found)
 }
 
 /// Whether a command exits with status 0 for a trace.
-fn succeeds(command: &str, path: &Path) -> Result<bool, Failure> {
+fn succeeds(command: &str, path: &Path) -> Result<bool, Error> {
     let with_path = match command.contains("{}") {
         true => command.replace("{}", "\"$1\""),
         false => format!("{command} \"$1\""),
@@ -455,10 +444,10 @@ fn succeeds(command: &str, path: &Path) -> Result<bool, Failure> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
-        .map_err(|error| Failure::unusable(format!("--test: cannot run sh: {error}")))?;
+        .map_err(|error| Error::Unusable(format!("--test: cannot run sh: {error}")))?;
     match status.code() {
         // What the shell says of a command that is not there or cannot be run (POSIX).
-        Some(code @ (126 | 127)) => Err(Failure::unusable(format!(
+        Some(code @ (126 | 127)) => Err(Error::Unusable(format!(
             "--test: the command cannot be run: sh exits with status {code}"
         ))),
         code => Ok(code == Some(0)),

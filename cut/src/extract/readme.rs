@@ -1,10 +1,9 @@
 //! The README of an extracted program.
 
-use cutape_format::Trace;
-use cutape_replay::{ExchangeCounts, Observed, ObservedCall};
-
 use cutape_analyzer::demangle::demangle;
+use cutape_format::Trace;
 use cutape_render::quantity;
+use cutape_replay::{ExchangeCounts, Observed, ObservedCall};
 
 /// The replay that gave the contents of memory.
 pub(super) struct Replay {
@@ -164,5 +163,5 @@ pub(super) fn of_all(replay: &Replay, count: &str) -> String {
 
 /// A paragraph of lines of at most 100 columns.
 fn wrapped(text: &str) -> String {
-    cutape_terminal::output::wrapped(text, 100).join("\n") + "\n"
+    cutape_render::text::wrapped(text, 100).join("\n") + "\n"
 }

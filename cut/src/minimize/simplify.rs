@@ -18,13 +18,13 @@ use crate::images::Images;
 
 /// Something of a call that can be smaller.
 #[derive(Clone, Debug)]
-pub struct Simplification {
+pub(super) struct Simplification {
     /// The call.
-    pub call: u64,
+    pub(super) call: u64,
     /// What it is now; 1 for what is there or not.
-    pub value: u64,
+    pub(super) value: u64,
     /// The least that it can be.
-    pub least: u64,
+    pub(super) least: u64,
     subject: Subject,
 }
 
@@ -44,7 +44,7 @@ enum Subject {
 
 /// What of a trace can be smaller, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(super) enum Stage {
     /// Bytes of copies are left out.
     Payloads,
     /// Launches and copies are smaller.
@@ -55,11 +55,11 @@ pub enum Stage {
 
 impl Stage {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Payloads, Self::Sizes, Self::Images];
+    pub(super) const ALL: [Self; 3] = [Self::Payloads, Self::Sizes, Self::Images];
 }
 
 /// What can be smaller in the calls of a trace.
-pub fn simplifications(trace: &Trace, stage: Stage) -> Vec<Simplification> {
+pub(super) fn simplifications(trace: &Trace, stage: Stage) -> Vec<Simplification> {
     let images = (stage == Stage::Images).then(|| Images::of(trace, |_| true));
     let mut found = Vec::new();
     for call in trace.calls() {
@@ -73,7 +73,7 @@ pub fn simplifications(trace: &Trace, stage: Stage) -> Vec<Simplification> {
 }
 
 /// The changes that give each of them its value.
-pub fn changes<'s>(
+pub(super) fn changes<'s>(
     values: impl IntoIterator<Item = (&'s Simplification, u64)>,
 ) -> BTreeMap<u64, CallChange> {
     let mut changes: BTreeMap<u64, CallChange> = BTreeMap::new();

@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use cutape_format::Trace;
-
-use crate::ranges::Ranges;
+use crate::read::ranges::Ranges;
+use crate::read::trace::Trace;
 
 const SOURCE: &str = "cut.source";
 const HASH: &str = "cut.source-blake3";
@@ -113,14 +112,6 @@ impl Provenance {
             .map(|(key, value)| (key.to_owned(), value))
             .collect()
     }
-}
-
-/// The blake3 hash of a trace's file, in hexadecimal digits.
-///
-/// # Errors
-/// Errors of reading.
-pub fn source_hash(trace: &Trace) -> io::Result<String> {
-    file_hash(trace.path())
 }
 
 /// The blake3 hash of a file, in hexadecimal digits.

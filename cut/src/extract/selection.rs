@@ -3,30 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use cutape_analyzer::decode::function_of;
 use cutape_format::{Call, Trace};
+use cutape_model::{Scope, TraceState, function_of};
 use cutape_registry::{Family, GraphOp, LaunchOp};
 
-use cutape_calls::{CallSet, Chooser};
-use cutape_model::{Scope, TraceState};
-use cutape_terminal::failure::Failure;
+use crate::error::Error;
 
 /// A launch of a kernel, or of a graph, which is a launch of each of its kernel nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Launch {
-    pub(super) call: u64,
-    pub(super) is_graph: bool,
+pub struct Launch {
+    /// The call.
+    pub call: u64,
+    /// Whether it launches a graph.
+    pub is_graph: bool,
     /// Only this kernel node of a graph.
-    pub(super) node: Option<u32>,
-    /// The kernel's name, if the trace shows it; nothing for graphs.
-    pub(super) kernel: String,
+    pub node: Option<u32>,
+    /// The kernel's name, if the trace shows it; empty for graphs.
+    pub kernel: String,
 }
 
 /// Which launch the user names: `57`, or `912.3` for a kernel node of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number {
-    pub(super) call: u64,
-    pub(super) node: Option<u32>,
+pub struct Number {
+    /// The call.
+    pub call: u64,
+    /// The kernel node.
+    pub node: Option<u32>,
 }
 
 impl fmt::Display for Number {
@@ -40,7 +42,10 @@ impl fmt::Display for Number {
 
 impl Number {
     /// Parses the value of `--launch`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What the value must be.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (call, node) = match text.split_once('.') {
             None => (text, None),
             Some((call, node)) => (call, Some(node)),
@@ -71,31 +76,21 @@ impl Launches {
     }
 }
 
-/// The launches that succeeded, of a set of calls.
-pub(super) fn launches(trace: &Trace, set: Option<&CallSet>) -> Vec<Launch> {
+/// The launches that succeeded.
+pub fn launches(trace: &Trace) -> Vec<Launch> {
     let mut state = TraceState::new(Scope::Kernels);
-    let mut chooser = set.map(|set| Chooser::new(set, trace));
     let mut launches = Vec::new();
     for call in trace.calls() {
         state.observe(&call);
-        if let Some(chooser) = &mut chooser {
-            chooser.observe(&call);
-        }
         if Launches::of(&call) == Launches::Nothing || !call.succeeded() {
             continue;
         }
-        let kernel = state.launched_kernel(&call);
-        if chooser
-            .as_ref()
-            .is_none_or(|chooser| chooser.contains(&call, kernel))
-        {
-            launches.push(Launch {
-                call: call.index,
-                is_graph: Launches::of(&call) == Launches::Graph,
-                node: None,
-                kernel: kernel.unwrap_or_default().to_owned(),
-            });
-        }
+        launches.push(Launch {
+            call: call.index,
+            is_graph: Launches::of(&call) == Launches::Graph,
+            node: None,
+            kernel: state.launched_kernel(&call).unwrap_or_default().to_owned(),
+        });
     }
     launches
 }
@@ -123,9 +118,12 @@ fn nearest_launches(trace: &Trace, wanted: u64) -> String {
 }
 
 /// One launch by its call.
-pub(super) fn launch(trace: &Trace, number: Number) -> Result<Launch, Failure> {
+///
+/// # Errors
+/// If the call is no launch, or a launch that failed.
+pub fn launch(trace: &Trace, number: Number) -> Result<Launch, Error> {
     let failed = |what: String| {
-        Err(Failure::unusable(format!(
+        Err(Error::Unusable(format!(
             "--launch {number}: {what}{}; `cutape dump --calls 'kernel:*' {}` lists the launches",
             nearest_launches(trace, number.call),
             trace.path().display()
@@ -172,7 +170,7 @@ pub(super) fn launch(trace: &Trace, number: Number) -> Result<Launch, Failure> {
 
 /// Some of the launches: all kernels if possible, and of each kernel launches from all over the
 /// trace.
-pub(super) fn sample(launches: Vec<Launch>, most: usize) -> Vec<Launch> {
+pub fn sample(launches: Vec<Launch>, most: usize) -> Vec<Launch> {
     if launches.len() <= most {
         return launches;
     }

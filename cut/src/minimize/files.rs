@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cutape_cut::Ranges;
+use cutape_format::{Ranges, file_hash};
 use serde::{Deserialize, Serialize};
 
-use cutape_terminal::failure::Failure;
-use cutape_terminal::overwrite::Overwrite;
+use crate::error::Error;
+use crate::minimize::environment::Environment;
 
 const STATE: &str = "state.json";
 const BEST: &str = "best.cutape";
@@ -40,22 +40,22 @@ pub(super) struct Best {
 }
 
 /// The files of a search.
-#[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct Files<'e> {
+    environment: &'e dyn Environment,
     target: PathBuf,
-    overwrite: Overwrite,
     folder: PathBuf,
     state: State,
 }
 
-impl Files {
+impl<'e> Files<'e> {
     /// Makes the folder, or goes on with that of an earlier search for the same.
     pub(super) fn open(
-        (target, overwrite): (&Path, Overwrite),
+        environment: &'e dyn Environment,
+        target: &Path,
         hash: &str,
         choice: &str,
         images: Vec<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let mut name = target.as_os_str().to_owned();
         name.push(".minimize");
         let folder = PathBuf::from(name);
@@ -77,7 +77,7 @@ impl Files {
                         && state.images_blake3 == new.images_blake3
                 })
                 .ok_or_else(|| {
-                    Failure::unusable(format!(
+                    Error::Unusable(format!(
                         "{}: an unfinished search of another trace, with other images or for something \
                          else; remove \
                          it, or choose another place with -o",
@@ -87,15 +87,15 @@ impl Files {
             Err(_) => new,
         };
         let files = Self {
+            environment,
             target: target.to_owned(),
-            overwrite,
             folder,
             state,
         };
         files.check_target()?;
         match fs::create_dir(&files.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Failure::cannot_write(&files.target, &error));
+                return Err(cannot_write(&files.target, error));
             }
             _ => {}
         }
@@ -104,26 +104,22 @@ impl Files {
     }
 
     /// An output that another command has written is not replaced.
-    fn check_target(&self) -> Result<(), Failure> {
+    fn check_target(&self) -> Result<(), Error> {
         if self.target.symlink_metadata().is_err() {
             return Ok(());
         }
         match &self.state.output_blake3 {
-            Some(hash) if cutape_cut::file_hash(&self.target).ok().as_ref() == Some(hash) => Ok(()),
-            _ => self.overwrite.replaces(&self.target).map(|_| ()),
+            Some(hash) if file_hash(&self.target).ok().as_ref() == Some(hash) => Ok(()),
+            _ => self.environment.may_replace(&self.target),
         }
     }
 
-    fn cannot_write(&self, error: &io::Error) -> Failure {
-        Failure::cannot_write(&self.folder, error)
-    }
-
-    fn write_state(&self) -> Result<(), Failure> {
+    fn write_state(&self) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(&self.state).unwrap_or_default();
         let new = self.folder.join("state.new");
         fs::write(&new, text)
             .and_then(|()| fs::rename(&new, self.folder.join(STATE)))
-            .map_err(|error| self.cannot_write(&error))
+            .map_err(|error| cannot_write(&self.folder, error))
     }
 
     /// The folder.
@@ -137,7 +133,7 @@ impl Files {
     }
 
     /// The smallest trace so far.
-    pub(super) fn best(&self) -> Result<Option<Best>, Failure> {
+    pub(super) fn best(&self) -> Result<Option<Best>, Error> {
         let Some(calls) = &self.state.calls else {
             return Ok(None);
         };
@@ -145,7 +141,7 @@ impl Files {
         let parsed = parsed.filter(|_| self.best_path().exists());
         let best = parsed.map(|(calls, changed)| Some(Best { calls, changed }));
         best.ok_or_else(|| {
-            Failure::unusable(format!(
+            Error::Unusable(format!(
                 "{}: files of the search are missing; remove it",
                 self.folder.display()
             ))
@@ -153,18 +149,20 @@ impl Files {
     }
 
     /// A path for the next attempt.
-    pub(super) fn candidate(&self) -> Result<PathBuf, Failure> {
+    pub(super) fn candidate(&self) -> Result<PathBuf, Error> {
         let path = self.folder.join(CANDIDATE);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.cannot_write(&error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(cannot_write(&self.folder, error))
+            }
             _ => Ok(path),
         }
     }
 
     /// The attempt is the smallest trace so far.
-    pub(super) fn keep_candidate(&mut self, best: &Best, tests: u64) -> Result<(), Failure> {
+    pub(super) fn keep_candidate(&mut self, best: &Best, tests: u64) -> Result<(), Error> {
         fs::rename(self.folder.join(CANDIDATE), self.best_path())
-            .map_err(|error| self.cannot_write(&error))?;
+            .map_err(|error| cannot_write(&self.folder, error))?;
         self.state.calls = Some(best.calls.to_string());
         self.state.changed = best.changed.to_string();
         self.state.tests = tests;
@@ -172,26 +170,31 @@ impl Files {
     }
 
     /// Puts the smallest trace so far into its place; removes the folder if the search is over.
-    pub(super) fn publish(&mut self, is_over: bool) -> Result<PathBuf, Failure> {
+    pub(super) fn publish(&mut self, is_over: bool) -> Result<(), Error> {
         self.check_target()?;
         let best = self.best_path();
-        let cannot_write = |error: io::Error| Failure::cannot_write(&self.target, &error);
+        let cannot = |error| cannot_write(&self.target, error);
         // The folder keeps its own file until the search is over.
         let copy = self.folder.join(CANDIDATE);
-        fs::copy(&best, &copy).map_err(cannot_write)?;
-        let hash = cutape_cut::file_hash(&copy).ok();
-        fs::rename(&copy, &self.target).map_err(cannot_write)?;
+        fs::copy(&best, &copy).map_err(cannot)?;
+        let hash = file_hash(&copy).ok();
+        fs::rename(&copy, &self.target).map_err(cannot)?;
         if is_over {
-            fs::remove_dir_all(&self.folder).map_err(|error| self.cannot_write(&error))?;
+            fs::remove_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, error))?;
         } else {
             self.state.output_blake3 = hash;
             self.write_state()?;
         }
-        Ok(self.target.clone())
+        Ok(())
     }
 }
 
-impl Drop for Files {
+fn cannot_write(path: &Path, source: io::Error) -> Error {
+    let path = path.to_owned();
+    Error::Write { path, source }
+}
+
+impl Drop for Files<'_> {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.folder.join(CANDIDATE));
         // Nothing was found: there is nothing to go on with.

@@ -6,24 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cutape_analyzer::decode::image_word;
+use cutape_analyzer::demangle::demangle;
 use cutape_format::Trace;
 use cutape_image::{CodeKind, Entry, ImageKind};
+use cutape_render::text::without_middle;
+use cutape_render::{Completeness, quantity};
 use serde::Serialize;
 
-use crate::extract::image_files::{RecordedImage, RecordedImages, ending};
-use cutape_analyzer::demangle::demangle;
-use cutape_render::quantity;
-use cutape_terminal::failure::Failure;
-use cutape_terminal::input::Completeness;
-use cutape_terminal::output::without_middle;
-use cutape_terminal::output_folder::Folder;
+use crate::error::Error;
+use crate::extract::folder::OutputFolder;
+use crate::image_files::{RecordedImage, RecordedImages};
 
 /// Longer names of kernels are cut in index.txt.
 const LONGEST_NAME: usize = 160;
 
 /// The images that were written.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Index {
+pub struct ImageIndex {
     images: Vec<Image>,
     /// Calls that load an image whose bytes are not in the trace.
     missing: Vec<Missing>,
@@ -31,6 +30,39 @@ pub(super) struct Index {
     disassembler: Option<PathBuf>,
     #[serde(flatten)]
     state: Completeness,
+}
+
+impl ImageIndex {
+    /// What was written, in a few lines.
+    pub fn summary(&self, folder: &Path) -> String {
+        let entries = self.images.iter().flat_map(|image| &image.entries);
+        let count = |code: &str| entries.clone().filter(|entry| entry.code == code).count() as u64;
+        let kernels: usize = entries.clone().map(|entry| entry.kernels.len()).sum();
+        let mut text = format!(
+            "{}: {} with {}, {} and {} in all; index.txt lists them\n",
+            folder.display(),
+            quantity::count(self.images.len() as u64, "image"),
+            quantity::count(count("cubin"), "cubin"),
+            quantity::count(count("PTX"), "PTX text"),
+            quantity::count(kernels as u64, "kernel"),
+        );
+        let sass = entries.clone().filter(|entry| entry.sass.is_some()).count() as u64;
+        match &self.disassembler {
+            Some(tool) => {
+                let files = quantity::count(sass, "cubin");
+                let _ = writeln!(text, "{files} disassembled with {}", tool.display());
+            }
+            None if count("cubin") > 0 => {
+                text += "no disassembly: neither nvdisasm nor cuobjdump is on the search path\n";
+            }
+            None => {}
+        }
+        if !self.missing.is_empty() {
+            let loads = quantity::count(self.missing.len() as u64, "load");
+            let _ = writeln!(text, "the images of {loads} are not in the trace");
+        }
+        text
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -76,7 +108,10 @@ struct Kernel {
 }
 
 /// Writes the images of a trace to a folder.
-pub(super) fn write(trace: &Trace, folder: &Folder) -> Result<Index, Failure> {
+///
+/// # Errors
+/// If the trace has none, or a file cannot be written.
+pub fn write_images(trace: &Trace, folder: &OutputFolder<'_>) -> Result<ImageIndex, Error> {
     let images = RecordedImages::read(trace, |_| true);
     if images.list.is_empty() {
         let why = match images.missing.is_empty() {
@@ -86,18 +121,18 @@ pub(super) fn write(trace: &Trace, folder: &Folder) -> Result<Index, Failure> {
                 quantity::count(images.missing.len() as u64, "load")
             ),
         };
-        return Err(Failure::unusable(format!(
+        return Err(Error::Unusable(format!(
             "{}: {why}",
             trace.path().display()
         )));
     }
     let disassembler = find_disassembler();
-    let mut index = Index {
+    let mut index = ImageIndex {
         state: Completeness::of(trace),
-        ..Index::default()
+        ..ImageIndex::default()
     };
-    for (number, image) in images.list.iter().enumerate() {
-        let image = write_image(folder, number, image, disassembler.as_deref())?;
+    for image in &images.list {
+        let image = write_image(folder, image, disassembler.as_deref())?;
         index.images.push(image);
     }
     index.disassembler = disassembler;
@@ -111,12 +146,12 @@ pub(super) fn write(trace: &Trace, folder: &Folder) -> Result<Index, Failure> {
 }
 
 fn write_image(
-    folder: &Folder,
-    number: usize,
+    folder: &OutputFolder<'_>,
     recorded: &RecordedImage,
     disassembler: Option<&Path>,
-) -> Result<Image, Failure> {
-    let file = format!("{number:03}.{}", ending(recorded.kind));
+) -> Result<Image, Error> {
+    let number = recorded.number;
+    let file = format!("{number:03}.{}", recorded.ending());
     folder.write(&file, &recorded.bytes)?;
     let mut image = Image {
         file: file.clone(),
@@ -237,7 +272,7 @@ fn find_disassembler() -> Option<PathBuf> {
 }
 
 /// Writes the machine code of a cubin as text; returns the name of the file, or what failed.
-fn disassemble(tool: &Path, folder: &Folder, cubin: &str) -> Result<String, String> {
+fn disassemble(tool: &Path, folder: &OutputFolder<'_>, cubin: &str) -> Result<String, String> {
     let name = format!("{}.sass", cubin.strip_suffix(".cubin").unwrap_or(cubin));
     let mut command = Command::new(tool);
     if tool.ends_with("cuobjdump") {
@@ -255,12 +290,12 @@ fn disassemble(tool: &Path, folder: &Folder, cubin: &str) -> Result<String, Stri
     }
     folder
         .write(&name, &output.stdout)
-        .map_err(|failure| failure.message)?;
+        .map_err(|error| error.to_string())?;
     Ok(name)
 }
 
 /// All images with their kernels, for people.
-fn listing(index: &Index) -> String {
+fn listing(index: &ImageIndex) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments<'_>| {
         let _ = writeln!(text, "{words}");
@@ -308,37 +343,6 @@ fn listing(index: &Index) -> String {
             "call {}: its image is not in the trace: {}",
             missing.call, missing.why
         ));
-    }
-    text
-}
-
-/// What was written, in a few lines.
-pub(super) fn summary(index: &Index, folder: &Path) -> String {
-    let entries = index.images.iter().flat_map(|image| &image.entries);
-    let count = |code: &str| entries.clone().filter(|entry| entry.code == code).count() as u64;
-    let kernels: usize = entries.clone().map(|entry| entry.kernels.len()).sum();
-    let mut text = format!(
-        "{}: {} with {}, {} and {} in all; index.txt lists them\n",
-        folder.display(),
-        quantity::count(index.images.len() as u64, "image"),
-        quantity::count(count("cubin"), "cubin"),
-        quantity::count(count("PTX"), "PTX text"),
-        quantity::count(kernels as u64, "kernel"),
-    );
-    let sass = entries.clone().filter(|entry| entry.sass.is_some()).count() as u64;
-    match &index.disassembler {
-        Some(tool) => {
-            let files = quantity::count(sass, "cubin");
-            let _ = writeln!(text, "{files} disassembled with {}", tool.display());
-        }
-        None if count("cubin") > 0 => {
-            text += "no disassembly: neither nvdisasm nor cuobjdump is on the search path\n";
-        }
-        None => {}
-    }
-    if !index.missing.is_empty() {
-        let loads = quantity::count(index.missing.len() as u64, "load");
-        let _ = writeln!(text, "the images of {loads} are not in the trace");
     }
     text
 }

@@ -11,7 +11,7 @@ use cutape_model::{Need, Needs};
 
 /// What a test says of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// It still shows it.
     Shows,
     /// It does not.
@@ -22,7 +22,7 @@ pub enum Verdict {
 
 /// How a reduction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(super) enum Ended {
     /// No single call, with those that need it, can be left out.
     Minimal,
     /// The part has become small enough to be written and read as a trace of its own, which makes
@@ -39,7 +39,7 @@ pub enum Ended {
 ///
 /// # Errors
 /// Those of `test`.
-pub fn reduce<E>(
+pub(super) fn reduce<E>(
     needs: &Needs,
     part: &mut Vec<bool>,
     hard: impl Fn(Need) -> bool,

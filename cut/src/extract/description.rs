@@ -182,7 +182,7 @@ fn textures(textures: &[ObservedTexture], memory: &[&ObservedMemory]) -> String 
 /// The bytes without zeros at the end, but at least one.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     let last = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(0);
-    &bytes[..=last]
+    bytes.get(..=last).unwrap_or(bytes)
 }
 
 fn is_one_line(text: &str) -> bool {

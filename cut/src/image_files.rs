@@ -11,6 +11,8 @@ use cutape_image::ImageKind;
 /// An image of a trace.
 #[derive(Debug)]
 pub(crate) struct RecordedImage {
+    /// Its position among the images of the trace.
+    pub(crate) number: usize,
     /// The first call that uses it.
     pub(crate) call: u64,
     /// Its function.
@@ -19,6 +21,43 @@ pub(crate) struct RecordedImage {
     pub(crate) uses: u64,
     pub(crate) kind: ImageKind,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl RecordedImage {
+    /// The ending of its file.
+    pub(crate) fn ending(&self) -> &'static str {
+        match self.kind {
+            ImageKind::Cubin => "cubin",
+            ImageKind::Fatbin | ImageKind::FatbinWrapper => "fatbin",
+            ImageKind::Ptx => "ptx",
+            ImageKind::HostObject => "o",
+            ImageKind::HostArchive => "a",
+            ImageKind::NvvmBitcode => "bc",
+            ImageKind::Unknown => "bin",
+        }
+    }
+
+    /// What launches of its kernels need to know of it.
+    pub(crate) fn facts(&self) -> ImageFacts {
+        let Ok(image) = cutape_image::parse(&self.bytes) else {
+            return ImageFacts::default();
+        };
+        let contents = || {
+            let entries = image.entries.iter();
+            entries.filter_map(|entry| entry.content.as_ref().ok())
+        };
+        let globals = contents().flat_map(|content| &content.globals);
+        let mut names: Vec<String> = globals
+            .filter(|global| !global.external)
+            .map(|global| global.name.clone())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        ImageFacts {
+            variables: names,
+            uses_heap: contents().any(|content| content.uses_heap),
+        }
+    }
 }
 
 /// All images of a trace, each content once.
@@ -69,6 +108,7 @@ impl RecordedImages {
             Some(&place) => place,
             None => {
                 self.list.push(RecordedImage {
+                    number: self.list.len(),
                     call: call.index,
                     function: call.signature.name.clone(),
                     uses: 0,
@@ -79,32 +119,21 @@ impl RecordedImages {
                 self.list.len() - 1
             }
         };
-        self.list[place].uses += 1;
+        if let Some(image) = self.list.get_mut(place) {
+            image.uses += 1;
+        }
         self.by_call.insert(call.index, place);
     }
 
-    /// The number of the image that a call loads.
-    pub(crate) fn of_call(&self, call: u64) -> Option<usize> {
-        self.by_call.get(&call).copied()
+    /// The image that a call loads.
+    pub(crate) fn of_call(&self, call: u64) -> Option<&RecordedImage> {
+        self.list.get(*self.by_call.get(&call)?)
     }
 
     /// The calls with their images.
     pub(crate) fn calls(&self) -> impl Iterator<Item = (u64, &RecordedImage)> {
         let calls = self.by_call.iter();
         calls.filter_map(|(&call, &place)| Some((call, self.list.get(place)?)))
-    }
-}
-
-/// The ending of an image's file.
-pub(crate) fn ending(kind: ImageKind) -> &'static str {
-    match kind {
-        ImageKind::Cubin => "cubin",
-        ImageKind::Fatbin | ImageKind::FatbinWrapper => "fatbin",
-        ImageKind::Ptx => "ptx",
-        ImageKind::HostObject => "o",
-        ImageKind::HostArchive => "a",
-        ImageKind::NvvmBitcode => "bc",
-        ImageKind::Unknown => "bin",
     }
 }
 
@@ -115,26 +144,4 @@ pub(crate) struct ImageFacts {
     pub(crate) variables: Vec<String>,
     /// It uses the heap of the device.
     pub(crate) uses_heap: bool,
-}
-
-/// Reads them.
-pub(crate) fn facts(bytes: &[u8]) -> ImageFacts {
-    let Ok(image) = cutape_image::parse(bytes) else {
-        return ImageFacts::default();
-    };
-    let contents = || {
-        let entries = image.entries.iter();
-        entries.filter_map(|entry| entry.content.as_ref().ok())
-    };
-    let globals = contents().flat_map(|content| &content.globals);
-    let mut names: Vec<String> = globals
-        .filter(|global| !global.external)
-        .map(|global| global.name.clone())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    ImageFacts {
-        variables: names,
-        uses_heap: contents().any(|content| content.uses_heap),
-    }
 }

@@ -4,20 +4,20 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use cutape_analyzer::decode::function_of;
 use cutape_format::Trace;
+use cutape_model::function_of;
 use cutape_registry::{Family, ImageSource};
-use cutape_replay::ReplacedImage;
 
-use cutape_terminal::failure::Failure;
+use crate::error::Error;
+use crate::options::ReplacedImage;
 
 /// The file with the image that a call loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CallImage {
+pub struct CallImage {
     /// The call, by its index.
-    pub(crate) call: u64,
+    pub call: u64,
     /// The file.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
 }
 
 impl FromStr for CallImage {
@@ -35,37 +35,44 @@ impl FromStr for CallImage {
 
 impl CallImage {
     /// As it is given on a command line.
-    pub(crate) fn to_argument(&self) -> OsString {
+    pub fn to_argument(&self) -> OsString {
         let mut text = OsString::from(format!("{}=", self.call));
         text.push(&self.file);
         text
     }
-}
 
-/// Reads the files; each call must load an image from memory.
-pub(crate) fn read(trace: &Trace, images: &[CallImage]) -> Result<Vec<ReplacedImage>, Failure> {
-    images.iter().map(|image| read_one(trace, image)).collect()
-}
-
-fn read_one(trace: &Trace, CallImage { call, file }: &CallImage) -> Result<ReplacedImage, Failure> {
-    let found = trace.calls().find(|found| found.index == *call);
-    let family = found
-        .as_ref()
-        .and_then(|found| function_of(found.signature))
-        .map(|known| known.family);
-    if !matches!(
-        family,
-        Some(Family::ModuleLoad(load) | Family::LibraryLoad(load))
-            if !matches!(load.source, ImageSource::File(_))
-    ) {
-        return Err(Failure::unusable(format!(
-            "--replace-image: call {call} does not load an image from memory; \
-             cutape dump lists the calls that do, for example with --calls 'cu*LoadData*'"
-        )));
+    /// Reads the files for a trace.
+    ///
+    /// # Errors
+    /// [`Error::Image`] if a call does not load an image from memory, or a file cannot be read.
+    pub fn read_all(trace: &Trace, images: &[Self]) -> Result<Vec<ReplacedImage>, Error> {
+        images.iter().map(|image| image.read(trace)).collect()
     }
-    let bytes = std::fs::read(file)
-        .map_err(|error| Failure::unusable(format!("{}: {error}", file.display())))?;
-    Ok((*call, bytes.into()))
+
+    fn read(&self, trace: &Trace) -> Result<ReplacedImage, Error> {
+        let Self { call, file } = self;
+        let found = trace.calls().find(|found| found.index == *call);
+        let family = found
+            .as_ref()
+            .and_then(|found| function_of(found.signature))
+            .map(|known| known.family);
+        if !matches!(
+            family,
+            Some(Family::ModuleLoad(load) | Family::LibraryLoad(load))
+                if !matches!(load.source, ImageSource::File(_))
+        ) {
+            return Err(Error::Image {
+                why: format!(
+                    "--replace-image: call {call} does not load an image from memory; \
+                     cutape dump lists the calls that do, for example with --calls 'cu*LoadData*'"
+                ),
+            });
+        }
+        let bytes = std::fs::read(file).map_err(|error| Error::Image {
+            why: format!("{}: {error}", file.display()),
+        })?;
+        Ok((*call, bytes.into()))
+    }
 }
 
 #[cfg(test)]

@@ -1,28 +1,21 @@
-//! `trim --state replay`: what memory holds where the part begins, from a replay of the source.
+//! What memory holds where a part begins, from a replay of the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cutape_analyzer::decode::function_of;
-use cutape_cut::{Memory, MemoryState, Part, Run, StateOrigin};
-use cutape_format::{Call, Trace};
-use cutape_model::{MemoryReads, Needs};
+use cutape_format::{Call, StateOrigin, Trace};
+use cutape_model::{MemoryReads, Needs, function_of};
 use cutape_registry::{Family, Kind, Role, SharingOp};
 use cutape_render::quantity;
-use cutape_replay::{
-    LocateError, Moments, Observation, Observed, ObservedCall, ObservedMemory, Reach,
-};
+use cutape_replay::{Moments, Observation, Observed, ObservedCall, ObservedMemory, Reach};
 
-use crate::extract::image_files::{RecordedImages, facts};
-use crate::guarded::GuardedOptions;
-use crate::observation;
-use crate::one_rank::Source;
-use cutape_terminal::failure::Failure;
-use cutape_terminal::library;
-use cutape_terminal::output_folder::Folder;
-use cutape_terminal::overwrite::Overwrite;
-use cutape_terminal::progress::Progress;
+use crate::Walks;
+use crate::error::Error;
+use crate::image_files::RecordedImages;
+use crate::part::{Part, needs, part_from_state, reads};
+use crate::state::{Memory, MemoryState};
+use crate::trim::{StateReplay, payloads_are_there};
 
 /// A part, and what memory holds where it begins.
 pub(super) struct PartWithState {
@@ -34,31 +27,25 @@ pub(super) struct PartWithState {
 
 /// Replays up to the part and reads the memory that it can reach.
 pub(super) fn take(
-    (trace, source): (&Trace, &Source),
-    (target, overwrite): (&Path, Overwrite),
+    trace: &Trace,
     chosen: &[u64],
-    driver: Option<&Path>,
-    guarded: &GuardedOptions,
-) -> Result<PartWithState, Failure> {
-    let driver = usable_driver(trace, driver, guarded)?;
-    let needs = super::read_needs(trace)?;
-    let part = cutape_cut::part_from_state(&needs, chosen);
-    super::payloads_are_there(trace, |call| {
-        call < part.start || part.calls.get(call as usize) == Some(&true)
-    })?;
-    let (needs, reads) = read_memory_reads(trace, &part, Vec::new())?;
-    let folder = Folder::for_file(target, overwrite)?;
-    let contents = folder.path("contents");
-    let observation = observation_of(trace, &part, &reads, &contents);
-    let observed = observation::observe((trace, source), &driver, guarded, &observation)?;
-    let call = before_the_part(trace, &part, &observed, guarded)?;
+    walks: &Walks<'_>,
+    replay: &StateReplay<'_>,
+) -> Result<PartWithState, Error> {
+    let needs = needs(trace, &mut *walks(trace))?;
+    let part = part_from_state(&needs, chosen);
+    payloads_are_there(trace, |call| call < part.start || part.contains(call))?;
+    let (needs, reads) = reads(trace, &part, Vec::new(), &mut *walks(trace))?;
+    let observation = observation_of(trace, &part, &reads, replay.contents);
+    let observed = (replay.observe)(&observation).map_err(Error::Unusable)?;
+    let call = before_the_part(trace, &part, &observed, replay.is_forced)?;
     let own = without_imports(trace, call.memory);
-    let (part, needs) = with_creators(trace, part, needs, chosen, &own)?;
+    let (part, needs) = with_creators(trace, part, needs, chosen, &own, walks)?;
     let memory = memory_of(trace, &part, &own);
-    let contents = File::open(&contents)
-        .map_err(|error| Failure::unusable(format!("{}: {error}", contents.display())))?;
+    let contents =
+        File::open(replay.contents).map_err(|error| Error::unreadable(replay.contents, &error))?;
     let origin = StateOrigin {
-        driver: driver_text(&driver, observed.driver_version),
+        driver: driver_text(replay, observed.driver_version),
         devices: devices_text(&observed.devices),
         call: part.start,
         bytes: memory.iter().map(|memory| memory.length).sum(),
@@ -71,59 +58,17 @@ pub(super) fn take(
     })
 }
 
-/// The driver, unless the result could not be what the recorded program had in memory.
-fn usable_driver(
-    trace: &Trace,
-    given: Option<&Path>,
-    guarded: &GuardedOptions,
-) -> Result<PathBuf, Failure> {
-    let is_of_null = trace.meta_value("driver.kind") == Some("null");
-    let advice = "take the state on a machine with a GPU like the recorded one, or leave \
-                  --state replay out";
-    let path = match given {
-        None if is_of_null => library::null_driver()?,
-        None if matches!(cutape_replay::locate(), Err(LocateError::NotFound)) => {
-            return Err(Failure::unusable(format!(
-                "--state replay: no CUDA driver found, and the kernels of {} have to run; {advice}",
-                trace.path().display()
-            )));
-        }
-        given => library::driver(given)?,
-    };
-    let is_null = library::exports(&path, "cutape_null_driver_marker") == Some(true);
-    match is_null && !is_of_null && !guarded.is_forced() {
-        false => Ok(path),
-        true => Err(Failure::unusable(format!(
-            "--state replay: the null driver runs no kernels, so that memory would not hold what \
-             it held in {}; {advice} (--force takes it nevertheless)",
-            trace.path().display()
-        ))),
-    }
-}
-
-fn read_memory_reads(
-    trace: &Trace,
-    part: &Part,
-    also_used: Vec<u64>,
-) -> Result<(Needs, MemoryReads), Failure> {
-    let mut progress = Progress::over_calls("reading", [trace]);
-    Ok(cutape_cut::reads(trace, part, also_used, &mut || {
-        progress.step()
-    })?)
-}
-
 fn observation_of(trace: &Trace, part: &Part, reads: &MemoryReads, contents: &Path) -> Observation {
     let loads = |call: &Call<'_>| {
         let family = function_of(call.signature).map(|function| function.family);
         let loads = matches!(family, Some(Family::ModuleLoad(_) | Family::LibraryLoad(_)));
         // Variables of other modules matter only if a call names them.
-        let is_in = part.calls.get(call.index as usize) == Some(&true);
-        loads && is_in && call.succeeded() && call.index < part.start
+        loads && part.contains(call.index) && call.succeeded() && call.index < part.start
     };
     let images = RecordedImages::read(trace, loads);
     let names = images
         .calls()
-        .map(|(call, image)| (call, facts(&image.bytes).variables));
+        .map(|(call, image)| (call, image.facts().variables));
     let moments = Moments {
         reach: Reach::Part,
         before: true,
@@ -153,12 +98,12 @@ fn before_the_part(
     trace: &Trace,
     part: &Part,
     observed: &Observed,
-    guarded: &GuardedOptions,
-) -> Result<ObservedCall, Failure> {
+    is_forced: bool,
+) -> Result<ObservedCall, Error> {
     let start = part.start;
     let cannot = |why: String| {
         let path = trace.path().display();
-        Failure::unusable(format!("--state replay: {path}: {why}"))
+        Error::Unusable(format!("--state replay: {path}: {why}"))
     };
     let report = &observed.report;
     let before: Vec<_> = report
@@ -167,7 +112,7 @@ fn before_the_part(
         .filter(|it| it.call < start)
         .collect();
     if let Some(first) = before.first()
-        && !guarded.is_forced()
+        && !is_forced
     {
         let count = quantity::count(report.divergence_count, "divergence");
         return Err(cannot(format!(
@@ -182,7 +127,7 @@ fn before_the_part(
         .first_missing
         .as_ref()
         .filter(|it| it.call < start)
-        && !guarded.is_forced()
+        && !is_forced
     {
         return Err(cannot(format!(
             "what call {} changed is missing: {}; memory before call {start} is not what it was; \
@@ -192,7 +137,7 @@ fn before_the_part(
     }
     let mut causes = report.consequences.iter();
     if let Some(cause) = causes.find(|cause| cause.first < start)
-        && !guarded.is_forced()
+        && !is_forced
     {
         return Err(cannot(format!(
             "calls from {} on were not re-issued because of {}; memory before call {start} is not \
@@ -208,7 +153,7 @@ fn before_the_part(
         return Err(cannot(why));
     }
     if let Some(first) = call.left_out.first()
-        && !guarded.is_forced()
+        && !is_forced
     {
         return Err(cannot(format!(
             "{} cannot be read, e.g. {first}; --force leaves it out",
@@ -239,22 +184,21 @@ fn with_creators(
     needs: Needs,
     chosen: &[u64],
     memory: &[ObservedMemory],
-) -> Result<(Part, Needs), Failure> {
-    let is_in = |call: u64| part.calls.get(call as usize) == Some(&true);
+    walks: &Walks<'_>,
+) -> Result<(Part, Needs), Error> {
     let others = memory
         .iter()
-        .filter(|memory| !memory.is_of_module && !is_in(memory.made));
+        .filter(|memory| !memory.is_of_module && !part.contains(memory.made));
     let addresses: Vec<u64> = others.map(|memory| memory.recorded).collect();
     if addresses.is_empty() {
         return Ok((part, needs));
     }
-    let (needs, _) = read_memory_reads(trace, &part, addresses)?;
-    Ok((cutape_cut::part_from_state(&needs, chosen), needs))
+    let (needs, _) = reads(trace, &part, addresses, &mut *walks(trace))?;
+    Ok((part_from_state(&needs, chosen), needs))
 }
 
 /// The memory that is stored: that of calls of the part.
 fn memory_of(trace: &Trace, part: &Part, observed: &[ObservedMemory]) -> Vec<Memory> {
-    let is_in = |call: u64| part.calls.get(call as usize) == Some(&true);
     let mut loaded: BTreeMap<u64, Option<(u64, bool)>> = observed
         .iter()
         .filter(|memory| memory.is_of_module)
@@ -267,12 +211,7 @@ fn memory_of(trace: &Trace, part: &Part, observed: &[ObservedMemory]) -> Vec<Mem
             }
         }
     }
-    let run = |piece: &cutape_replay::Piece| Run {
-        at: piece.at,
-        length: piece.length,
-        file: piece.file,
-    };
-    let memory = observed.iter().filter(|memory| is_in(memory.made));
+    let memory = observed.iter().filter(|memory| part.contains(memory.made));
     memory
         .filter_map(|memory| {
             let owner = loaded.get(&memory.made).filter(|_| memory.is_of_module);
@@ -287,7 +226,7 @@ fn memory_of(trace: &Trace, part: &Part, observed: &[ObservedMemory]) -> Vec<Mem
                     memory.recorded
                 },
                 length: memory.length,
-                runs: memory.before.iter().map(run).collect(),
+                runs: memory.before.clone(),
                 variable,
             })
         })
@@ -307,11 +246,12 @@ fn loaded_by(call: &Call<'_>) -> Option<(u64, bool)> {
 }
 
 /// `CUDA 13.0, libcuda.so.580.65.06`.
-fn driver_text(driver: &Path, version: i32) -> String {
-    let name = driver.file_name().unwrap_or_default().to_string_lossy();
-    let null = match library::exports(driver, "cutape_null_driver_marker") {
-        Some(true) => " (null driver: does not run kernels)",
-        _ => "",
+fn driver_text(replay: &StateReplay<'_>, version: i32) -> String {
+    let name = replay.driver.file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let null = match replay.is_null_driver {
+        true => " (null driver: does not run kernels)",
+        false => "",
     };
     let (major, minor) = (version / 1000, version % 1000 / 10);
     format!("CUDA {major}.{minor}, {name}{null}")
