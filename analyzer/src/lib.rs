@@ -18,6 +18,7 @@ pub mod glob;
 mod key;
 mod launch;
 mod layouts;
+mod list;
 pub mod output;
 mod performance;
 mod plan;
@@ -36,6 +37,7 @@ pub use finding::{
     CallResult, CallSite, Class, CodePlace, Confidence, Finding, FindingKey, Frame, ObjectHistory,
     RecordedProcess, RelatedCall, Severity, own_frame,
 };
+pub use list::{FindingLimits, FindingList};
 pub use render::result_of;
 pub use rules::silence::Silence;
 pub use suppress::{SuppressionError, Suppressions};

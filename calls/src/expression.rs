@@ -130,26 +130,40 @@ impl<T> Parser<'_, T> {
     }
 
     fn one(&mut self) -> Result<Expression<T>, String> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(format!("more than {DEEPEST} parentheses inside each other"));
-        }
-        let one = match self.tokens.pop() {
-            Some(Token::Word(word)) => Expression::Term((self.term)(&word)?),
-            Some(Token::Not) => Expression::Not(Box::new(self.one()?)),
+        let place = match self.tokens.pop() {
+            Some(Token::Word(word)) => return (self.term)(&word).map(Expression::Term),
+            Some(Token::Not) => {
+                let inner = self.nested(Self::one)?;
+                return Ok(Expression::Not(Box::new(inner)));
+            }
             Some(Token::Open) => {
-                let inner = self.any()?;
-                if self.tokens.pop().is_none() {
-                    return Err("a `(` without its `)`".into());
-                }
-                inner
+                let inner = self.nested(Self::any)?;
+                return match self.tokens.pop() {
+                    Some(_) => Ok(inner),
+                    None => Err("a `(` without its `)`".into()),
+                };
             }
-            None | Some(Token::And | Token::Or | Token::Close) => {
-                return Err("an empty term".into());
-            }
+            None => "at the end",
+            Some(Token::And) => "before `and`",
+            Some(Token::Or) => "before a comma or `or`",
+            Some(Token::Close) => "before `)`",
         };
+        Err(format!("an empty term {place}"))
+    }
+
+    fn nested(
+        &mut self,
+        parse: fn(&mut Self) -> Result<Expression<T>, String>,
+    ) -> Result<Expression<T>, String> {
+        if self.depth == DEEPEST {
+            return Err(format!(
+                "more than {DEEPEST} parentheses and negations inside each other"
+            ));
+        }
+        self.depth += 1;
+        let inner = parse(self)?;
         self.depth -= 1;
-        Ok(one)
+        Ok(inner)
     }
 }
 
@@ -194,7 +208,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
 }
 
 /// The word at the begin of a text, and what follows it. Quotes keep what would end it; parentheses
-/// inside belong to it, as those of a kernel's parameters do.
+/// inside belong to it, as those of a kernel's parameters do, but not to `not`, `and` and `or`.
 fn word(text: &str) -> Result<(Token, &str), String> {
     let mut word = Word {
         is_quoted: text.starts_with('"'),
@@ -217,6 +231,10 @@ fn word(text: &str) -> Result<(Token, &str), String> {
                 end = at;
                 break;
             }
+            '(' if !has_quotes && keyword(&word.text).is_some() => {
+                end = at;
+                break;
+            }
             '(' => depth += 1,
             ')' => depth -= 1,
             _ => {}
@@ -226,13 +244,17 @@ fn word(text: &str) -> Result<(Token, &str), String> {
     if is_inside {
         return Err("a quote without its end".into());
     }
-    let token = match (&*word.text, has_quotes) {
-        ("and", false) => Token::And,
-        ("or", false) => Token::Or,
-        ("not", false) => Token::Not,
-        _ => Token::Word(word),
-    };
-    Ok((token, &text[end..]))
+    let keyword = keyword(&word.text).filter(|_| !has_quotes);
+    Ok((keyword.unwrap_or(Token::Word(word)), &text[end..]))
+}
+
+fn keyword(text: &str) -> Option<Token> {
+    match text {
+        "and" => Some(Token::And),
+        "or" => Some(Token::Or),
+        "not" => Some(Token::Not),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +282,7 @@ mod tests {
 
     #[test]
     fn terms_are_joined() {
+        let at_most = format!("{}a{}", "(".repeat(DEEPEST), ")".repeat(DEEPEST));
         for (text, expected) in [
             ("a", "a"),
             (" a , b", "(a | b)"),
@@ -270,6 +293,10 @@ mod tests {
             ("- -a", "!!a"),
             ("f(int", "f(int"),
             ("(f(int))", "f(int)"),
+            ("not(a or(b)and(c))", "!(a | (b & c))"),
+            ("\"not\"(a)", "not(a)"),
+            ("nota(b)", "nota(b)"),
+            (&at_most, "a"),
             ("f(g(x)) y", "(f(g(x)) & y)"),
             ("range:\"step 0, 1\"[2] b-c", "(range:step 0, 1[2] & b-c)"),
             ("\"not\" and \"and\"", "(not & and)"),
@@ -283,19 +310,22 @@ mod tests {
     #[test]
     fn errors() {
         let deep = "(".repeat(100_000);
+        let negated = format!("{}a", "-".repeat(DEEPEST + 1));
+        let too_deep = "more than 64 parentheses and negations inside each other";
         for (text, expected) in [
-            ("", "an empty term"),
-            ("a,", "an empty term"),
-            (",a", "an empty term"),
-            ("a,,b", "an empty term"),
-            ("a and", "an empty term"),
-            ("a and and b", "an empty term"),
-            ("not", "an empty term"),
-            ("()", "an empty term"),
+            ("", "an empty term at the end"),
+            ("a,", "an empty term at the end"),
+            (",a", "an empty term before a comma or `or`"),
+            ("a,,b", "an empty term before a comma or `or`"),
+            ("a and", "an empty term at the end"),
+            ("a and and b", "an empty term before `and`"),
+            ("not", "an empty term at the end"),
+            ("()", "an empty term before `)`"),
             ("(a", "a `(` without its `)`"),
             ("a)", "a `)` without its `(`"),
             ("x \"a b", "a quote without its end"),
-            (&deep, "more than 64 parentheses inside each other"),
+            (&deep, too_deep),
+            (&negated, too_deep),
         ] {
             assert_eq!(parse(text).unwrap_err(), expected);
         }

@@ -9,6 +9,8 @@
 pub mod expression;
 mod marked;
 mod matching;
+mod nested_names;
+mod number;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -82,6 +84,16 @@ impl CallSet {
         Self::new(Expression::Term(Term::Thread(ordinal)))
     }
 
+    /// The calls with a text in function, kernel or result.
+    pub fn of_text(text: &str) -> Self {
+        Self::new(Expression::Term(Term::of_text(text)))
+    }
+
+    /// The calls that failed or did not return.
+    pub fn of_failures() -> Self {
+        Self::new(Expression::Term(Term::Failed))
+    }
+
     /// Parses the value of `--calls` and checks it against a trace.
     pub fn for_trace(text: &str, trace: &Trace) -> Result<Self, Error> {
         Self::parse(text)
@@ -133,7 +145,7 @@ impl CallSet {
         let mut chooser = Chooser::with_kernels(self, trace);
         let calls = trace.calls().filter(move |call| {
             chooser.observe(call);
-            chooser.contains_observed(call)
+            self.contains(call, chooser.seen(call))
         });
         calls.map(|call| call.index)
     }
@@ -203,7 +215,10 @@ fn range_of(expression: &Expression<Term>) -> Option<Range<u64>> {
         Expression::Term(_) => None,
         Expression::Not(inner) => range_of(inner).map(|_| 0..u64::MAX),
         Expression::Any(parts) => join(parts, |a, b| a.start.min(b.start)..a.end.max(b.end)),
-        Expression::All(parts) => join(parts, |a, b| a.start.max(b.start)..a.end.min(b.end)),
+        Expression::All(parts) => join(parts, |a, b| {
+            let start = a.start.max(b.start);
+            start..a.end.min(b.end).max(start)
+        }),
     }
 }
 

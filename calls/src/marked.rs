@@ -5,6 +5,9 @@ use std::ops::Range;
 use cutape_analyzer::glob::matches;
 use cutape_format::{MarkedRange, Marker, MarkerAction, Trace, marked_ranges};
 
+use super::nested_names;
+use super::number::is_number;
+
 /// How many names an error lists.
 const SHOWN: usize = 6;
 
@@ -73,96 +76,82 @@ impl Marked {
         let is_bound = |bound: &str| bound.starts_with("mark:");
         let (from, to) = match word.strip_prefix("..") {
             Some(to) if is_bound(to) => ("", to),
-            _ if is_bound(word) => match word.split_once("..") {
+            _ if is_bound(word) => match split_bounds(word) {
                 Some(bounds) => bounds,
-                None => {
-                    return Some(Err(format!(
-                        "`{0}`: a mark is a moment, which has no calls; write {0}.. for what \
-                         follows it, or {0}..mark:NAME; names with spaces need quotes",
-                        word.escape_debug()
-                    )));
-                }
+                None => return Some(Err(no_bounds(word))),
             },
             _ => return None,
         };
-        let bound = |text: &str| match text.strip_prefix("mark:") {
-            Some(text) => Pattern::parse(text, "mark:").map(Some),
-            None if text.is_empty() => Ok(None),
-            None => Err(format!(
-                "`{}`: a range that begins with a mark ends with a mark",
-                word.escape_debug()
-            )),
+        let bound = |text: &str| {
+            let pattern = text.strip_prefix("mark:");
+            pattern
+                .map(|text| Pattern::parse(text, "mark:"))
+                .transpose()
         };
         Some(bound(from).and_then(|from| Ok(Self::Between(from, bound(to)?))))
     }
 
     /// Its moments in a trace; an error if it names nothing there.
     pub(super) fn moments(&self, markers: &Markers) -> Result<Moments, String> {
-        match self.no_match(markers) {
-            Some(error) => Err(error),
-            None => self.found(markers).map(Moments::of),
-        }
-    }
-
-    fn found(&self, markers: &Markers) -> Result<Vec<Range<u64>>, String> {
-        match self {
+        Ok(Moments::of(match self {
             Self::Ranges(pattern) => {
-                let found = pattern.select(markers.matching_ranges(pattern), "range")?;
+                let found = pattern.select(markers.matching_ranges(pattern)?, "range")?;
                 let ranges = found.into_iter().filter_map(|at| markers.ranges.get(at));
-                Ok(ranges
+                ranges
                     .map(|range| range.begin..range.end.unwrap_or(u64::MAX))
-                    .collect())
+                    .collect()
             }
-            Self::Between(from, to) => {
-                let moment = |pattern: &Option<Pattern>, otherwise, last: bool| {
-                    let Some(pattern) = pattern else {
-                        return Ok(otherwise);
-                    };
-                    let found = pattern.select(markers.matching_marks(pattern), "mark")?;
-                    let chosen = if last { found.last() } else { found.first() };
-                    Ok::<u64, String>(chosen.copied().unwrap_or(otherwise))
-                };
-                let from = moment(from, 0, false)?;
-                // The first such mark behind the begin, unless the occurrence is given.
-                let to = match to {
-                    Some(pattern) if pattern.occurrence.is_none() => {
-                        let marks = markers.matching_marks(pattern);
-                        let behind = marks.iter().find(|ticks| **ticks > from);
-                        match (behind, marks.is_empty()) {
-                            (Some(ticks), _) => *ticks,
-                            (None, true) => return Err(markers.no_match(pattern, "mark")),
-                            (None, false) => {
-                                return Err(format!(
-                                    "no mark `{}` follows the begin",
-                                    pattern.text.escape_debug()
-                                ));
-                            }
-                        }
-                    }
-                    to => moment(to, u64::MAX, true)?,
-                };
-                if from >= to {
-                    return Err("the second mark does not come after the first".into());
-                }
-                Ok(std::iter::once(from..to).collect())
-            }
-        }
+            Self::Between(from, to) => vec![between(from.as_ref(), to.as_ref(), markers)?],
+        }))
     }
+}
 
-    /// What to say if nothing matches.
-    fn no_match(&self, markers: &Markers) -> Option<String> {
-        match self {
-            Self::Ranges(pattern) => markers
-                .matching_ranges(pattern)
-                .is_empty()
-                .then(|| markers.no_match(pattern, "range")),
-            Self::Between(from, to) => [from, to].into_iter().flatten().find_map(|pattern| {
-                markers
-                    .matching_marks(pattern)
-                    .is_empty()
-                    .then(|| markers.no_match(pattern, "mark"))
-            }),
-        }
+/// `mark:A..` and `mark:A..mark:B` at the first dots that nothing or a mark follows.
+fn split_bounds(word: &str) -> Option<(&str, &str)> {
+    let places = word.char_indices();
+    let mut splits = places.filter_map(|(at, _)| {
+        let (from, rest) = word.split_at(at);
+        Some((from, rest.strip_prefix("..")?))
+    });
+    splits.find(|(_, to)| to.is_empty() || to.starts_with("mark:"))
+}
+
+fn no_bounds(word: &str) -> String {
+    let shown = word.escape_debug();
+    match word.contains("..") {
+        true => format!("`{shown}`: a range that begins with a mark ends with a mark"),
+        false => format!(
+            "`{shown}`: a mark is a moment, which has no calls; write {shown}.. for what follows \
+             it, or {shown}..mark:NAME; names with spaces need quotes"
+        ),
+    }
+}
+
+/// From one mark to the next one; from the begin or to the end of the trace without one.
+fn between(
+    from: Option<&Pattern>,
+    to: Option<&Pattern>,
+    markers: &Markers,
+) -> Result<Range<u64>, String> {
+    let marks = |pattern: &Pattern| pattern.select(markers.matching_marks(pattern)?, "mark");
+    let first = from.map(marks).transpose()?.unwrap_or_default();
+    let begin = first.first().copied().unwrap_or(0);
+    let Some(pattern) = to else {
+        return Ok(begin..u64::MAX);
+    };
+    let mut last = marks(pattern)?.into_iter();
+    // The first such mark after the begin, unless the occurrence is given.
+    let end = match pattern.occurrence {
+        Some(_) => last.next_back(),
+        None => last.find(|ticks| *ticks > begin),
+    };
+    match end {
+        Some(end) if end > begin => Ok(begin..end),
+        Some(_) => Err("the second mark does not come after the first".into()),
+        None => Err(format!(
+            "no mark `{}` follows the begin",
+            pattern.text.escape_debug()
+        )),
     }
 }
 
@@ -221,13 +210,15 @@ impl Pattern {
 
 impl Occurrence {
     fn parse(text: &str) -> Option<Self> {
+        // No trace has as many ranges as a number that is too large.
+        let number = |text: &str| is_number(text).then(|| text.parse().unwrap_or(usize::MAX));
         if let Some((first, end)) = text.split_once("..") {
-            let (first, end) = (first.parse().ok()?, end.parse().ok()?);
+            let (first, end) = (number(first)?, number(end)?);
             return (first < end).then_some(Self::From(first, end));
         }
         match text.strip_prefix('-') {
-            Some(number) => number.parse().ok().filter(|n| *n > 0).map(Self::Last),
-            None => text.parse().ok().map(Self::First),
+            Some(text) => number(text).filter(|n| *n > 0).map(Self::Last),
+            None => number(text).map(Self::First),
         }
     }
 }
@@ -261,34 +252,33 @@ impl Markers {
         names.join("/")
     }
 
-    /// Those whose name matches, alone or with names of the ranges around it: `train/step`.
-    fn matching_ranges(&self, pattern: &Pattern) -> Vec<usize> {
-        let name_matches = |at: usize, name: &str| {
-            let path = self.path(at);
-            let own = path.len() - name.len();
-            let before = path.get(..own).unwrap_or_default();
-            let begins = before.rmatch_indices('/').skip(1).map(|(at, _)| at + 1);
-            let begins = std::iter::once(own).chain(begins);
-            begins
-                .chain((own > 0).then_some(0))
-                .any(|begin| matches(&pattern.name, &path[begin..]))
+    /// Those whose name matches, alone or with names of the ranges around it: `train/step`. An
+    /// error if there is none.
+    fn matching_ranges(&self, pattern: &Pattern) -> Result<Vec<usize>, String> {
+        let is_in_domain = |at: &usize| {
+            let range = self.ranges.get(*at);
+            range.is_some_and(|range| pattern.matches_domain(&range.domain))
         };
-        let ranges = self.ranges.iter().enumerate();
-        ranges
-            .filter(|(at, range)| {
-                pattern.matches_domain(&range.domain) && name_matches(*at, &range.name)
-            })
-            .map(|(at, _)| at)
-            .collect()
+        let mut found = nested_names::matching(&pattern.name, &self.ranges);
+        found.retain(is_in_domain);
+        match found.is_empty() {
+            true => Err(self.no_match(pattern, "range")),
+            false => Ok(found),
+        }
     }
 
-    fn matching_marks(&self, pattern: &Pattern) -> Vec<u64> {
+    /// The moments of those whose name matches; an error if there is none.
+    fn matching_marks(&self, pattern: &Pattern) -> Result<Vec<u64>, String> {
         let marks = self.marks();
-        marks
+        let found: Vec<u64> = marks
             .filter(|mark| pattern.matches_domain(&mark.domain))
             .filter(|mark| matches(&pattern.name, &mark.text))
             .map(|mark| mark.ticks)
-            .collect()
+            .collect();
+        match found.is_empty() {
+            true => Err(self.no_match(pattern, "mark")),
+            false => Ok(found),
+        }
     }
 
     fn marks(&self) -> impl Iterator<Item = &Marker> {
@@ -354,6 +344,9 @@ mod tests {
             ("@step", pattern(Some(""), "step", None)),
             ("sizes = [2, 3]", pattern(None, "sizes = [2, 3]", None)),
             ("step[x]", pattern(None, "step[x]", None)),
+            ("step[+1]", pattern(None, "step[+1]", None)),
+            ("step[--1]", pattern(None, "step[--1]", None)),
+            ("step[1..+2]", pattern(None, "step[1..+2]", None)),
         ] {
             let found = Pattern::parse(text, "range:").unwrap();
             assert_eq!(
@@ -378,6 +371,10 @@ mod tests {
             ("mark:a", true, false),
             ("mark:a..7", true, false),
             ("mark:..", true, false),
+            ("mark:a..b..mark:c", true, true),
+            ("mark:a..b..", true, true),
+            ("mark:a...", true, true),
+            ("mark:ü..", true, true),
             ("cuMem*", false, false),
             ("..7", false, false),
         ] {

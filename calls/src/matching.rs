@@ -12,10 +12,10 @@ use cutape_render::Renderer;
 use cutape_render::labels::{self, Labels};
 use cutape_report::CallKind;
 
+use cutape_symbols::{Resolver, stacks};
+
 use super::expression::Expression;
 use super::term::Term;
-use cutape_symbols::Resolver;
-use cutape_symbols::stacks;
 
 /// Some of a trace's calls.
 pub struct CallSet {
@@ -33,10 +33,12 @@ impl fmt::Debug for CallSet {
 
 /// What is known when a set is asked about a call, which has been observed.
 #[derive(Clone, Copy)]
-struct Seen<'a> {
+pub(super) struct Seen<'a> {
     trace: &'a Trace,
     /// Those that `dump` shows.
     labels: &'a Labels,
+    /// The one that the call launches, if known.
+    pub(super) kernel: Option<&'a str>,
 }
 
 /// Finds the calls of a set while it observes all calls, in order.
@@ -86,39 +88,22 @@ impl<'s> Chooser<'s> {
     /// Whether the set contains the call observed last; `kernel` is the kernel that it launches, if
     /// known.
     pub fn contains(&self, call: &Call<'_>, kernel: Option<&str>) -> bool {
-        self.set.contains(call, kernel, self.seen())
+        let (trace, labels) = (self.trace, &self.labels);
+        let seen = Seen {
+            trace,
+            labels,
+            kernel,
+        };
+        self.set.contains(call, seen)
     }
 
-    fn seen(&self) -> Seen<'_> {
+    /// What is known about the call observed last, with the kernel that the chooser knows.
+    pub(super) fn seen(&mut self, call: &Call<'_>) -> Seen<'_> {
+        let state = self.state.as_mut();
         Seen {
             trace: self.trace,
             labels: &self.labels,
-        }
-    }
-
-    /// As [`Self::contains`], with the kernel that the chooser knows.
-    pub(super) fn contains_observed(&mut self, call: &Call<'_>) -> bool {
-        let Self { state, .. } = self;
-        let kernel = state.as_mut().and_then(|state| state.launched_kernel(call));
-        let seen = Seen {
-            trace: self.trace,
-            labels: &self.labels,
-        };
-        self.set.contains(call, kernel, seen)
-    }
-
-    /// Calls `each` with the number of every term that holds for the call observed last.
-    pub(super) fn each_term(&mut self, call: &Call<'_>, each: &mut dyn FnMut(usize)) {
-        let Self { state, set, .. } = self;
-        let kernel = state.as_mut().and_then(|state| state.launched_kernel(call));
-        let seen = Seen {
-            trace: self.trace,
-            labels: &self.labels,
-        };
-        for (number, (term, _)) in set.expression.terms().into_iter().enumerate() {
-            if set.holds(term, call, kernel, seen) {
-                each(number);
-            }
+            kernel: state.and_then(|state| state.launched_kernel(call)),
         }
     }
 }
@@ -137,18 +122,18 @@ impl CallSet {
         let seen = Seen {
             trace: renderer.calls.trace,
             labels: &renderer.calls.labels,
+            kernel: renderer.state.launched_kernel(call),
         };
-        self.contains(call, renderer.state.launched_kernel(call), seen)
+        self.contains(call, seen)
     }
 
-    /// Whether the set contains a call; `kernel` is the kernel that it launches, if known.
-    fn contains(&self, call: &Call<'_>, kernel: Option<&str>, seen: Seen<'_>) -> bool {
+    pub(super) fn contains(&self, call: &Call<'_>, seen: Seen<'_>) -> bool {
         self.expression
-            .holds(&mut |term| self.holds(term, call, kernel, seen))
+            .holds(&mut |term| self.holds(term, call, seen))
     }
 
-    fn holds(&self, term: &Term, call: &Call<'_>, kernel: Option<&str>, seen: Seen<'_>) -> bool {
-        let signature = call.signature;
+    pub(super) fn holds(&self, term: &Term, call: &Call<'_>, seen: Seen<'_>) -> bool {
+        let (signature, kernel) = (call.signature, seen.kernel);
         match term {
             Term::Range(from, to) => (*from..*to).contains(&call.index),
             Term::Function(glob) => {
@@ -186,7 +171,7 @@ impl CallSet {
         }
     }
 
-    /// Nanoseconds; `None` for a call that did not return.
+    /// In nanoseconds; `None` for a call that did not return.
     fn duration(&self, call: &Call<'_>) -> Option<f64> {
         let nanoseconds = self.clock?.between(call.ticks, call.leave?.ticks)?;
         Some(nanoseconds as f64)

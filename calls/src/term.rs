@@ -9,11 +9,12 @@ use cutape_report::CallKind;
 
 use super::expression::Word;
 use super::marked::{Marked, Moments};
+use super::number::{is_number, number, too_large};
 
 /// What a term with a colon begins with.
-const PREFIXES: [&str; 12] = [
+const PREFIXES: [&str; 11] = [
     "call", "function", "kernel", "range", "mark", "thread", "result", "kind", "object", "memory",
-    "stack", "stream",
+    "stack",
 ];
 
 /// Which calls a term names.
@@ -82,13 +83,18 @@ impl<K: Eq + Hash> Verdicts<K> {
 }
 
 impl Term {
+    /// A part of a name, in upper or lower case.
+    pub(super) fn of_text(text: &str) -> Self {
+        Self::Text(text.to_lowercase(), Verdicts::default())
+    }
+
     /// Parses a term; the error says what is wrong.
     pub(super) fn parse(word: &Word) -> Result<Self, String> {
         let text = word.text.as_str();
         if word.is_quoted {
             return match text {
                 "" => Err("an empty term".into()),
-                _ => Ok(Self::Text(text.to_lowercase(), Verdicts::default())),
+                _ => Ok(Self::of_text(text)),
             };
         }
         if let Some(marked) = Marked::parse(text) {
@@ -111,7 +117,7 @@ impl Term {
         }
         match is_function(text) {
             true => Self::parse_function(text, text),
-            false => Ok(Self::Text(text.to_lowercase(), Verdicts::default())),
+            false => Ok(Self::of_text(text)),
         }
     }
 
@@ -122,10 +128,7 @@ impl Term {
             return Self::parse_range(from, to).map_err(|what| format!("`{shown}`: {what}"));
         }
         let index = number(text)?;
-        match index.checked_add(1) {
-            Some(behind) => Ok(Self::Range(index, behind)),
-            None => Err(format!("`{shown}` is too large")),
-        }
+        Ok(Self::Range(index, index + 1))
     }
 
     fn parse_prefixed(text: &str, prefix: &str, value: &str) -> Result<Self, String> {
@@ -149,10 +152,13 @@ impl Term {
                 "`{shown}`: give the label of an object as `dump` shows it, e.g. object:module#2"
             )),
             "stack" => Ok(Self::Stack(glob, Verdicts::default())),
+            "thread" if !is_number(value) => {
+                Err(format!("`{shown}`: no thread number after `thread:`"))
+            }
             "thread" => value
                 .parse()
                 .map(Self::Thread)
-                .map_err(|_| format!("`{shown}`: no thread number after `thread:`")),
+                .map_err(|_| too_large(value)),
             "kind" => {
                 let kind = CallKind::ALL.into_iter().find(|kind| kind.key() == value);
                 let names = CallKind::ALL.map(CallKind::key).join(", ");
@@ -160,7 +166,8 @@ impl Term {
                     .ok_or_else(|| format!("`{shown}`: no such kind; the kinds are {names}"))
             }
             "memory" => {
-                let digits = value.strip_prefix("0x");
+                let is_hexadecimal = |digits: &&str| digits.bytes().all(|b| b.is_ascii_hexdigit());
+                let digits = value.strip_prefix("0x").filter(is_hexadecimal);
                 let address = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
                 address.map(Self::Memory).ok_or_else(|| {
                     format!("`{shown}`: give an address, e.g. memory:0x7f5e04000000")
@@ -170,11 +177,15 @@ impl Term {
                 "`{shown}`: only the page of `cutape report` numbers streams so; write \
                  object:stream#2, as `dump` shows it"
             )),
-            other => Err(format!(
-                "`{shown}`: no term begins with `{}:`{}",
-                other.escape_debug(),
-                did_you_mean(other, PREFIXES)
-            )),
+            other => {
+                let suggestion = did_you_mean(other, PREFIXES);
+                let hint = match suggestion.is_empty() {
+                    true => "; a name with a colon needs quotes",
+                    false => &suggestion,
+                };
+                let other = other.escape_debug();
+                Err(format!("`{shown}`: no term begins with `{other}:`{hint}"))
+            }
         }
     }
 
@@ -192,7 +203,7 @@ impl Term {
     fn parse_range(from: &str, to: &str) -> Result<Self, String> {
         let first = if from.is_empty() { 0 } else { number(from)? };
         let behind = match to.strip_prefix('=') {
-            Some(last) => number(last)?.saturating_add(1),
+            Some(last) => number(last)? + 1,
             None if to.is_empty() => u64::MAX,
             None => number(to)?,
         };
@@ -207,14 +218,6 @@ impl Term {
 fn is_function(word: &str) -> bool {
     let upper = |rest: &str| rest.starts_with(|next: char| next.is_ascii_uppercase());
     word.contains(['*', '?']) || word.strip_prefix("cu").is_some_and(upper)
-}
-
-fn number(word: &str) -> Result<u64, String> {
-    // `parse` alone would accept a sign.
-    Some(word)
-        .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|word| word.parse().ok())
-        .ok_or_else(|| format!("`{}` is not a call number", word.escape_debug()))
 }
 
 /// A time such as `1.5ms`.

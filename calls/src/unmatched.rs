@@ -7,9 +7,10 @@ use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::{Call, Trace};
 use cutape_model::{Scope, TraceState};
 
+use cutape_render::quantity;
+
 use super::matching::{CallSet, Chooser, is_failed, result_name};
 use super::term::Term;
-use cutape_render::quantity;
 
 /// How many names an error lists.
 const SHOWN: usize = 4;
@@ -29,16 +30,6 @@ struct Contents {
 }
 
 impl Contents {
-    fn of(trace: &Trace) -> Self {
-        let mut state = TraceState::new(Scope::Kernels);
-        let mut contents = Self::default();
-        for call in trace.calls() {
-            state.observe(&call);
-            contents.add(&call, state.launched_kernel(&call), trace);
-        }
-        contents
-    }
-
     fn add(&mut self, call: &Call<'_>, kernel: Option<&str>, trace: &Trace) {
         self.calls += 1;
         self.threads.insert(call.thread);
@@ -60,10 +51,9 @@ impl Contents {
     /// Why no call matches a term.
     fn lacks(&self, term: &Term) -> String {
         match term {
-            Term::Range(..) => match self.calls {
-                0 => "the trace has no calls".to_owned(),
-                calls => format!("the trace has calls 0 to {}", calls - 1),
-            },
+            Term::Range(..) => {
+                format!("the trace has calls 0 to {}", self.calls.saturating_sub(1))
+            }
             Term::Thread(_) => match (self.threads.first(), self.threads.last()) {
                 (Some(first), Some(last)) if first < last => {
                     format!("the trace has threads {first} to {last}")
@@ -150,24 +140,33 @@ impl Contents {
 
 /// Why no launch of a trace is of such a kernel.
 pub fn no_kernel(glob: &str, trace: &Trace) -> String {
-    Contents::of(trace).lacks_kernel(glob)
+    let mut state = TraceState::new(Scope::Kernels);
+    let mut contents = Contents::default();
+    for call in trace.calls() {
+        state.observe(&call);
+        contents.add(&call, state.launched_kernel(&call), trace);
+    }
+    contents.lacks_kernel(glob)
 }
 
 /// Why no call of a trace is in a set, in one line.
 pub(super) fn no_match(set: &CallSet, trace: &Trace) -> String {
-    let contents = Contents::of(trace);
-    let terms = set.expression.terms();
-    let mut is_found = vec![false; terms.len()];
+    // The terms that hold for no call so far.
+    let mut missing = set.expression.terms();
+    missing.retain(|(_, is_negated)| !is_negated);
+    let mut contents = Contents::default();
     let mut chooser = Chooser::with_kernels(set, trace);
     for call in trace.calls() {
         chooser.observe(&call);
-        chooser.each_term(&call, &mut |number| is_found[number] = true);
+        let seen = chooser.seen(&call);
+        contents.add(&call, seen.kernel, trace);
+        missing.retain(|(term, _)| !set.holds(term, &call, seen));
+    }
+    if contents.calls == 0 {
+        return "no call matches: the trace has no calls".to_owned();
     }
     let mut reasons: Vec<String> = Vec::new();
-    for ((term, is_negated), is_found) in terms.into_iter().zip(is_found) {
-        if is_negated || is_found {
-            continue;
-        }
+    for (term, _) in missing {
         let reason = contents.lacks(term);
         if !reasons.contains(&reason) {
             reasons.push(reason);
@@ -212,6 +211,17 @@ mod tests {
             let message = no_match(&CallSet::parse(set).unwrap(), &trace);
             assert!(message.contains(expected), "{set}: {message}");
             assert!(message.starts_with("no call matches: "), "{set}: {message}");
+        }
+        let parts = no_match(&CallSet::parse("0 1").unwrap(), &trace);
+        assert_eq!(
+            parts,
+            "no call matches all of it, though its parts match some"
+        );
+        let builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let empty = test_trace::open(&builder, "unmatched-empty");
+        for set in ["not failed", "0", "thread:0", "kernel:saxpy"] {
+            let message = no_match(&CallSet::parse(set).unwrap(), &empty);
+            assert_eq!(message, "no call matches: the trace has no calls", "{set}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `cutape check`: finds API misuse in a trace, or in a program while it runs.
 
-pub(crate) mod filter;
+mod filter;
 mod folder;
 mod forked;
-pub(crate) mod live;
-pub(crate) mod pass;
+mod live;
+mod pass;
 mod ranges;
 mod report;
 mod selection;
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_analyzer::output::Style;
-use cutape_analyzer::{Confidence, Severity, Suppressions};
+use cutape_analyzer::{Confidence, FindingLimits, Severity, Suppressions};
 use cutape_format::{Call, Trace};
 
-use self::filter::MOST_REPEATS;
 pub(crate) use self::filter::{Choice, FindingFilter};
 use self::report::Format;
 use self::selection::Rules;
-use crate::record::options::{Recording, Stacks};
+use cutape_recording::Recording;
+use cutape_registry::Stacks;
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input;
 use cutape_terminal::message;
@@ -90,7 +90,8 @@ pub(crate) struct Arguments {
     /// Print at most N findings of one mistake, and count the rest. One mistake
     /// is one rule at one place in the program, with objects that one place
     /// created.
-    #[arg(long, default_value_t = MOST_REPEATS, value_name = "N", verbatim_doc_comment)]
+    #[arg(long, value_name = "N", verbatim_doc_comment)]
+    #[arg(default_value_t = FindingLimits::default().most_repeats)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     most_repeats: u64,
     /// Leave out findings that are less certain than this.
@@ -189,10 +190,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         allow: &arguments.allow,
         suppress: arguments.suppress.as_deref(),
         baseline: arguments.baseline.as_deref(),
-        all: arguments.all,
         expects_errors: arguments.expect_errors,
-        confidence: arguments.confidence.into(),
-        most_repeats: arguments.most_repeats,
+        limits: FindingLimits {
+            all: arguments.all,
+            confidence: arguments.confidence.into(),
+            most_repeats: arguments.most_repeats,
+        },
     };
     let mut filter = FindingFilter::new(
         &choice,
@@ -259,7 +262,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     }
     let level = arguments.fail_on.severity();
-    let fails = level.is_some_and(|level| filter.findings.iter().any(|f| f.severity >= level));
+    let fails = level.is_some_and(|level| filter.list.findings.iter().any(|f| f.severity >= level));
     let is_complete =
         is_complete && (filter.allows_incomplete || filter.state.ended_early.is_none());
     Ok(ExitCode::from(match (is_complete, fails) {

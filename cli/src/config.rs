@@ -1,7 +1,8 @@
-//! `cutape.toml`, the file of a project: defaults for the options of the verbs.
+//! `cutape.toml`, the file of a project: options of the verbs.
 //!
-//! A table is a verb, a key is the long name of one of its options. The command line wins: over an
-//! option that it gives, and over those that conflict with what it gives.
+//! A table is a verb, a key is the long name of one of its options. Its options are put into the
+//! command line, after the verb, so that children get them too. The command line wins: over an option
+//! that it gives, and over those that conflict with what it gives.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,6 +34,20 @@ struct Setting {
     option: String,
     /// Empty for an option without a value.
     values: Vec<String>,
+}
+
+impl Setting {
+    /// As on the command line.
+    fn words(&self) -> Vec<String> {
+        let option = &self.option;
+        match self.values.is_empty() {
+            true => vec![format!("--{option}")],
+            false => {
+                let values = self.values.iter();
+                values.map(|value| format!("--{option}={value}")).collect()
+            }
+        }
+    }
 }
 
 impl Config {
@@ -67,13 +82,14 @@ impl Config {
         Ok(config)
     }
 
-    /// The command with the file's defaults for a verb; `given` is what the command line says.
-    pub(crate) fn apply(
+    /// The file's options for a verb, as words of a command line; `given` is what the command line
+    /// says already.
+    pub(crate) fn options(
         &self,
         command: &Command,
         verb: &str,
         given: &ArgMatches,
-    ) -> Result<Command, Failure> {
+    ) -> Result<Vec<String>, Failure> {
         let mut settings = Vec::new();
         for (name, options) in &self.verbs {
             let table = name.get_ref();
@@ -106,26 +122,12 @@ impl Config {
                 other.get_id() == option.get_id() || conflict(verb_command, option, other)
             })
         };
-        let option_of = |setting: &Setting| option(verb_command, &setting.option).cloned();
-        let settings = settings
-            .into_iter()
-            .filter_map(|setting| Some((option_of(&setting)?, setting.values)))
-            .filter(|(option, _)| !is_overruled(option));
-        let mut changed = command.clone();
-        for (option, values) in settings {
-            // Clap keeps defaults for the life of the process.
-            let mut values: Vec<&'static str> = values
-                .into_iter()
-                .map(|value| &*String::leak(value))
-                .collect();
-            if values.is_empty() {
-                values.push("true");
-            }
-            changed = changed.mut_subcommand(verb, |verb| {
-                verb.mut_arg(option.get_id(), |option| option.default_values(values))
-            });
-        }
-        Ok(changed)
+        let is_wanted = |setting: &&Setting| {
+            let option = option(verb_command, &setting.option);
+            option.is_some_and(|option| !is_overruled(option))
+        };
+        let wanted = settings.iter().filter(is_wanted);
+        Ok(wanted.flat_map(Setting::words).collect())
     }
 
     /// What a key says; `None` for an option that is switched off.
@@ -156,21 +158,25 @@ impl Config {
             ));
         }
         let is_flag = matches!(option.get_action(), ArgAction::SetTrue);
-        let values = match (value.get_ref(), is_flag) {
-            (Value::Boolean(false), true) => return Ok(None),
-            (Value::Boolean(true), true) => Some(Vec::new()),
-            (_, true) => return Err(self.wrong(at, &format!("{name} is true or false"))),
-            (Value::Array(values), _) if values.is_empty() => return Ok(None),
-            (Value::Array(values), _) if matches!(option.get_action(), ArgAction::Append) => {
+        let needs_value = option
+            .get_num_args()
+            .is_none_or(|count| count.min_values() > 0);
+        let values = match value.get_ref() {
+            Value::Boolean(false) if is_flag || !needs_value => return Ok(None),
+            Value::Boolean(true) if is_flag || !needs_value => Some(Vec::new()),
+            _ if is_flag => return Err(self.wrong(at, &format!("{name} is true or false"))),
+            Value::Array(values) if values.is_empty() => return Ok(None),
+            Value::Array(values) if matches!(option.get_action(), ArgAction::Append) => {
                 values.iter().map(text_of).collect()
             }
-            (value, _) => text_of(value).map(|text| vec![text]),
+            Value::Array(_) => {
+                return Err(self.wrong(at, &format!("{name} takes one value, not an array")));
+            }
+            value => text_of(value).map(|text| vec![text]),
         };
         let Some(values) = values else {
-            return Err(self.wrong(
-                at,
-                &format!("the value of {name} is neither text nor a number"),
-            ));
+            let what = format!("the value of {name} is neither text nor a number");
+            return Err(self.wrong(at, &what));
         };
         let is_path = !matches!(
             option.get_value_hint(),
@@ -199,16 +205,6 @@ impl Config {
 
     /// Parses each option alone, for the line of what is wrong, and then all, for conflicts.
     fn check(&self, command: &Command, verb: &str, settings: &[Setting]) -> Result<(), Failure> {
-        let words_of = |setting: &Setting| -> Vec<String> {
-            let option = &setting.option;
-            match setting.values.is_empty() {
-                true => vec![format!("--{option}")],
-                false => {
-                    let values = setting.values.iter();
-                    values.map(|value| format!("--{option}={value}")).collect()
-                }
-            }
-        };
         let parse = |words: Vec<String>| {
             let words = ["cutape", verb].into_iter().map(str::to_owned).chain(words);
             let parsed = command.clone().try_get_matches_from(words);
@@ -222,16 +218,18 @@ impl Config {
             })
         };
         let text = |error: &clap::Error| {
+            // The possible values and suggestions follow; then what does not concern a file.
             let text = error.to_string();
-            let line = text.lines().next().unwrap_or_default();
-            line.trim_start_matches("error: ").to_owned()
+            let lines = text.trim_start_matches("error: ").lines();
+            let lines = lines.take_while(|line| !line.is_empty());
+            lines.map(str::trim).collect::<Vec<_>>().join(" ")
         };
         for setting in settings {
-            if let Some(error) = parse(words_of(setting)) {
+            if let Some(error) = parse(setting.words()) {
                 return Err(self.wrong(setting.at, &text(&error)));
             }
         }
-        match parse(settings.iter().flat_map(words_of).collect()) {
+        match parse(settings.iter().flat_map(Setting::words).collect()) {
             Some(error) => {
                 let at = settings.first().map_or(0, |setting| setting.at);
                 Err(self.wrong(at, &text(&error)))

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::library;
 use cutape_terminal::failure::{self, Failure};
+use cutape_terminal::library;
 use cutape_terminal::output::{self, quoted};
 use cutape_terminal::overwrite::Overwrite;
 

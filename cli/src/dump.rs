@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use cutape_analyzer::decode::write_joined;
 use cutape_analyzer::{CallResult, Frame, TraceContext};
 use cutape_format::{Call, Marker, Note, Trace};
 use serde::Serialize;
@@ -288,7 +287,7 @@ fn text_lines(
     // Writing to a String never fails.
     let _ = write!(out, "{side}{} @{}", call.index, call.thread);
     if let Some(time) = sites.clock.since_start(call.ticks) {
-        let _ = write!(out, " +{}.{:06}ms", time / 1_000_000, time % 1_000_000);
+        let _ = write!(out, " +{}ms", quantity::milliseconds(time));
     }
     let _ = write!(out, "{side:#} {name}{}{name:#}(", call.signature.name);
     rendered.write_arguments(out);
@@ -305,17 +304,9 @@ fn text_lines(
             let _ = write!(out, " = {code}");
         }
     }
-    let outputs = &rendered.decoded.outputs;
-    if !outputs.is_empty() {
+    if !rendered.decoded.outputs.is_empty() {
         out.push_str(" → ");
-        write_joined(outputs, out, |output, out| {
-            out.push_str(output.name);
-            if let Some(piece) = output.piece {
-                let _ = write!(out, ".{piece}");
-            }
-            out.push_str(" = ");
-            output.value.write(out);
-        });
+        rendered.write_outputs(out);
     }
     let took = sites
         .duration(call)
@@ -396,10 +387,7 @@ fn json_line<'c>(
         (argument.name.to_owned(), Json::Object(object))
     });
     let outputs = rendered.decoded.outputs.iter().map(|output| {
-        let key = match output.piece {
-            Some(piece) => format!("{}.{piece}", output.name),
-            None => output.name.to_owned(),
-        };
+        let key = output.full_name().into();
         (key, Json::Object(output.value.argument_json()))
     });
     let notes = call

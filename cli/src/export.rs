@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let (calls, files) = match format {
         ExportFormat::Parquet => {
-            let writer = ParquetFolder::new(&folder.path(""));
+            let writer = ParquetFolder::new(folder.partial());
             let mut sink = TableSink::new(writer, arguments.arguments);
             let calls = export.write(&mut sink)?;
             sink.into_inner().finish().map_err(cannot)?;

@@ -1,26 +1,19 @@
 //! `cutape extract`: images, and launches as programs that check themselves.
-//!
-//! `images` writes every image once and unpacked. For launches, a guarded replay reads the memory
-//! that each can reach (`observation`); `description` writes the text that the programs read, which
-//! are the same for all launches (`program/`). `folder` puts the result in place when it is whole.
-
-mod description;
-pub(crate) mod image_files;
-mod images;
-mod programs;
-mod readme;
-mod selection;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::guarded::{GuardedOptions, ReportOption};
-use crate::one_rank::RankOption;
 use cutape_calls::{self, CallSet};
+use cutape_cut::extract::{self, Extraction, Launch, Number, OutputFolder};
+use cutape_format::Trace;
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::output_folder::{self, Folder};
 use cutape_terminal::overwrite::Overwrite;
-use selection::Number;
+
+use crate::guarded::{GuardedOptions, JsonReport, ReportOption};
+use crate::observation;
+use crate::one_rank::{RankOption, Source};
 
 /// Contents of memory are bounded by this, unless the user says otherwise.
 const LIMIT: &str = "16G";
@@ -113,49 +106,85 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .rank
         .source(&arguments.trace, &arguments.guarded)?;
     let trace = cutape_terminal::input::open(source.path())?;
-    let output = arguments.report.prepare()?;
+    let report = arguments.report.prepare()?;
     if arguments.images {
         let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
-        let index = images::write(&trace, &folder)?;
+        let index = extract::write_images(&trace, &output(&folder, &arguments))
+            .map_err(Failure::unusable)?;
         folder.finish()?;
-        output.write(&index, &images::summary(&index, &arguments.folder))?;
+        report.write(&index, &index.summary(&arguments.folder))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(number) = arguments.launch {
-        let launch = selection::launch(&trace, number)?;
-        let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
-        let (extracted, text) = programs::one((&trace, &source), &arguments, &launch, &folder)?;
-        folder.finish()?;
-        output.write(&extracted, &text)?;
-        return Ok(ExitCode::SUCCESS);
+    let launches = match arguments.launch {
+        Some(number) => vec![extract::launch(&trace, number).map_err(Failure::unusable)?],
+        None => chosen_launches(&trace, &arguments)?,
+    };
+    extract_launches(&arguments, (&trace, &source), &launches, &report)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folder in progress, as the extraction writes it.
+fn output<'a>(folder: &'a Folder, arguments: &'a Arguments) -> OutputFolder<'a> {
+    OutputFolder {
+        partial: folder.partial(),
+        target: &arguments.folder,
     }
-    let calls = arguments.calls.as_deref();
-    let set = calls
-        .map(|text| CallSet::for_trace(text, &trace))
-        .transpose()?;
-    let launches = selection::launches(&trace, set.as_ref());
+}
+
+/// The launches of `--all`.
+fn chosen_launches(trace: &Trace, arguments: &Arguments) -> Result<Vec<Launch>, Failure> {
+    let mut launches = extract::launches(trace);
+    if let Some(text) = &arguments.calls {
+        let chosen = CallSet::for_trace(text, trace)?.some_calls(text, trace)?;
+        launches.retain(|launch| chosen.binary_search(&launch.call).is_ok());
+    }
     if launches.is_empty() {
-        if let (Some(text), Some(set)) = (calls, &set) {
-            set.some_calls(text, &trace)?;
-        }
         let shown = trace.path().display();
-        return Err(Failure::unusable(match calls {
+        return Err(Failure::unusable(match &arguments.calls {
             Some(text) => {
                 format!("--calls {text}: none of these calls launches a kernel or a graph")
             }
             None => format!("{shown}: no call of the trace launches a kernel"),
         }));
     }
-    let launches = match arguments.sample {
-        Some(most) => selection::sample(launches, most.max(1)),
+    Ok(match arguments.sample {
+        Some(most) => extract::sample(launches, most.max(1)),
         None => launches,
-    };
+    })
+}
+
+/// Replays the trace and writes the launches as programs.
+fn extract_launches(
+    arguments: &Arguments,
+    (trace, source): (&Trace, &Source),
+    launches: &[Launch],
+    report: &JsonReport,
+) -> Result<(), Failure> {
     let folder = Folder::create(&arguments.folder, arguments.overwrite)?;
-    let index = programs::all((&trace, &source), &arguments, &launches, &folder)?;
-    index.check()?;
-    folder.finish()?;
-    output.write(&index, &index.summary(&arguments.folder))?;
-    Ok(ExitCode::SUCCESS)
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let extraction = Extraction {
+        trace,
+        longest: arguments.longest,
+        most_bytes: arguments.limit_bytes,
+        sample: arguments.sample,
+        is_null_driver: library::is_null_driver(&driver),
+        observe: &observation::observer((trace, source), &driver, &arguments.guarded),
+    };
+    let output = output(&folder, arguments);
+    match (arguments.launch, launches) {
+        (Some(_), [launch]) => {
+            let (extracted, text) = extraction.one(launch, &output).map_err(Failure::unusable)?;
+            folder.finish()?;
+            report.write(&extracted, &text)
+        }
+        _ => {
+            let index = extraction
+                .all(launches, &output)
+                .map_err(Failure::unusable)?;
+            folder.finish()?;
+            report.write(&index, &index.summary(&arguments.folder))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! What verbs that replay share: options, the guarded child process, the JSON report.
 
-use std::collections::BTreeMap;
-use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,6 +9,7 @@ use std::time::Duration;
 use cutape_replay::{Guard, Options, PlacementStrategy};
 use serde::Serialize;
 
+use crate::command_line::CommandLine;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::message;
 use cutape_terminal::output::{self, ReportFile};
@@ -207,17 +206,6 @@ pub(crate) fn json(report: &impl Serialize) -> String {
     serde_json::to_string_pretty(report).unwrap_or_default() + "\n"
 }
 
-/// Writes the notes of a report for people, and how often each applies.
-pub(crate) fn write_notes(out: &mut String, notes: &BTreeMap<String, u64>) {
-    for (note, count) in notes {
-        let times = match count {
-            1 => String::new(),
-            count => format!(" ({count} times)"),
-        };
-        *out += &format!("note: {note}{times}\n");
-    }
-}
-
 /// Devices of the recording, and those of this machine for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DeviceMap {
@@ -272,13 +260,11 @@ fn device_map(text: &str) -> Result<DeviceMap, String> {
     })
 }
 
-/// The command of the child: this process's own arguments with the verb `child` in place of `verb`,
-/// followed by `hidden` options.
-pub(crate) fn child(program: &Path, verb: &str, child: &str, hidden: &[OsString]) -> Command {
+/// The command of the child: this process's own arguments, those of the project's file too, with
+/// the verb `child`, followed by `hidden` options.
+pub(crate) fn child(program: &Path, child: &str, hidden: &[OsString]) -> Command {
     let mut command = Command::new(program);
-    let mut arguments = env::args_os().skip(1);
-    command.args(arguments.by_ref().take_while(|argument| argument != verb));
-    command.arg(child).args(hidden).args(arguments);
+    command.args(CommandLine::of_child(child, hidden));
     command
 }
 

@@ -10,8 +10,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
-mod call_image;
 mod check;
+mod command_line;
 mod completions;
 mod config;
 mod demo;
@@ -24,14 +24,12 @@ mod extract;
 mod first_look;
 mod guarded;
 mod info;
-mod library;
 mod manual;
 mod mark;
 mod minimize;
 mod observation;
 mod one_rank;
 mod pack;
-mod payloads;
 #[cfg(test)]
 mod python_options;
 mod record;
@@ -52,6 +50,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing::Level;
 
+use crate::command_line::CommandLine;
 use crate::config::Config;
 use cutape_terminal::failure::{self, Failure};
 use cutape_terminal::message;
@@ -207,9 +206,10 @@ fn main() -> ExitCode {
     guarded(|| run(arguments.verb))
 }
 
-/// Parses the command line, with defaults of the project's file.
+/// Parses the command line, with the options of the project's file.
 fn parse() -> Result<Result<Arguments, Failure>, clap::Error> {
     let command = Arguments::command();
+    let mut line = CommandLine::of(&command, std::env::args_os());
     let matches = command.clone().try_get_matches()?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     let verb = matches.subcommand().filter(|(name, _)| {
@@ -217,20 +217,20 @@ fn parse() -> Result<Result<Arguments, Failure>, clap::Error> {
         !arguments.no_config && known.is_some_and(|known| !known.is_hide_set())
     });
     let Some((verb, given)) = verb else {
+        line.make_current();
         return Ok(Ok(arguments));
     };
-    let changed = Config::find(arguments.config.as_deref()).and_then(|config| {
-        let changed = config.map(|config| config.apply(&command, verb, given));
-        changed.transpose()
+    let added = Config::find(arguments.config.as_deref()).and_then(|config| {
+        let added = config.map(|config| config.options(&command, verb, given));
+        added.transpose()
     });
-    match changed {
-        Ok(None) => Ok(Ok(arguments)),
-        Ok(Some(changed)) => {
-            let matches = changed.try_get_matches()?;
-            Arguments::from_arg_matches(&matches).map(Ok)
-        }
-        Err(failure) => Ok(Err(failure)),
+    match added {
+        Ok(added) => line.add(added.into_iter().flatten()),
+        Err(failure) => return Ok(Err(failure)),
     }
+    let matches = command.try_get_matches_from(line.words())?;
+    line.make_current();
+    Arguments::from_arg_matches(&matches).map(Ok)
 }
 
 /// Clap suggests hidden commands, too, instead of a misspelt one.

@@ -1,13 +1,17 @@
 //! `cutape mark`: puts a mark into a recording, from outside the program.
 
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cutape_format::{LONGEST_MARK, Trace, append_mark, recorded_process};
+use cutape_registry::RecorderSetting;
 
+use cutape_maps::mappings;
 use cutape_terminal::clock;
 use cutape_terminal::failure::Failure;
 
@@ -65,7 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// The trace of the recording that this process runs in.
 fn own_trace() -> Result<PathBuf, Failure> {
-    let path = env::var_os("CUTAPE_TRACE").filter(|path| !path.is_empty());
+    let path = env::var_os(RecorderSetting::Trace.name()).filter(|path| !path.is_empty());
     let path = PathBuf::from(path.ok_or_else(|| {
         Failure::unusable(
             "no recording: this is not run by a program that `cutape record` started; give --pid \
@@ -90,12 +94,13 @@ fn trace_of(process: u32) -> Result<PathBuf, Failure> {
             _ => format!("--pid {process}: {error}"),
         })
     })?;
-    let maps = String::from_utf8_lossy(&maps);
     let mut traces: Vec<(PathBuf, u32)> = Vec::new();
-    for path in maps.lines().filter_map(mapped_path) {
+    let paths = mappings(&maps).map(|mapping| mapping.path);
+    for path in paths.filter(|path| path.starts_with(b"/")) {
         // In a container the path is the container's.
-        let inside = PathBuf::from(format!("/proc/{process}/root{path}"));
-        for path in [PathBuf::from(path), inside] {
+        let root = format!("/proc/{process}/root");
+        let inside = PathBuf::from(OsString::from_vec([root.as_bytes(), path].concat()));
+        for path in [PathBuf::from(OsStr::from_bytes(path)), inside] {
             if let Some(recorded) = recorded_process(&path) {
                 if traces.iter().all(|(known, _)| *known != path) {
                     traces.push((path, recorded));
@@ -116,17 +121,6 @@ fn trace_of(process: u32) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The path in a line of a process's map: address, permissions, offset, device, inode, path.
-fn mapped_path(line: &str) -> Option<&str> {
-    let mut rest = line;
-    for _ in 0..5 {
-        rest = rest.trim_start();
-        rest = &rest[rest.find(' ')?..];
-    }
-    let path = rest.trim_start();
-    Path::new(path).is_absolute().then_some(path)
-}
-
 /// The numbers of a process: here, and in the namespaces that it is in.
 fn numbers_of(process: u32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
@@ -141,25 +135,6 @@ fn numbers_of(process: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_of_maps() {
-        for (line, expected) in [
-            (
-                "7f00-7f01 rw-s 00001000 fe:00 5 /tmp/a b.cutape",
-                Some("/tmp/a b.cutape"),
-            ),
-            (
-                "7f00-7f01 r-xp 00000000 fe:00 123  /usr/lib/x.so",
-                Some("/usr/lib/x.so"),
-            ),
-            ("7f00-7f01 rw-p 00000000 00:00 0 ", None),
-            ("7f00-7f01 rw-p 00000000 00:00 0 [heap]", None),
-            ("", None),
-        ] {
-            assert_eq!(mapped_path(line), expected, "{line}");
-        }
-    }
 
     #[test]
     fn processes_have_their_numbers() {

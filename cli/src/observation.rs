@@ -9,9 +9,9 @@ use cutape_format::Trace;
 use cutape_replay::{Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
-use crate::library;
 use crate::one_rank::{ChildSource, Source};
 use cutape_terminal::failure::{Failure, UNUSABLE};
+use cutape_terminal::library;
 use cutape_terminal::progress::Progress;
 
 /// The hidden verb of the guarded child.
@@ -33,9 +33,21 @@ pub(crate) struct ChildArguments {
     guarded: GuardedOptions,
 }
 
+/// What replays a trace and reads memory; its errors are messages.
+pub(crate) fn observer<'a>(
+    (trace, source): (&'a Trace, &'a Source),
+    driver: &'a Path,
+    guarded: &'a GuardedOptions,
+) -> impl Fn(&Observation) -> Result<Observed, String> + 'a {
+    move |observation| {
+        let observed = observe((trace, source), driver, guarded, observation);
+        observed.map_err(|failure| failure.message)
+    }
+}
+
 /// Replays a trace up to the last observed call and reads memory. Removes the file of contents if
 /// that fails.
-pub(crate) fn observe(
+fn observe(
     (trace, source): (&Trace, &Source),
     driver: &Path,
     guarded: &GuardedOptions,

@@ -1,8 +1,6 @@
 //! `--rank N FOLDER`: one rank of a folder is replayed, without the others. The same in all verbs
 //! that replay.
 
-pub(crate) mod text;
-
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
 use cutape_format::{PayloadPolicies, PayloadPolicy};
-
-use crate::payloads;
-use crate::record::session;
+use cutape_recording::payloads;
 use cutape_render::quantity;
 use cutape_symbols::stacks;
 use cutape_terminal::failure::Failure;
@@ -29,10 +27,10 @@ pub(crate) struct Arguments {
     /// What to keep of the bytes that the program copied to devices, if the
     /// trace has them.
     #[arg(verbatim_doc_comment)]
-    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
+    #[arg(long, value_parser = payloads(), default_value = "all", value_name = "WHAT")]
     payloads: PayloadPolicy,
     /// What to keep of the bytes that the program copied from devices.
-    #[arg(long, value_parser = payloads::words(), default_value = "all", value_name = "WHAT")]
+    #[arg(long, value_parser = payloads(), default_value = "all", value_name = "WHAT")]
     outputs: PayloadPolicy,
 }
 
@@ -72,7 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             quantity::bytes(summary.payload_bytes)
         ),
     };
-    session::report_missing(&summary.missing);
+    cutape_recording::report_missing(&summary.missing);
     let [before, after] = [summary.before, summary.after].map(quantity::bytes);
     message!(
         "{}: {after}, before {before}{repeated}{omitted}",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Args, Command, CommandFactory};
 
-use crate::record::options::Recording;
+use cutape_recording::Recording;
 
 /// Columns of a line.
 const WIDTH: usize = 100;

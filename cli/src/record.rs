@@ -1,18 +1,5 @@
 //! `cutape record`: runs a program and writes its driver calls to a trace.
 
-pub(crate) mod backend;
-mod bypass;
-mod cost;
-mod family;
-pub(crate) mod forward;
-pub(crate) mod library_folder;
-pub(crate) mod options;
-mod program_file;
-pub(crate) mod rank;
-pub(crate) mod reservation;
-pub(crate) mod session;
-mod starter;
-
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -21,12 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::Trace;
-use cutape_report::summary::Exchanges;
-
-use self::options::Recording;
-use self::reservation::Reservation;
-use crate::payloads;
+use cutape_recording::{Cost, Recording, Reservation, trace_name};
 use cutape_render::quantity;
+use cutape_report::summary::Exchanges;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
 use cutape_terminal::message;
@@ -96,12 +80,12 @@ copy of libcuda under another name.";
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let on_terminal = !arguments.quiet && io::stderr().is_terminal();
     if arguments.no_pack {
-        payloads::check_no_pack(arguments.recording.kept())?;
+        cutape_recording::check_no_pack(arguments.recording.kept())?;
     }
     let trace = match &arguments.output {
-        Some(path) => Reservation::named(&rank::trace_name(path), arguments.overwrite)?,
+        Some(path) => Reservation::named(&trace_name(path), arguments.overwrite)?,
         None => {
-            let stem = rank::trace_name(Path::new(stem(
+            let stem = trace_name(Path::new(stem(
                 arguments.program.first().map(OsString::as_os_str),
             )));
             let stem = stem.as_os_str();
@@ -115,12 +99,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     };
     arguments.recording.measures_cost = arguments.stats.is_some();
-    let session = session::start(&arguments.recording, &arguments.program, trace)?;
+    let session = cutape_recording::start(&arguments.recording, &arguments.program, trace)?;
     if arguments.verbose {
         let backend = session.backend();
         message!(
             "recording with backend {}: {}",
-            backend.name(),
+            backend.backend.word(),
             backend.reason
         );
     }
@@ -128,7 +112,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     if outcome.traces.is_empty() {
         let program = arguments.program.first();
         let advice = program
-            .and_then(|program| starter::advice(Path::new(program)))
+            .and_then(|program| cutape_recording::advice(Path::new(program)))
             .unwrap_or_else(|| {
                 "if it uses CUDA, `cutape record --help` lists possible causes".to_owned()
             });
@@ -148,7 +132,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             input::say_what_is_missing(&trace);
         }
         if let Some(format) = arguments.stats
-            && let Err(failure) = cost::report(path, format)
+            && let Err(failure) = report_cost(path, format)
         {
             message!("{}", failure.message);
         }
@@ -172,6 +156,16 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         );
     }
     Ok(ExitCode::from(outcome.exit_code()))
+}
+
+/// Reports on stderr what recording one process cost.
+fn report_cost(path: &Path, format: Format) -> Result<(), Failure> {
+    let cost = Cost::of(&Trace::open(path)?, path);
+    match format {
+        Format::Text => message!("{}: {}", output::shown(path), cost.text()),
+        Format::Json => output::stderr_line(format_args!("{}", serde_json::json!(cost))),
+    }
+    Ok(())
 }
 
 /// Says if there were no exchanges, and what is missing of those that there were.

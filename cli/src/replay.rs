@@ -1,28 +1,26 @@
 //! `cutape replay`: makes a trace's calls again and compares the results.
 
-mod host_files;
-mod names;
-mod npy;
-mod pending;
+mod junit;
 mod ranks;
-mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use cutape_analyzer::suggestion::did_you_mean;
+use cutape_cut::minimize::OtherReplay;
 use cutape_format::Trace;
-use cutape_replay::{DigestedLaunches, Measuring, OneReplay, Options, Repeat, Selection, Verdict};
+use cutape_replay::{
+    CallImage, DigestedLaunches, HostFiles, Measuring, OneReplay, Options, Repeat, Report,
+    Selection, Verdict,
+};
 
-use self::host_files::HostFiles;
-use crate::call_image::{self, CallImage};
 use crate::guarded::{self, GuardedOptions, ReportOption};
-use crate::library;
-use crate::one_rank::{ChildSource, RankOption};
+use crate::one_rank::{ChildSource, RankOption, Source};
 use cutape_calls::{self, CallSet};
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::input::{Completeness, WithState};
+use cutape_terminal::library;
 use cutape_terminal::output::ReportFile;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;
@@ -270,9 +268,39 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--report - and --format both print to stdout; use --report FILE or one of them",
         ));
     }
-    call_image::read(&trace, &arguments.replace_image)?;
+    CallImage::read_all(&trace, &arguments.replace_image).map_err(Failure::unusable)?;
     let files = files_of(&trace, &arguments)?;
-    files.check_outputs(arguments.overwrite)?;
+    files
+        .check_outputs(&|path| match arguments.overwrite.replaces(path) {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure.message),
+        })
+        .map_err(Failure::unusable)?;
+    let mut report = replay(&trace, &source, &arguments).inspect_err(|_| files.discard())?;
+    report.complete(&trace);
+    let incomplete = cutape_terminal::input::junit_status(&state, arguments.allow_incomplete);
+    let as_junit = || {
+        let junit = junit::junit(&trace, &report, &arguments.allow, incomplete.clone());
+        Ok::<_, Failure>(junit? + "\n")
+    };
+    let printed = match arguments.format {
+        Format::Text => report.text(&trace),
+        Format::Json => guarded::json(&WithState::new(&report, &state)),
+        Format::Junit => as_junit()?,
+    };
+    if let Some(junit) = junit {
+        junit.write(&as_junit()?)?;
+    }
+    output.write(&WithState::new(&report, &state), &printed)?;
+    files
+        .publish(&report, arguments.overwrite.overwrite)
+        .map_err(Failure::unusable)?;
+    let agrees = report.agrees_but_for(&arguments.allow);
+    Ok(status(agrees, &state, &arguments))
+}
+
+/// Replays in children, once or with `--repeat` several times.
+fn replay(trace: &Trace, source: &Source, arguments: &Arguments) -> Result<Report, Failure> {
     let driver = library::driver(arguments.driver.as_deref())?;
     let program = library::own_path()?;
     let command = |one: OneReplay| {
@@ -290,9 +318,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             hidden.extend(["--child-launches".into(), launches.into()]);
         }
         hidden.extend(source.for_child());
-        guarded::child(&program, "replay", CHILD, &hidden)
+        guarded::child(&program, CHILD, &hidden)
     };
-    let mut progress = Progress::over_calls("replaying", [&trace]);
+    let mut progress = Progress::over_calls("replaying", [trace]);
     let guard = arguments.guarded.guard();
     let reach = &mut |done| progress.reach(done);
     let report = match arguments.repeat {
@@ -303,7 +331,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 ..OneReplay::default()
             };
             let command = || command(one);
-            cutape_replay::run_guarded(&trace, &command, &guard, reach)
+            cutape_replay::run_guarded(trace, &command, &guard, reach)
         }
         count => {
             let repeat = Repeat {
@@ -311,32 +339,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 fill: arguments.fill,
                 compares_launches: !arguments.no_launch_outputs && !arguments.threads,
             };
-            cutape_replay::run_repeated(&trace, &command, &guard, repeat, reach)
+            cutape_replay::run_repeated(trace, &command, &guard, repeat, reach)
         }
     };
-    let mut report = report.map_err(|error| {
-        files.discard();
-        Failure::unusable(error)
-    })?;
-    drop(progress);
-    pending::complete(&trace, &mut report);
-    let incomplete = cutape_terminal::input::junit_status(&state, arguments.allow_incomplete);
-    let as_junit = || {
-        let junit = text::junit(&trace, &report, &arguments.allow, incomplete.clone());
-        Ok::<_, Failure>(junit? + "\n")
-    };
-    let printed = match arguments.format {
-        Format::Text => text::text(&trace, &report),
-        Format::Json => guarded::json(&WithState::new(&report, &state)),
-        Format::Junit => as_junit()?,
-    };
-    if let Some(junit) = junit {
-        junit.write(&as_junit()?)?;
-    }
-    output.write(&WithState::new(&report, &state), &printed)?;
-    files.publish(&report, arguments.overwrite)?;
-    let agrees = report.agrees_but_for(&arguments.allow);
-    Ok(status(agrees, &state, &arguments))
+    report.map_err(Failure::unusable)
 }
 
 /// The exit status: that of a recording that ended early is 0 only if asked for.
@@ -346,35 +352,6 @@ fn status(agrees: bool, state: &Completeness, arguments: &Arguments) -> ExitCode
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::from(UNUSABLE),
         (false, _) => ExitCode::from(FOUND),
-    }
-}
-
-/// How another verb replays a trace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OtherReplay {
-    /// Go on after a divergence.
-    pub(crate) keeps_going: bool,
-    /// As `--reissue-fatal`.
-    pub(crate) reissues_fatal: bool,
-    /// As `--replace-image`.
-    pub(crate) images: Vec<CallImage>,
-}
-
-impl OtherReplay {
-    /// As recorded but for these images.
-    pub(crate) fn with(images: Vec<CallImage>) -> Self {
-        Self {
-            images,
-            ..Self::default()
-        }
-    }
-
-    /// The same, going on after a divergence.
-    pub(crate) fn keeping_going(self) -> Self {
-        Self {
-            keeps_going: true,
-            ..self
-        }
     }
 }
 
@@ -414,8 +391,8 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         reissue_fatal: arguments.reissue_fatal,
         fill: child.child_fill,
         launches: child.child_launches.unwrap_or_default(),
-        images: call_image::read(&trace, &arguments.replace_image)?,
-        inputs: files.inputs()?,
+        images: CallImage::read_all(&trace, &arguments.replace_image).map_err(Failure::unusable)?,
+        inputs: files.inputs().map_err(Failure::unusable)?,
         outputs: files.outputs(child.child_of),
         timing: match arguments.timing {
             None => Measuring::Nothing,
@@ -434,12 +411,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
 
 /// The files of `--set` and `--save`.
 fn files_of(trace: &Trace, arguments: &Arguments) -> Result<HostFiles, Failure> {
-    HostFiles::of(
-        trace,
-        &arguments.set,
-        &arguments.save,
-        arguments.io.as_deref(),
-    )
+    let calls_of = |set: &str| Ok(CallSet::parse(set)?.resolve(trace)?.calls(trace).collect());
+    let (set, save, io) = (&arguments.set, &arguments.save, arguments.io.as_deref());
+    HostFiles::of(trace, set, save, io, &calls_of).map_err(Failure::unusable)
 }
 
 /// The calls of `--calls` by index, because the kernel of a launch is known only in trace order.

@@ -6,9 +6,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cutape_analyzer::FindingLimits;
 use cutape_analyzer::output::Style;
 use cutape_export::rows::Rows;
 use cutape_format::{TemporaryFile, Trace};
+use cutape_measure::Benchmark;
 use cutape_render::quantity;
 use cutape_replay::Skipped;
 use cutape_report::{Added, Collector, Report};
@@ -16,7 +18,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bench::Benchmark;
 use crate::check::{Choice, FindingFilter};
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;
@@ -135,7 +136,10 @@ fn report_of(
     let summary = crate::info::summary(trace)?;
     let choice = Choice {
         suppress: arguments.suppress.as_deref(),
-        all: arguments.all,
+        limits: FindingLimits {
+            all: arguments.all,
+            ..FindingLimits::default()
+        },
         ..Choice::default()
     };
     let mut filter = FindingFilter::new(&choice, false, Style::PLAIN)?;
@@ -154,7 +158,7 @@ fn report_of(
     input::expect_undamaged(trace, &walked.damage(trace))?;
     let mut rows = collector.finish();
     filter.settle(rows.take_repeats());
-    let mut findings = filter.findings;
+    let mut findings = filter.list.findings;
     // The worst first; those of one severity stay in order.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity as u8));
     let name = trace
@@ -168,7 +172,7 @@ fn report_of(
         title: format!("{name} – cutape"),
         summary,
         findings,
-        omitted: filter.omitted.text(),
+        omitted: filter.list.omitted.text(),
         replay,
         bench,
     };

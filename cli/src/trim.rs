@@ -1,25 +1,27 @@
 //! `cutape trim`: writes a smaller trace that replays and checks like a part of its source.
 
 mod choice;
-mod state;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cutape_cut::{MemoryState, Part, Provenance, Ranges, StateOrigin};
-use cutape_format::{Bytes, Trace};
-use cutape_model::Needs;
+use cutape_cut::Part;
+use cutape_cut::trim::{Cut, StateReplay};
+use cutape_format::Trace;
 use cutape_render::quantity;
-
-use self::choice::Choice;
-use crate::guarded::GuardedOptions;
-use crate::one_rank::{RankOption, Source};
+use cutape_replay::LocateError;
 use cutape_terminal::failure::Failure;
+use cutape_terminal::library;
 use cutape_terminal::message;
+use cutape_terminal::output_folder::Folder;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;
 use cutape_terminal::{input, output_folder};
+
+use self::choice::Choice;
+use crate::guarded::GuardedOptions;
+use crate::observation;
+use crate::one_rank::{RankOption, Source};
 
 /// What `trim` takes.
 #[derive(clap::Args)]
@@ -78,13 +80,6 @@ enum State {
     Replay,
 }
 
-/// A part of a trace, ready to be written.
-struct Cut {
-    part: Part,
-    needs: Needs,
-    state: Option<(MemoryState, StateOrigin)>,
-}
-
 const EPILOGUE: &str = "\
 The result has the chosen calls and those that they need: calls that created or
 changed their objects, wrote the memory that they read, order their work, or
@@ -99,79 +94,105 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let target = &arguments.output;
     arguments.overwrite.replaces(target)?;
     let chosen = arguments.choice.calls(&trace)?;
-    let cut = match arguments.state {
+    let mut cut = match arguments.state {
         State::Recorded => recorded(&arguments, &trace, &chosen)?,
         State::Replay => replayed(&arguments, (&trace, &source), &chosen)?,
     };
-    let mut choice = format!("trim {}", arguments.choice);
-    if arguments.state == State::Replay {
-        choice.push_str(" --state replay");
-    }
     if arguments.images == ImageCode::Used {
-        choice.push_str(" --images used");
+        cut = cut.without_unused_code();
     }
-    let Cut { part, needs, state } = cut;
-    let mut provenance = provenance(&trace, &part, choice)?;
-    let changes = match arguments.images {
-        ImageCode::Whole => BTreeMap::new(),
-        ImageCode::Used => cutape_cut::image_changes(&trace, &part),
-    };
-    provenance.changed = changes.keys().copied().collect();
-    let (state, origin) = state.unzip();
-    if origin.is_some() {
-        provenance.state = origin;
-    }
-    let state = state.as_ref();
     let summary = arguments.overwrite.write(target, |path| {
-        cutape_cut::write(&trace, &needs, &part, &provenance, state, path, &changes)
+        cut.write(path)
             .map_err(|error| Failure::cannot_write(target, &error))
     })?;
-    message!("{}", outcome(target, &part, summary.before, summary.after));
+    let part = &cut.part;
+    message!("{}", outcome(target, part, summary.before, summary.after));
     if arguments.state == State::Recorded
-        && let Some(hint) = hint(&part)
+        && let Some(hint) = hint(part)
     {
         message!("{hint}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was asked for.
+fn words(arguments: &Arguments) -> String {
+    let mut words = format!("trim {}", arguments.choice);
+    if arguments.state == State::Replay {
+        words.push_str(" --state replay");
+    }
+    if arguments.images == ImageCode::Used {
+        words.push_str(" --images used");
+    }
+    words
+}
+
 /// The part with the calls that wrote its memory.
-fn recorded(arguments: &Arguments, trace: &Trace, chosen: &[u64]) -> Result<Cut, Failure> {
+fn recorded<'t>(
+    arguments: &Arguments,
+    trace: &'t Trace,
+    chosen: &[u64],
+) -> Result<Cut<'t>, Failure> {
     if arguments.driver.is_some() {
         let text = "--driver is the driver of --state replay: give both or none";
         return Err(Failure::unusable(text));
     }
-    let needs = read_needs(trace)?;
-    let part = cutape_cut::part(&needs, chosen);
-    payloads_are_there(trace, |call| part.calls.get(call as usize) == Some(&true))?;
-    Ok(Cut {
-        part,
-        needs,
-        state: None,
-    })
+    Cut::with_calls(trace, chosen, words(arguments), &reading).map_err(Failure::unusable)
 }
 
 /// The part with what its memory holds.
-fn replayed(
+fn replayed<'t>(
     arguments: &Arguments,
-    (trace, source): (&Trace, &Source),
+    (trace, source): (&'t Trace, &Source),
     chosen: &[u64],
-) -> Result<Cut, Failure> {
+) -> Result<Cut<'t>, Failure> {
     output_folder::hold_signals();
-    let driver = arguments.driver.as_deref();
-    let source = (trace, source);
-    let taken = state::take(
-        source,
-        (&arguments.output, arguments.overwrite),
-        chosen,
-        driver,
-        &arguments.guarded,
-    )?;
-    Ok(Cut {
-        part: taken.part,
-        needs: taken.needs,
-        state: Some((taken.state, taken.origin)),
-    })
+    let guarded = &arguments.guarded;
+    let driver = usable_driver(trace, arguments.driver.as_deref(), guarded)?;
+    let folder = Folder::for_file(&arguments.output, arguments.overwrite)?;
+    let replay = StateReplay {
+        driver: &driver,
+        is_null_driver: library::is_null_driver(&driver),
+        is_forced: guarded.is_forced(),
+        contents: &folder.path("contents"),
+        observe: &observation::observer((trace, source), &driver, guarded),
+    };
+    Cut::with_memory(trace, chosen, words(arguments), &reading, &replay).map_err(Failure::unusable)
+}
+
+/// The driver, unless the result could not be what the recorded program had in memory.
+fn usable_driver(
+    trace: &Trace,
+    given: Option<&Path>,
+    guarded: &GuardedOptions,
+) -> Result<PathBuf, Failure> {
+    let is_of_null = trace.meta_value("driver.kind") == Some("null");
+    let advice = "take the state on a machine with a GPU like the recorded one, or leave \
+                  --state replay out";
+    let path = match given {
+        None if is_of_null => library::null_driver()?,
+        None if matches!(cutape_replay::locate(), Err(LocateError::NotFound)) => {
+            return Err(Failure::unusable(format!(
+                "--state replay: no CUDA driver found, and the kernels of {} have to run; {advice}",
+                trace.path().display()
+            )));
+        }
+        given => library::driver(given)?,
+    };
+    match library::is_null_driver(&path) && !is_of_null && !guarded.is_forced() {
+        false => Ok(path),
+        true => Err(Failure::unusable(format!(
+            "--state replay: the null driver runs no kernels, so that memory would not hold what \
+             it held in {}; {advice} (--force takes it nevertheless)",
+            trace.path().display()
+        ))),
+    }
+}
+
+/// Shows the progress of a walk over a trace, call by call.
+pub(crate) fn reading(trace: &Trace) -> Box<dyn FnMut()> {
+    let mut progress = Progress::over_calls("reading", [trace]);
+    Box::new(move || progress.step())
 }
 
 /// Says that another option gives a smaller trace, if most calls are there for others.
@@ -185,54 +206,6 @@ fn hint(part: &Part) -> Option<String> {
              memory that it reads; --state replay stores what the memory held instead"
         )
     })
-}
-
-/// Reads what each call needs.
-pub(crate) fn read_needs(trace: &Trace) -> Result<Needs, Failure> {
-    let mut progress = Progress::over_calls("reading", [trace]);
-    Ok(cutape_cut::needs(trace, &mut || progress.step())?)
-}
-
-/// What the new trace says about its source.
-pub(crate) fn provenance(
-    trace: &Trace,
-    part: &Part,
-    choice: String,
-) -> Result<Provenance, Failure> {
-    let path = trace.path();
-    let name = path.file_name().unwrap_or(path.as_os_str());
-    let hash = cutape_cut::source_hash(trace)
-        .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
-    Ok(Provenance {
-        source: name.to_string_lossy().into_owned(),
-        hash,
-        choice,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        calls: part.indices().collect::<Ranges>(),
-        of: part.calls.len() as u64,
-        changed: Ranges::default(),
-        // The contents of memory that the source has are still there.
-        state: Provenance::of(trace).and_then(|source| source.state),
-    })
-}
-
-/// Bytes that a replay needs must be in the trace.
-fn payloads_are_there(trace: &Trace, is_needed: impl Fn(u64) -> bool) -> Result<(), Failure> {
-    let mut calls = trace.calls();
-    let missing = calls.find(|call| {
-        let is_left_out = |bytes: Bytes<'_>| matches!(bytes, Bytes::Omitted(_) | Bytes::Hashed(..));
-        is_needed(call.index) && call.snapshots().any(|snapshot| is_left_out(snapshot.bytes))
-    });
-    match missing {
-        None => Ok(()),
-        Some(call) => Err(Failure::unusable(format!(
-            "{}: call {} {} is needed, and the bytes that it copied are not in the trace; record \
-             with --payloads all",
-            trace.path().display(),
-            call.index,
-            call.signature.name
-        ))),
-    }
 }
 
 /// What was written, in one line.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cutape_history::{Element, Question, Target};
+use cutape_history::{Question, Target};
+use cutape_render::Element;
 use cutape_terminal::failure::Failure;
-use cutape_terminal::{input, message};
+use cutape_terminal::{input, library, message};
 
 use crate::guarded::{GuardedOptions, ReportOption};
+use crate::observation;
 use crate::one_rank::RankOption;
-use crate::{library, observation};
 
 const EPILOGUE: &str = "\
 Examples:
@@ -47,10 +48,9 @@ pub(crate) struct Arguments {
     /// --parameter, else the end of the trace.
     #[arg(long, value_name = "N", verbatim_doc_comment)]
     at: Option<u64>,
-    /// The type of the numbers: f16, bf16, f32, f64, i8 to i64, u8 to u64, bytes.
-    #[arg(long = "type", value_name = "TYPE", default_value = "bytes")]
-    #[arg(value_parser = Element::parse)]
-    element: Element,
+    /// The type of the numbers: f16, bf16, f32, f64, i8 to i64, u8 to u64, and others.
+    #[arg(long = "type", value_name = "TYPE", value_parser = Element::parse)]
+    element: Option<&'static Element>,
     /// How many writes back: 1 is the last writer alone, 2 also who wrote what it
     /// read. Each is another replay.
     #[arg(long, value_name = "N", default_value_t = 2, verbatim_doc_comment)]
@@ -80,10 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .or(arguments.bytes);
     let target = given.ok_or_else(|| Failure::unusable("no bytes are given"))?;
     let before = arguments.at.or(target.call());
-    let size = match arguments.element {
-        Element::Bytes => 4,
-        element => element.size() as u64,
-    };
+    let size = arguments.element.map_or(4, |element| element.bytes);
     let (bytes, before) = target
         .resolve(&trace, before, size)
         .map_err(Failure::unusable)?;

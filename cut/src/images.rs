@@ -28,10 +28,9 @@ pub(crate) struct Images<'t> {
 }
 
 /// The changes that leave out of the images of a part what its calls do not need.
-pub fn image_changes(trace: &Trace, part: &Part) -> BTreeMap<u64, CallChange> {
-    let is_in = |call: u64| part.calls.get(call as usize) == Some(&true);
-    let images = Images::of(trace, is_in);
-    let calls = trace.calls().filter(|call| is_in(call.index));
+pub(crate) fn image_changes(trace: &Trace, part: &Part) -> BTreeMap<u64, CallChange> {
+    let images = Images::of(trace, |call| part.contains(call));
+    let calls = trace.calls().filter(|call| part.contains(call.index));
     let changes = calls.filter_map(|call| {
         let change = CallChange {
             snapshots: vec![images.smaller(&call)?],

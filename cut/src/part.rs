@@ -21,6 +21,11 @@ impl Part {
         self.calls.iter().filter(|&&is_in| is_in).count() as u64
     }
 
+    /// Whether a call is in the part.
+    pub fn contains(&self, call: u64) -> bool {
+        self.calls.get(call as usize) == Some(&true)
+    }
+
     /// The first call from `start` on.
     pub fn first(&self) -> u64 {
         let mut calls = self.indices();
@@ -53,7 +58,7 @@ pub fn needs(trace: &Trace, progress: &mut dyn FnMut()) -> Result<Needs, Error> 
 ///
 /// # Errors
 /// Damage of the trace.
-pub fn reads(
+pub(crate) fn reads(
     trace: &Trace,
     part: &Part,
     also_used: Vec<u64>,
@@ -94,7 +99,7 @@ pub fn part(needs: &Needs, chosen: &[u64]) -> Part {
 
 /// The chosen calls with what they need, except calls that only wrote memory before the first of
 /// them: what memory held there is to be restored.
-pub fn part_from_state(needs: &Needs, chosen: &[u64]) -> Part {
+pub(crate) fn part_from_state(needs: &Needs, chosen: &[u64]) -> Part {
     let first = chosen.iter().copied().min().unwrap_or(0);
     let start = needs.outside_captures(first);
     let calls = needs.closure(chosen.iter().copied(), |call, needed, need| {

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use cutape_format::MemoryPiece;
 use cutape_format::layout::MemoryNote;
+use cutape_replay::Piece;
 
 /// Unit in which memory is looked at.
 const PAGE: u64 = 4096;
@@ -14,17 +15,6 @@ const PAGE: u64 = 4096;
 const SHORTEST_FILL: u64 = 16 * PAGE;
 /// Most bytes of a piece, so that equal parts of memory are found and few bytes are in memory.
 const LONGEST_PIECE: u64 = 1 << 20;
-
-/// Bytes of a file that memory holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Offset in the memory.
-    pub at: u64,
-    /// Bytes.
-    pub length: u64,
-    /// Offset in the file.
-    pub file: u64,
-}
 
 /// Some memory and what it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +27,7 @@ pub struct Memory {
     /// a library, and its name.
     pub variable: Option<(u64, bool, String)>,
     /// Its bytes that are not zero, in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<Piece>,
 }
 
 /// What memory holds where a part begins.
@@ -243,7 +233,7 @@ mod tests {
             if page.iter().any(|&byte| byte != 0) {
                 contents.write_all(&page).unwrap();
                 let file = written;
-                runs.push(Run { at, length, file });
+                runs.push(Piece { at, length, file });
                 written += length;
             }
             at += length;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use cutape_format::{AddedMemory, CallChange, CallSelection, PackSummary, Trace, pack_calls};
+use cutape_format::{
+    AddedMemory, CallChange, CallSelection, PackSummary, Provenance, Ranges, Trace, pack_calls,
+};
 use cutape_model::Needs;
 
 use crate::part::Part;
-use crate::provenance::Provenance;
 use crate::state::MemoryState;
 
 /// Writes a part of a trace to `target`, which must not exist; some of its calls may change. With a
@@ -25,7 +26,7 @@ pub fn write(
     target: &Path,
     changes: &BTreeMap<u64, CallChange>,
 ) -> io::Result<PackSummary> {
-    let keeps = |index: u64| part.calls.get(index as usize) == Some(&true);
+    let keeps = |index: u64| part.contains(index);
     let keeps_noted = |call: u64, place: u64| needs.noted_memory(call, place).is_some_and(keeps);
     // A state tells anew what earlier notes told, unless calls before it need those.
     let is_superseded = state.is_some() && !part.reads_memory_before_start(needs);
@@ -54,4 +55,27 @@ pub fn write(
     });
     let meta = provenance.entries();
     pack_calls(trace, target, &meta, &selection, memory.as_ref())
+}
+
+/// What a part says about its source. `calls` are the indices of its calls there, `of` is their
+/// number in the source.
+pub(crate) fn provenance(
+    source: &Trace,
+    hash: String,
+    choice: String,
+    (calls, of): (Ranges, u64),
+) -> Provenance {
+    let path = source.path();
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    Provenance {
+        source: name.to_string_lossy().into_owned(),
+        hash,
+        choice,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        calls,
+        of,
+        changed: Ranges::default(),
+        // The contents of memory that the source has are still there.
+        state: Provenance::of(source).and_then(|source| source.state),
+    }
 }

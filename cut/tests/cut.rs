@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use cutape_cut::{Part, Provenance, StateOrigin, needs, part, source_hash, write};
-use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
+use cutape_cut::{Part, needs, part, write};
+use cutape_format::{
+    NewCall, NewSnapshot, Provenance, StateOrigin, Trace, TraceBuilder, file_hash,
+};
 
 /// Function, arguments, the handle that it writes behind its first parameter (0 for none).
 const CALLS: [(&str, &[u64], u64); 8] = [
@@ -57,7 +59,7 @@ fn a_part_says_where_it_comes_from() {
         assert_eq!(part.chosen, in_trace, "{file}");
         let provenance = Provenance {
             source: "source.cutape".into(),
-            hash: source_hash(&source).unwrap(),
+            hash: file_hash(source.path()).unwrap(),
             choice: format!("trim --calls {chosen:?}"),
             version: "1".into(),
             calls: calls.iter().copied().collect(),

@@ -4,12 +4,10 @@ use std::ffi::c_void;
 use std::mem;
 use std::ptr::NonNull;
 
-use cutape_registry::{Param, Width};
+use cutape_registry::{INTEGER_REGISTERS, Location, Locations, Param, VECTOR_REGISTERS, Width};
 
-/// Integer arguments that are passed in registers.
-const INTEGERS: usize = 6;
-/// Floating-point arguments that are passed in registers.
-const FLOATS: usize = 8;
+const INTEGERS: usize = INTEGER_REGISTERS as usize;
+const FLOATS: usize = VECTOR_REGISTERS as usize;
 /// Words on the stack; no function of CUDA 13.0 needs more than 10 (`cuTensorMapEncodeIm2colWide`).
 const STACK: usize = 16;
 
@@ -70,18 +68,19 @@ unsafe fn place(name: &'static str, params: &[Param], args: &[u64]) -> Result<Pl
         });
     }
     let mut places = Places::default();
-    let (mut integers, mut floats, mut stack) = (0, 0, 0);
+    let mut locations = Locations::new();
     for (param, &arg) in params.iter().zip(args) {
-        match param.width {
-            Width::Memory(bytes) => {
+        match (locations.next(param.width), param.width) {
+            (Location::Stack(at), Width::Memory(bytes)) => {
                 let address = arg as *const u8;
                 if address.is_null() {
                     return Err(CallError::NullStruct(name));
                 }
                 let words = usize::from(bytes).div_ceil(8);
+                let at = usize::from(at);
                 let slots = places
                     .stack
-                    .get_mut(stack..stack + words)
+                    .get_mut(at..at + words)
                     .ok_or(CallError::Stack(name))?;
                 // SAFETY: the caller guarantees that many readable bytes; `slots` holds at least as
                 // many.
@@ -92,23 +91,20 @@ unsafe fn place(name: &'static str, params: &[Param], args: &[u64]) -> Result<Pl
                         usize::from(bytes),
                     );
                 }
-                stack += words;
             }
-            // A float beyond the eighth is passed on the stack; no function has that many.
-            Width::Float(bytes) if floats < FLOATS => {
-                let bits = if bytes == 4 { arg & 0xffff_ffff } else { arg };
-                places.floats[floats] = f64::from_bits(bits);
-                floats += 1;
+            (Location::Vector(at), width) => {
+                let bits = match width {
+                    Width::Float(4) => arg & 0xffff_ffff,
+                    _ => arg,
+                };
+                places.floats[usize::from(at)] = f64::from_bits(bits);
             }
-            width => {
-                let word = extended(width, arg);
-                if integers < INTEGERS && !matches!(width, Width::Float(_)) {
-                    places.integers[integers] = word;
-                    integers += 1;
-                } else {
-                    *places.stack.get_mut(stack).ok_or(CallError::Stack(name))? = word;
-                    stack += 1;
-                }
+            (Location::Register(at), width) => {
+                places.integers[usize::from(at)] = extended(width, arg);
+            }
+            (Location::Stack(at), width) => {
+                let slot = places.stack.get_mut(usize::from(at));
+                *slot.ok_or(CallError::Stack(name))? = extended(width, arg);
             }
         }
     }

@@ -154,15 +154,22 @@ fn find(library: &Library, name: &CStr) -> Option<NonNull<c_void>> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     /// The C library that this test program itself runs on.
     fn c_library() -> PathBuf {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let path = maps
-            .split_whitespace()
-            .find(|word| word.contains("/libc.so") || word.contains("/libc-"));
-        PathBuf::from(path.unwrap())
+        let list = std::fs::read("/proc/self/maps").unwrap();
+        let mut paths = cutape_maps::mappings(&list)
+            .map(|mapping| PathBuf::from(OsStr::from_bytes(mapping.path)));
+        let is_libc = |name: &str| name.starts_with("libc.so") || name.starts_with("libc-");
+        let path = paths.find(|path| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            name.is_some_and(is_libc)
+        });
+        path.unwrap()
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub use read::{
     incomplete::Shortfall,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
+    provenance::{Provenance, StateOrigin, file_hash},
+    ranges::Ranges,
     signature::{
         Enumeration, FieldLayout, Parameter, Signature, Signatures, StructLayout, ValueType,
     },

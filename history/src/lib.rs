@@ -16,12 +16,10 @@
 
 mod calls;
 mod chain;
-mod element;
 mod target;
 mod text;
 
 pub use calls::CallFacts;
 pub use chain::{Answer, Input, Question, Write, ask};
-pub use element::Element;
 pub use target::{Bytes, Target};
 pub use text::text;

@@ -2,19 +2,21 @@
 
 use std::fmt::Write as _;
 
+use cutape_render::Element;
 use cutape_render::quantity::count;
 use cutape_replay::{Change, Writer};
 
 use crate::chain::{Answer, Input, Write};
-use crate::element::Element;
 
 /// Columns by which what a writer read is moved to the right.
 const STEP: usize = 4;
 /// Numbers of one change that are shown.
 const SHOWN: usize = 4;
+/// Bytes that are shown of memory that begins.
+const BYTES: usize = 16;
 
 /// The text of an answer, with numbers of that type.
-pub fn text(answer: &Answer, element: Element) -> String {
+pub fn text(answer: &Answer, element: Option<&Element>) -> String {
     let mut out = String::new();
     let when = match answer.before {
         Some(call) => format!("before call {call}"),
@@ -36,7 +38,7 @@ fn place(answer: &Answer) -> String {
     }
 }
 
-fn body(answer: &Answer, element: Element, indent: usize, out: &mut String) {
+fn body(answer: &Answer, element: Option<&Element>, indent: usize, out: &mut String) {
     let of_memory = answer.of_last_memory();
     let is_end = |write: &&Write| write.change.by == Writer::Ends;
     let ended = of_memory.iter().take_while(is_end).count();
@@ -75,7 +77,7 @@ fn read(input: &Input) -> String {
     }
 }
 
-fn write(write: &Write, element: Element, indent: usize, out: &mut String) {
+fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut String) {
     let Write { change, by_call } = write;
     let call = change.call;
     let function = &by_call.function;
@@ -115,14 +117,14 @@ fn write(write: &Write, element: Element, indent: usize, out: &mut String) {
 }
 
 /// The first numbers that have changed, or those of memory that begins.
-fn numbers(write: &Write, element: Element) -> String {
+fn numbers(write: &Write, element: Option<&Element>) -> String {
     let Change {
         at, before, after, ..
     } = &write.change;
     if before.is_empty() {
-        return element.text(after);
+        return shown(element, after);
     }
-    let size = element.size();
+    let size = element.map_or(1, |element| element.bytes as usize);
     let pairs = before.chunks_exact(size).zip(after.chunks_exact(size));
     let changed = (0u64..)
         .zip(pairs)
@@ -130,7 +132,7 @@ fn numbers(write: &Write, element: Element) -> String {
     let changed: Vec<_> = changed.take(SHOWN + 1).collect();
     let texts = changed.iter().take(SHOWN).map(|(number, (before, after))| {
         let place = at + number * size as u64;
-        let [before, after] = [before, after].map(|bytes| element.text(bytes));
+        let [before, after] = [before, after].map(|bytes| shown(element, bytes));
         format!("+{place}: {before} -> {after}")
     });
     let mut texts: Vec<String> = texts.collect();
@@ -138,4 +140,20 @@ fn numbers(write: &Write, element: Element) -> String {
         texts.push("…".to_owned());
     }
     texts.join(", ")
+}
+
+/// Numbers, or bytes in hexadecimal.
+fn shown(element: Option<&Element>, bytes: &[u8]) -> String {
+    if let Some(element) = element {
+        return element.text(bytes);
+    }
+    let mut texts: Vec<String> = bytes
+        .iter()
+        .take(BYTES)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if bytes.len() > BYTES {
+        texts.push("…".to_owned());
+    }
+    texts.join(" ")
 }

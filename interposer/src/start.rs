@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use cutape_registry::Stacks;
+
 use crate::file::{identity, kept_blobs, trace_file};
 use crate::hot::recording::{
     COUNTING, MEASURING, NOT_STARTED, PASSING, RECORDING, STARTING, STATE, WITH_STACKS, records,
@@ -11,11 +13,11 @@ use crate::hot::recording::{
 use crate::hot::thread::{self, Thread};
 use crate::hot::{clock, cost, plan, recording};
 use crate::loaded::maps;
-use crate::process::settings::{Settings, Stacks};
+use crate::process::settings::Settings;
 use crate::process::{errno, log};
 use crate::state::{self, functions};
 use crate::{
-    async_readback, awaited_roles, digests, driver, driver_log, exchanges, host_memory, markers,
+    async_readback, awaited_roles, device_memory, driver, driver_log, host_memory, markers,
     overrides, stack,
 };
 
@@ -77,14 +79,15 @@ fn create_trace() -> u8 {
     let Some(trace) = &settings.trace else {
         return PASSING;
     };
-    digests::step::configure(settings.digests);
-    exchanges::configure(settings.outputs_of_exchanges);
+    let device_memory = device_memory::configure(settings.digests, settings.outputs_of_exchanges);
     awaited_roles::configure(settings.checks_sources);
-    plan::prepare(overrides::hooks::bits);
+    plan::prepare(overrides::hooks::bits, |function| {
+        device_memory.steps_of(function)
+    });
     thread::watch_ends();
     functions::forget_notes();
     set_payload_policy(settings.payloads, settings.outputs);
-    host_memory::configure(settings.host_memory);
+    host_memory::configure(settings.host_memory, device_memory.keeps_exchanges());
     trace_file::close();
     let clock = clock::choose();
     if !trace_file::create(trace, clock) {
@@ -134,8 +137,7 @@ extern "C" fn in_child() {
     async_readback::forget();
     state::forget();
     host_memory::forget();
-    digests::forget();
-    exchanges::forget();
+    device_memory::forget();
     kept_blobs::forget();
     overrides::forget();
     stack::forget();

@@ -6,7 +6,7 @@ use cutape_format::layout::field;
 use cutape_registry::{
     Arguments, ContextOp, CopyOp, EventOp, Family, Function, GraphOp, HostMemoryOp, ImplicitWait,
     Kind, LaunchOp, MemoryType, Param, Parent, PrimaryOp, Role, Shared, SharedKind, SharingOp,
-    StreamMemoryOp, StreamOp, Transfer, Waits, Width,
+    StreamMemoryOp, StreamOp, Transfer, VirtualMemoryOp, Waits, Width,
 };
 
 use crate::graphs::GraphAction;
@@ -41,6 +41,7 @@ pub(crate) enum Action {
     /// The stream calls a function of the program.
     HostFunction,
     HostRegister,
+    VirtualMemory,
     /// Waits for the work of the default stream.
     SynchronousCopy,
     BeginCapture,
@@ -78,6 +79,13 @@ impl Action {
             Family::Stream(StreamOp::EndCapture) => Self::EndCapture,
             Family::HostFunction | Family::StreamCallback => Self::HostFunction,
             Family::HostMemory(HostMemoryOp::Register) => Self::HostRegister,
+            Family::VirtualMemory(
+                VirtualMemoryOp::Reserve
+                | VirtualMemoryOp::FreeReservation
+                | VirtualMemoryOp::Map { .. }
+                | VirtualMemoryOp::Unmap { .. }
+                | VirtualMemoryOp::SetAccess { .. },
+            ) => Self::VirtualMemory,
             Family::Copy(copy) if function.stream.is_none() && reaches_host(copy) => {
                 Self::SynchronousCopy
             }

@@ -33,6 +33,7 @@ mod site;
 mod state;
 mod stream_values;
 mod trace_state;
+mod virtual_memory;
 mod words;
 mod work;
 
@@ -68,3 +69,4 @@ pub use state::{
 };
 pub use stream_values::{WrittenValue, may_wait, written_values};
 pub use trace_state::{Scope, TraceState, function_of};
+pub use virtual_memory::{Mapping, VirtualMemory};

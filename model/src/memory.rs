@@ -155,6 +155,7 @@ pub enum Place<'a, V> {
 #[derive(Clone, Debug)]
 pub struct Memory<V> {
     live: IntervalMap<V>,
+    live_bytes: u64,
     freed: IntervalMap<V>,
     /// What graphs allocate at each of their launches.
     graphs: IntervalMap<()>,
@@ -167,6 +168,7 @@ impl<V> Memory<V> {
     pub fn new(limit: usize) -> Self {
         Self {
             live: IntervalMap::default(),
+            live_bytes: 0,
             freed: IntervalMap::default(),
             graphs: IntervalMap::default(),
             limit,
@@ -178,7 +180,11 @@ impl<V> Memory<V> {
     pub fn insert(&mut self, start: u64, length: u64, value: V) -> Vec<(Range<u64>, V)> {
         self.forget_freed(start, length);
         let overwritten = self.live.remove_overlapping(start, length);
+        for (range, _) in &overwritten {
+            self.live_bytes -= range.end - range.start;
+        }
         self.live.insert(start, length, value);
+        self.live_bytes += end_of(start, length) - start;
         overwritten
     }
 
@@ -186,6 +192,7 @@ impl<V> Memory<V> {
     pub fn free(&mut self, start: u64) -> Option<&mut V> {
         let (end, value) = self.live.ranges.remove(&start)?;
         let length = end - start;
+        self.live_bytes -= length;
         self.forget_freed(start, length);
         if self.freed.len() >= self.limit {
             self.freed.ranges.pop_first();
@@ -225,6 +232,11 @@ impl<V> Memory<V> {
     /// The live ranges.
     pub fn live(&self) -> &IntervalMap<V> {
         &self.live
+    }
+
+    /// How many bytes the live ranges have.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
     }
 
     /// What an address is.
@@ -330,7 +342,9 @@ mod tests {
         assert_eq!(memory.insert(0x1080, 0x10, 3), []);
         assert_eq!(memory.find(0x1080), Place::Live(0x1080..0x1090, &3));
         assert_eq!(memory.find(0x1000), Place::Unknown);
+        assert_eq!(memory.live_bytes(), 0x10);
         assert_eq!(memory.insert(0x1000, 0x81, 4), [(0x1080..0x1090, 3)]);
+        assert_eq!(memory.live_bytes(), 0x81);
         for start in [0x2000, 0x3000, 0x4000] {
             memory.insert(start, 1, 5);
             memory.free(start);

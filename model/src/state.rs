@@ -13,9 +13,10 @@ use crate::effects::{Action, Effect, Effects};
 use crate::graphs::{GraphAction, Graphs};
 use crate::memory::Memory;
 use crate::memory_kind::MemoryKind;
-use crate::objects::{Lookup, NewObject, ObjectId, Objects, Origin, Retention};
+use crate::objects::{Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 use crate::order::{Clock, Order};
 use crate::site::Site;
+use crate::virtual_memory::VirtualMemory;
 
 /// How many freed ranges of memory are remembered.
 const FREED_RANGES: usize = 8192;
@@ -154,6 +155,8 @@ pub struct State<X> {
     pub captures: Captures,
     /// Page-locked and registered host memory.
     pub host: Memory<ObjectId>,
+    /// Reserved addresses, and what is mapped there.
+    pub virtual_memory: VirtualMemory,
     /// An event may have been recorded by a graph, a launch, or for a whole context.
     pub records_elsewhere: bool,
     /// The last launch of each executable graph.
@@ -176,6 +179,7 @@ impl<X> State<X> {
             graphs: Graphs::default(),
             captures: Captures::default(),
             host: Memory::new(FREED_RANGES),
+            virtual_memory: VirtualMemory::default(),
             records_elsewhere: false,
             last_launches: HashMap::default(),
             streams: Vec::new(),
@@ -305,6 +309,11 @@ impl<X> State<X> {
         self.memory_at(address).or_else(host)
     }
 
+    /// As [`Self::place_at`], else the ended object that the address lies in.
+    pub fn last_place_at(&self, address: u64) -> Option<ObjectId> {
+        self.place_at(address).or_else(|| self.freed_at(address))
+    }
+
     /// The addresses from the first page-locked or registered memory to the last.
     pub fn page_locked_span(&self) -> Option<Range<u64>> {
         let mut ranges = self.host.live().iter();
@@ -315,13 +324,30 @@ impl<X> State<X> {
 
     /// The memory that host and device share around an address: page-locked, registered or managed.
     pub fn shared_around(&self, address: u64) -> Option<Range<u64>> {
-        if let Some((range, _)) = self.host.live().find(address) {
-            return Some(range);
+        Some(self.shared_at(address)?.0)
+    }
+
+    /// As [`State::shared_around`], with its object.
+    pub fn shared_at(&self, address: u64) -> Option<(Range<u64>, ObjectId)> {
+        if let Some((range, &id)) = self.host.live().find(address) {
+            return Some((range, id));
         }
         let (range, &id) = self.memory.live().find(address)?;
-        let object = self.objects.get(id)?;
-        let kind = MemoryKind::allocated_by(object.kind, object.created.function);
-        (kind == Some(MemoryKind::Managed)).then_some(range)
+        self.is_managed(id).then_some((range, id))
+    }
+
+    /// All memory that host and device share.
+    pub fn shared_memory(&self) -> impl Iterator<Item = (Range<u64>, ObjectId)> {
+        let memory = self.memory.live().iter();
+        let managed = memory.filter(|&(_, &id)| self.is_managed(id));
+        let all = self.host.live().iter().chain(managed);
+        all.map(|(range, &id)| (range, id))
+    }
+
+    fn is_managed(&self, id: ObjectId) -> bool {
+        let kind =
+            |object: &Object<_>| MemoryKind::allocated_by(object.kind, object.created.function);
+        self.objects.get(id).and_then(kind) == Some(MemoryKind::Managed)
     }
 
     /// The context's handle in which an object lives, 0 if not known.
@@ -348,6 +374,12 @@ impl<X> State<X> {
                 self.apply_effect(effects, call, (position, effect), data);
             }
             self.follow_contexts(effects, call);
+        }
+        if effects.action == Action::VirtualMemory {
+            let handle = effects.handle_of(call, Kind::Allocation);
+            let allocation = handle.and_then(|handle| self.objects.live(Kind::Allocation, handle));
+            self.virtual_memory
+                .apply(effects.function, call, allocation);
         }
         if effects.action != Action::None
             || effects.function.waits != Waits::No

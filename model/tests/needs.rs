@@ -206,3 +206,20 @@ fn what_is_begun_is_ended() {
     assert_eq!(left, [2, 9], "memory that the launch does not use");
     assert!(needs.computes(6) && !needs.computes(7));
 }
+
+#[test]
+fn one_call_unmaps_what_several_have_mapped() {
+    let mapped: &[Step] = &[
+        ("cuMemAddressReserve", &[1, 0x2000, 0, 0, 0], 0x40000, &[]),
+        ("cuMemCreate", &[1, 0x1000, 2, 0], 0x9, &[]),
+        ("cuMemMap", &[0x40000, 0x1000, 0, 0x9, 0], 0, &[]),
+        ("cuMemMap", &[0x41000, 0x1000, 0, 0x9, 0], 0, &[]),
+        ("cuMemUnmap", &[0x40000, 0x2000], 0, &[]),
+        ("cuMemAddressFree", &[0x40000, 0x2000], 0, &[]),
+    ];
+    let needs = needs("unmapped", &[&START, mapped].concat());
+    for map in [8, 9] {
+        let kept = needs.closure([map], |_, _, _| true);
+        assert!(kept[6] && kept[7] && kept[10] && kept[11], "{map}");
+    }
+}

@@ -7,7 +7,7 @@ use cutape_registry::Kind;
 /// Function, arguments, and the handle that it writes behind its first parameter; 0 for none.
 type Step = (&'static str, &'static [u64], u64);
 
-fn trace(name: &str, steps: &[Step]) -> Trace {
+fn builder_of(steps: &[Step]) -> TraceBuilder {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     for &(name, arguments, handle) in steps {
         let bytes = handle.to_le_bytes();
@@ -20,7 +20,7 @@ fn trace(name: &str, steps: &[Step]) -> Trace {
             })
             .leave(0, 0, if handle == 0 { &[] } else { &written });
     }
-    opened(name, &builder)
+    builder
 }
 
 fn opened(name: &str, builder: &TraceBuilder) -> Trace {
@@ -39,7 +39,10 @@ fn opened(name: &str, builder: &TraceBuilder) -> Trace {
 
 /// The state after the calls, with the changes of the last one.
 fn after(name: &str, steps: &[Step]) -> (State<()>, Changes) {
-    let trace = trace(name, steps);
+    after_all(&opened(name, &builder_of(steps)))
+}
+
+fn after_all(trace: &Trace) -> (State<()>, Changes) {
     let mut state = State::new(Retention::PerHandle);
     let mut changes = Changes::default();
     for call in trace.calls() {
@@ -152,6 +155,90 @@ fn contexts_and_memory_follow() {
     let end = state.objects.end_of(freed).unwrap();
     assert_eq!(end.site.function, "cuMemFree_v2");
     assert_eq!(state.objects.all_live(Kind::Memory), []);
+}
+
+/// Access that cuMemSetAccess gives to a range: device, flags.
+type Given = (u64, u64, i32, u32);
+/// The access that device 0 has to some of a mapping, and whether it may write all of it.
+type Found = (u32, bool);
+
+#[test]
+fn mappings_have_the_access_that_calls_give() {
+    const START: [Step; 4] = [
+        ("cuMemAddressReserve", &[1, 0x3000, 0, 0, 0], 0x40000),
+        ("cuMemCreate", &[1, 0x1000, 2, 0], 0x9),
+        ("cuMemMap", &[0x40000, 0x1000, 0, 0x9, 0], 0),
+        ("cuMemMap", &[0x41000, 0x1000, 0, 0x9, 0], 0),
+    ];
+    let cases: &[(&[Given], [Found; 2])] = &[
+        (&[], [(0, false), (0, false)]),
+        (&[(0x40000, 0x2000, 0, 3)], [(3, true), (3, true)]),
+        (&[(0x40000, 0x2000, 1, 3)], [(0, false), (0, false)]),
+        (&[(0x41000, 0x1000, 0, 1)], [(0, false), (1, false)]),
+        (&[(0x40000, 0x1800, 0, 3)], [(3, true), (3, false)]),
+        (&[(0x40800, 0x1800, 0, 3)], [(3, false), (3, true)]),
+        (
+            &[(0x40000, 0x2000, 0, 3), (0x40800, 0x1800, 0, 0)],
+            [(0, false), (0, false)],
+        ),
+    ];
+    for (number, (given, expected)) in cases.iter().enumerate() {
+        let mut builder = builder_of(&START);
+        for &(start, length, device, flags) in *given {
+            let description = [1, device as u32, flags].map(u32::to_le_bytes).concat();
+            builder
+                .call(NewCall {
+                    name: "cuMemSetAccess",
+                    arguments: &[start, length, 1, 1],
+                    snapshots: &[NewSnapshot::pointee(2, &description)],
+                    ..NewCall::default()
+                })
+                .leave(0, 0, &[]);
+        }
+        let (state, _) = after_all(&opened("access", &builder));
+        let memory = &state.virtual_memory;
+        let mappings = [0x40fff, 0x41000].map(|at| memory.mappings.find(at).unwrap().1);
+        let found = mappings.map(|mapping| {
+            assert_eq!(
+                mapping.allocation,
+                state.objects.live(Kind::Allocation, 0x9)
+            );
+            let writes = mapping.writers().any(|device| device == 0);
+            (mapping.access_of(0).unwrap(), writes)
+        });
+        assert_eq!(found, *expected, "{number}");
+        let without = mappings.map(|mapping| usize::from(mapping.has_no_access()));
+        assert_eq!(memory.without_access, without.iter().sum(), "{number}");
+    }
+}
+
+#[test]
+fn what_is_unmapped_or_no_longer_reserved_is_gone() {
+    const START: [Step; 4] = [
+        ("cuMemAddressReserve", &[1, 0x2000, 0, 0, 0], 0x40000),
+        ("cuMemCreate", &[1, 0x1000, 2, 0], 0x9),
+        ("cuMemMap", &[0x40000, 0x1000, 0, 0x9, 0], 0),
+        ("cuMemMap", &[0x41000, 0x1000, 0, 0x9, 0], 0),
+    ];
+    for (steps, mapped, reserved) in [
+        (&[("cuMemUnmap", &[0x40000, 0x1000][..], 0)][..], 1, 1),
+        (&[("cuMemUnmap", &[0x40000, 0x2000], 0)], 0, 1),
+        (&[("cuMemRelease", &[0x9], 0)], 2, 1),
+        (
+            &[
+                ("cuMemUnmap", &[0x40000, 0x2000], 0),
+                ("cuMemAddressFree", &[0x40000, 0x2000], 0),
+            ],
+            0,
+            0,
+        ),
+    ] {
+        let (state, _) = after("unmapped", &[&START[..], steps].concat());
+        let memory = &state.virtual_memory;
+        let found = (memory.mappings.len(), memory.reservations.len());
+        assert_eq!(found, (mapped, reserved), "{steps:?}");
+        assert_eq!(memory.without_access, mapped);
+    }
 }
 
 /// A context may be current before a call of the program returns its handle, as with the CUDA

@@ -11,6 +11,8 @@
 //! enqueued it had returned, a wait from the moment when it was entered, so that calls of several
 //! threads that overlap prove nothing about each other.
 
+mod latest;
 mod order;
 
+pub use latest::Latest;
 pub use order::{Clock, Doubt, Moment, Order, StreamKey, StreamKind};

@@ -41,6 +41,6 @@ def run(*arguments) -> subprocess.CompletedProcess:
     """Runs `cutape` and collects what it prints."""
     command = [path(), *map(str, arguments)]
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+        command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace",
         env=unrecorded_environment(), check=False,
     )

@@ -354,7 +354,9 @@ def ending(status):
 def read_lines(pipe, lines):
     with os.fdopen(pipe, encoding="utf-8") as file:
         for line in file:
-            lines.put(line)
+            # A process that is killed may leave its last line unfinished.
+            if line.endswith("\n"):
+                lines.put(line)
 
 
 def free_name(folder):

@@ -13,12 +13,10 @@ import sys
 import threading
 import warnings
 from types import TracebackType
-from typing import Iterator, List, Optional, Type, Union
+from typing import Iterator, List, Optional, Type
 
 from ._native import Error, Trace, open as open_trace, recorded_process
-from ._verbs import CommandError, run
-
-Path = Union[str, "os.PathLike[str]"]
+from ._verbs import CommandError, Path, run
 
 _recorder: Optional[ctypes.CDLL] = None
 _blocks = itertools.count(1)

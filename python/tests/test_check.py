@@ -1,8 +1,12 @@
 """`pytest --cutape-check`: which test a finding belongs to, and what pytest makes of it."""
 
+import os
+import queue
 import xml.etree.ElementTree as xml
 
 import pytest
+
+from cutape._pytest_check import read_lines
 
 BAD = """
     start()
@@ -95,6 +99,15 @@ def test_a_crash_is_a_failure_of_its_test(check, driver):
     [(tag, _, text)] = cases(driver.path / "junit.xml")["test_inner", "test_dies"]
     assert tag == "failure"
     assert "memory-double-free" in text
+
+
+def test_an_unfinished_line_of_a_process_is_left_out():
+    reading, writing = os.pipe()
+    os.write(writing, b'{"event": "start"}\n{"event": "rep')
+    os.close(writing)
+    lines = queue.SimpleQueue()
+    read_lines(reading, lines)
+    assert lines.get_nowait() == '{"event": "start"}\n' and lines.empty()
 
 
 def test_a_call_in_which_the_driver_crashes_is_named(check, monkeypatch):

@@ -5,6 +5,7 @@
 //! depends on nothing and allocates nothing; beyond lookups it only evaluates lengths.
 #![no_std]
 
+mod convention;
 mod extent;
 mod family;
 #[macro_use]
@@ -16,9 +17,11 @@ mod length;
 mod model;
 mod names;
 mod null_setting;
+mod recorder_setting;
 mod result;
 mod stream;
 
+pub use convention::{INTEGER_REGISTERS, Location, Locations, VECTOR_REGISTERS};
 pub use extent::{Arguments, Extent};
 pub use family::*;
 pub use generated::attribute_table::AttributeTable;
@@ -33,6 +36,7 @@ pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
 pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 pub use null_setting::NullSetting;
+pub use recorder_setting::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch};
 pub use result::is_sticky;
 pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};
 

@@ -13,6 +13,8 @@ pub struct Function {
     pub name: &'static str,
     /// The documented name that the symbol is a version of, e.g. `cuMemAlloc`.
     pub base: &'static str,
+    /// The version of the API (1000 × major + 10 × minor) that introduced the symbol.
+    pub since: u32,
     /// The section of the CUDA driver API manual.
     pub section: &'static str,
     /// How it is recorded and replayed.
@@ -197,6 +199,11 @@ pub enum Width {
 }
 
 impl Width {
+    /// True for what integer registers pass, as long as there are some.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Width::Unsigned(_) | Width::Signed(_))
+    }
+
     /// Bytes in the trace.
     pub const fn bytes(self) -> usize {
         match self {

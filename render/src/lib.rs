@@ -1,5 +1,5 @@
-//! Calls as text and JSON: arguments decoded, objects labelled, images and launches described; and
-//! numbers with units.
+//! Calls as text and JSON: arguments decoded, objects labelled, images and launches described;
+//! numbers with units; and texts of a trace and paths, so that they fit.
 //!
 //! [`Renderer`] takes the calls of a trace in order and decodes those that are shown. [`notes`] has
 //! what the recorder noted about a call.
@@ -12,6 +12,8 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
+mod completeness;
+mod element;
 mod images;
 pub mod labels;
 mod launch;
@@ -20,7 +22,10 @@ pub mod quantity;
 mod renderer;
 #[cfg(any(test, feature = "test"))]
 pub mod test_trace;
+pub mod text;
 
+pub use completeness::Completeness;
+pub use element::{ELEMENTS, Element};
 pub use images::{ImageFacts, ImageReader};
 pub use launch::Launch;
 pub use renderer::{CallRenderer, Known, Limits, RenderedCall, Renderer};

@@ -10,6 +10,7 @@ use cutape_format::layout::{
 };
 use serde_json::{Value as Json, json};
 
+use crate::quantity;
 use crate::renderer::CallRenderer;
 
 /// A note for people; `None` if the arguments already show it.
@@ -194,7 +195,7 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
 /// A moment as the lines of calls have it.
 fn moment(ticks: u64, renderer: &CallRenderer<'_>) -> String {
     let time = renderer.nanoseconds(ticks);
-    format!("+{}.{:06}ms", time / 1_000_000, time % 1_000_000)
+    format!("+{}ms", quantity::milliseconds(time))
 }
 
 /// A note for programs: `kind` determines the keys; `None` if the arguments already show it.

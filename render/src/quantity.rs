@@ -62,6 +62,11 @@ pub fn time(nanoseconds: u64) -> String {
     }
 }
 
+/// A time in milliseconds with all digits: `1.500000`.
+pub fn milliseconds(nanoseconds: u64) -> String {
+    format!("{}.{:06}", nanoseconds / 1_000_000, nanoseconds % 1_000_000)
+}
+
 /// A time in nanoseconds, in the unit that suits its size.
 pub fn scaled(nanoseconds: f64) -> (f64, &'static str) {
     match nanoseconds {
@@ -84,6 +89,14 @@ pub fn count(number: u64, noun: &str) -> String {
         grouped(number),
         if number == 1 { "" } else { "s" }
     )
+}
+
+/// As [`count`], but the digits are not in groups: `12345 calls`.
+pub fn ungrouped(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
 }
 
 /// Digits in groups of three.
@@ -187,6 +200,7 @@ mod tests {
             (1_234_567, "1,234,567 calls"),
         ] {
             assert_eq!(count(number, "call"), text);
+            assert_eq!(ungrouped(number, "call"), text.replace(',', ""));
         }
     }
 

@@ -65,6 +65,14 @@ impl RenderedCall<'_> {
         let (last, first): (Vec<_>, Vec<_>) = arguments.iter().partition(is_output);
         write_joined(first.into_iter().chain(last), out, write_argument);
     }
+
+    /// Appends what the call wrote behind pointers.
+    pub fn write_outputs(&self, out: &mut String) {
+        write_joined(&self.decoded.outputs, out, |output, out| {
+            let _ = write!(out, "{} = ", output.full_name());
+            output.value.write(out);
+        });
+    }
 }
 
 fn write_argument(argument: &Argument<'_>, out: &mut String) {

@@ -65,6 +65,12 @@ pub enum Error {
         /// The reason, in one line.
         why: String,
     },
+    /// An image cannot be loaded instead of the recorded one.
+    #[error("{why}")]
+    Image {
+        /// The reason, in one line.
+        why: String,
+    },
     /// The file for contents of memory cannot be written.
     #[error("{}: contents of memory cannot be written: {why}", path.display())]
     Contents {

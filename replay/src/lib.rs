@@ -36,6 +36,9 @@
 //! With [`Options::alone`] the trace is one rank of several, without the others: what they shared
 //! with it has stand-ins, and work that exchanges data with them is left out.
 //!
+//! [`Report::complete`] adds what the trace shows, and [`Report::text`] puts a report into words.
+//! [`HostFiles`] are files that copies read and write.
+//!
 //! [`run_repeated`] replays several times; what differs between the replays says more about the
 //! cause of a divergence.
 //!
@@ -65,11 +68,13 @@
 
 mod alone;
 mod api;
+mod call_image;
 mod calls;
 mod compare;
 mod digests;
 mod error;
 mod guard;
+mod host_files;
 mod issue;
 mod lent;
 mod machine;
@@ -94,13 +99,15 @@ mod schedule;
 mod unavailable;
 
 pub use crate::observation::watch::{Change, Moment, Seen, WatchedRange, Writer};
-pub use cutape_driver::{Driver, LocateError, is_interposer, locate};
+pub use call_image::CallImage;
+pub use cutape_driver::{LocateError, locate};
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};
 pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
     run_as_child, run_guarded,
 };
+pub use host_files::{CallsOf, HostFiles};
 pub use measure::timing::Measuring;
 pub use observation::job::{
     ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
@@ -117,6 +124,7 @@ pub use process::strategy::PlacementStrategy;
 pub use ranks::origins::Alone;
 pub use ranks::peers::Peers;
 pub use repeat::{OneReplay, Repeat, run_repeated};
+pub use report::text::notes_text;
 pub use report::{
     AssumedHandle, Consequence, CurrentCall, Died, Difference, DifferingRange, DigestCounts,
     Divergence, ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues,

@@ -159,6 +159,10 @@ fn issue(job: &mut Job<'_, '_>) -> Played {
     }
     let mark = job.begin_mark();
     let attempted = attempt(job);
+    if attempted.is_ok() && job.call.succeeded() {
+        // The table of handles has the allocations.
+        job.player.mapped.apply(job.function, job.call, None);
+    }
     if let Some(mark) = mark {
         job.end_mark(mark);
     }

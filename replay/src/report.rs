@@ -3,7 +3,9 @@
 mod died;
 mod exchanges;
 mod launch_outputs;
+mod pending;
 mod put_during_wait;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 
@@ -196,6 +198,12 @@ impl Report {
             && self.divergences.iter().all(is_allowed)
             && (self.consequences.is_empty() || allowed.contains(&Verdict::Consequence))
             && self.died.is_none()
+    }
+
+    /// How many differences may follow from calls that were not re-issued.
+    pub fn following_differences(&self) -> u64 {
+        let causes = self.consequences.iter();
+        causes.map(|cause| cause.differences).sum()
     }
 
     /// How many calls were not re-issued.

@@ -116,6 +116,47 @@ fn memory_is_counted_by_device() {
 }
 
 #[test]
+fn memory_ends_with_its_context_unless_it_is_of_a_pool() {
+    let retain = ("cuDevicePrimaryCtxRetain", &[0x10, 0][..], 0xc0);
+    let set = ("cuCtxSetCurrent", &[0xc0][..], 0);
+    let allocate = ("cuMemAlloc_v2", &[0x10, GIB][..], 0x7e00_0000_0000);
+    let of_pool = ("cuMemAllocAsync", &[0x10, GIB, 0][..], 0x7e10_0000_0000);
+    let again = ("cuMemAlloc_v2", &[0x10, 2 * GIB][..], 0x7e20_0000_0000);
+    let release = ("cuDevicePrimaryCtxRelease_v2", &[0][..], 0);
+    let reset = ("cuDevicePrimaryCtxReset_v2", &[0][..], 0);
+    let free = ("cuMemFreeAsync", &[0x7e10_0000_0000, 0][..], 0);
+    let capture = ("cuStreamBeginCapture_v2", &[0x33, 0][..], 0);
+    for (name, calls, most) in [
+        (
+            "held",
+            &[retain, retain, set, allocate, release, again][..],
+            3,
+        ),
+        (
+            "released",
+            &[retain, set, allocate, release, retain, again],
+            2,
+        ),
+        ("reset", &[retain, set, allocate, reset, again], 2),
+        ("pool", &[retain, set, of_pool, release, retain, again], 3),
+        ("freed", &[retain, set, of_pool, free, again], 2),
+        ("captured", &[retain, set, of_pool, capture, free, again], 2),
+    ] {
+        let mut recorder = Recorder::new();
+        recorder.write("cuInit", &[0], &[], none, 0, &[]);
+        for &(function, arguments, value) in calls {
+            if value == 0 {
+                recorder.write(function, arguments, &[], none, 0, &[]);
+            } else {
+                made(&mut recorder, function, arguments, 0, value);
+            }
+        }
+        let bytes = needs(&recorder, name).device_bytes;
+        assert_eq!(Vec::from_iter(bytes), [(0, most * GIB)], "{name}");
+    }
+}
+
+#[test]
 fn shared_memory_has_a_device() {
     let mut recorder = Recorder::new();
     recorder.write("cuInit", &[0], &[], none, 0, &[]);

@@ -18,7 +18,6 @@
 mod call_kind;
 mod collector;
 mod columns;
-mod completeness;
 mod completion;
 mod dictionary;
 mod facts;
@@ -28,5 +27,4 @@ pub mod summary;
 
 pub use call_kind::CallKind;
 pub use collector::Collector;
-pub use completeness::Completeness;
 pub use facts::{Added, Collected, Report};

@@ -245,22 +245,17 @@ mod tests {
 
     /// The part of this program's own map with that address in it.
     fn mapping(address: u64) -> Mapping {
-        let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let found = maps.lines().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let (start, end) = words.next()?.split_once('-')?;
-            let (start, end) = (number(start), number(end));
-            Some(Mapping {
-                start,
-                end,
-                offset: number(words.nth(1)?),
-                path: words.nth(2)?.to_owned(),
-                build_id: Vec::new(),
-            })
-            .filter(|mapping| (mapping.start..mapping.end).contains(&address))
-        });
-        found.unwrap()
+        let list = fs::read("/proc/self/maps").unwrap();
+        let mut mappings = cutape_maps::mappings(&list);
+        let found = mappings.find(|found| (found.start..found.end).contains(&address));
+        let found = found.unwrap();
+        Mapping {
+            start: found.start,
+            end: found.end,
+            offset: found.offset,
+            path: String::from_utf8(found.path.to_vec()).unwrap(),
+            build_id: Vec::new(),
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// The longest time assumed between a thread's read of the counter and its record in the file.
+const SETTLE: Duration = Duration::from_millis(20);
+
 /// The processor's time stamp counter, which stamps calls, measured against the system's clock.
 #[derive(Clone, Copy)]
 pub struct TickClock {
@@ -25,12 +28,12 @@ impl TickClock {
         (elapsed > Duration::from_millis(5)).then_some(rate as u64)
     }
 
-    /// The counter some time ago.
-    pub fn ago(self, duration: Duration) -> u64 {
+    /// The counter at a moment before which all calls have been written to the trace.
+    pub fn settled(self) -> u64 {
         let now = ticks();
         let elapsed = self.time.elapsed().as_nanos().max(1);
         let passed = u128::from(now.wrapping_sub(self.ticks));
-        now.saturating_sub((passed * duration.as_nanos() / elapsed) as u64)
+        now.saturating_sub((passed * SETTLE.as_nanos() / elapsed) as u64)
     }
 }
 

@@ -9,7 +9,7 @@ use cutape_format::{Damage, Trace, writer};
 use quick_junit::{NonSuccessKind, TestCaseStatus};
 use serde::Serialize;
 
-pub use cutape_report::Completeness;
+pub use cutape_render::Completeness;
 
 use crate::failure::Failure;
 use crate::output;

@@ -1,6 +1,5 @@
-//! Output: colours and widths on stdout, report files, texts shortened and escaped.
+//! Output: colours and widths on stdout, report files, words as typed.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -9,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anstream::{AutoStream, ColorChoice};
 use cutape_format::layout::MAGIC;
 use serde::Serialize;
+
+pub use cutape_render::text::{printable, shortened, shown, without_middle, wrapped};
 
 use crate::failure::Failure;
 
@@ -19,12 +20,6 @@ pub enum Format {
     Text,
     /// For programs.
     Json,
-}
-
-/// The value of an option, as typed.
-pub fn word(value: impl clap::ValueEnum) -> String {
-    let value = value.to_possible_value();
-    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Writes a line of JSON.
@@ -145,21 +140,6 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Lines of at most `width` columns, broken at blanks.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 /// The width of stdout: the terminal's, at least 60; 100 if it is not a terminal.
 pub fn columns() -> usize {
     // SAFETY: an all-zero winsize is a value of that type.
@@ -170,56 +150,6 @@ pub fn columns() -> usize {
         (0, 1..) => usize::from(size.ws_col).max(60),
         _ => 100,
     }
-}
-
-/// The text, cut to `most` characters including a final ….
-pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    if text.chars().nth(most).is_none() {
-        return Cow::Borrowed(text);
-    }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
-    Cow::Owned(kept + "…")
-}
-
-/// The text, cut to `most` characters with … for the middle: both ends of a name matter.
-pub fn without_middle(text: &str, most: usize) -> Cow<'_, str> {
-    let length = text.chars().count();
-    if length <= most {
-        return Cow::Borrowed(text);
-    }
-    let kept = most.saturating_sub(1);
-    let tail = kept * 2 / 5;
-    let mut short: String = text.chars().take(kept - tail).collect();
-    short.push('…');
-    short.extend(text.chars().skip(length - tail));
-    Cow::Owned(short)
-}
-
-/// The text with control characters escaped, so that it fits on one line.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let mut clean = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => clean.extend(character.escape_debug()),
-            false => clean.push(character),
-        }
-    }
-    Cow::Owned(clean)
-}
-
-/// The path relative to the current folder if it lies inside.
-pub fn shown(path: &Path) -> std::path::Display<'_> {
-    let here = std::env::current_dir().ok();
-    let short = here
-        .as_deref()
-        .and_then(|folder| path.strip_prefix(folder).ok());
-    short
-        .filter(|short| short.as_os_str() != OsStr::new(""))
-        .unwrap_or(path)
-        .display()
 }
 
 /// A word as a user types it in a shell; a path below the current folder, relative to it.
@@ -264,37 +194,6 @@ mod tests {
             }
         }
         fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn long_texts() {
-        for (text, most, short, middle) in [
-            ("", 0, "", ""),
-            ("abc", 3, "abc", "abc"),
-            ("abcd", 3, "ab…", "ab…"),
-            ("äöüß", 4, "äöüß", "äöüß"),
-            ("äöüßx", 4, "äöü…", "äö…x"),
-            ("0123456789", 6, "01234…", "012…89"),
-            ("ab", 0, "…", "…"),
-        ] {
-            assert_eq!(shortened(text, most), short, "{text} {most}");
-            assert_eq!(without_middle(text, most), middle, "{text} {most}");
-        }
-        for (text, clean) in [("a b", "a b"), ("a\n\x1b[0mß", "a\\n\\u{1b}[0mß")] {
-            assert_eq!(printable(text), clean);
-        }
-    }
-
-    #[test]
-    fn paths_as_typed() {
-        let here = std::env::current_dir().unwrap();
-        for (path, text) in [
-            (here.join("a/b.cutape"), "a/b.cutape".to_owned()),
-            (here.clone(), here.display().to_string()),
-            (PathBuf::from("/none/b.cutape"), "/none/b.cutape".to_owned()),
-        ] {
-            assert_eq!(shown(&path).to_string(), text);
-        }
     }
 
     #[test]

@@ -59,35 +59,18 @@ impl Folder {
         })
     }
 
+    /// Where the folder is until it is finished.
+    pub fn partial(&self) -> &Path {
+        &self.partial
+    }
+
     /// Where a file of the folder is until the folder is finished.
     pub fn path(&self, name: &str) -> PathBuf {
         self.partial.join(name)
     }
 
-    /// Makes a folder in it.
-    pub fn make_folder(&self, name: &str) -> Result<(), Failure> {
-        fs::create_dir(self.path(name)).map_err(|error| self.cannot_write(name, &error))
-    }
-
-    /// Writes a file.
-    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-        fs::write(self.path(name), bytes).map_err(|error| self.cannot_write(name, &error))
-    }
-
-    /// Writes a file that can be run.
-    pub fn write_script(&self, name: &str, text: &str) -> Result<(), Failure> {
-        use std::os::unix::fs::PermissionsExt;
-        self.write(name, text)?;
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(self.path(name), mode).map_err(|error| self.cannot_write(name, &error))
-    }
-
-    fn cannot_write(&self, name: &str, error: &io::Error) -> Failure {
-        let path = match name {
-            "" => self.target.clone(),
-            name => self.target.join(name),
-        };
-        Failure::unusable(format!("cannot write {}: {error}", path.display()))
+    fn cannot_write(&self, error: &io::Error) -> Failure {
+        Failure::unusable(format!("cannot write {}: {error}", self.target.display()))
     }
 
     /// Puts the files of the folder in the place of the target, the first one last.
@@ -110,7 +93,7 @@ impl Folder {
     /// Removes what is at the place of the folder, unless that has names which the folder lacks:
     /// then another command, or the user, has put something there.
     fn remove_older(&self) -> Result<(), Failure> {
-        let failed = |error: io::Error| self.cannot_write("", &error);
+        let failed = |error: io::Error| self.cannot_write(&error);
         if !self.target.is_dir() {
             return fs::remove_file(&self.target).map_err(failed);
         }
@@ -134,7 +117,7 @@ impl Folder {
         if self.overwrite.overwrite && self.target.exists() {
             self.remove_older()?;
         }
-        fs::rename(&self.partial, &self.target).map_err(|error| self.cannot_write("", &error))?;
+        fs::rename(&self.partial, &self.target).map_err(|error| self.cannot_write(&error))?;
         self.is_finished = true;
         Ok(())
     }
@@ -208,9 +191,9 @@ mod tests {
         let target = place.join("out");
         let begin = || {
             let folder = Folder::for_file(&target, Overwrite::default()).unwrap();
-            folder.write("out", "first").unwrap();
-            folder.write("out.2", "second").unwrap();
             let files = ["out", "out.2"].map(|name| folder.path(name));
+            fs::write(&files[0], "first").unwrap();
+            fs::write(&files[1], "second").unwrap();
             (folder, files)
         };
         fs::write(place.join("out.2"), "another").unwrap();
@@ -227,8 +210,8 @@ mod tests {
         let failure = Folder::for_file(&target, Overwrite::default()).unwrap_err();
         assert!(failure.message.contains("it exists; choose another name"));
         let folder = Folder::for_file(&target, Overwrite { overwrite: true }).unwrap();
-        folder.write("out", "third").unwrap();
         let file = folder.path("out");
+        fs::write(&file, "third").unwrap();
         folder.finish_files(&[file]).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"third");
         fs::remove_dir_all(&place).unwrap();
@@ -241,13 +224,13 @@ mod tests {
         fs::create_dir(&place).unwrap();
         let target = place.join("out");
         let folder = Folder::create(&target, Overwrite::default()).unwrap();
-        folder.write("file", "text").unwrap();
+        fs::write(folder.path("file"), "text").unwrap();
         assert!(!target.exists());
         drop(folder);
         assert_eq!(names(&place), Some(0), "nothing is left");
         let folder = Folder::create(&target, Overwrite::default()).unwrap();
-        folder.make_folder("inner").unwrap();
-        folder.write_script("inner/run", "#!/bin/sh\n").unwrap();
+        fs::create_dir(folder.path("inner")).unwrap();
+        fs::write(folder.path("inner/run"), "#!/bin/sh\n").unwrap();
         folder.finish().unwrap();
         assert_eq!(fs::read(target.join("inner/run")).unwrap(), b"#!/bin/sh\n");
         assert_eq!(names(&place), Some(1));
@@ -261,7 +244,7 @@ mod tests {
         }
         let replace = || {
             let folder = Folder::create(&target, Overwrite { overwrite: true })?;
-            folder.write("inner", "a file now")?;
+            fs::write(folder.path("inner"), "a file now")?;
             folder.finish()
         };
         replace().unwrap();

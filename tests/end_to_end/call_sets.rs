@@ -74,8 +74,8 @@ fn enter(builder: &mut TraceBuilder, thread: u32, name: &str, arguments: &[u64])
     });
 }
 
-/// Twelve calls of two threads, in ranges and between marks; two of them failed, and the last one
-/// did not return. A nanosecond a tick.
+/// Calls of two threads, in ranges and between marks. Two failed, one did not return, and the last
+/// one launches a kernel whose name the trace does not have. A nanosecond a tick.
 fn trace(folder: &Path) -> PathBuf {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     let all = &mut builder;
@@ -119,6 +119,9 @@ fn trace(folder: &Path) -> PathBuf {
     call(all, (0, "cuModuleUnload"), &[0x50], 0, None);
     call(all, (0, "cuModuleLoadData"), &[1, 2], 0, Some(0x50));
     enter(all, 1, "cuCtxSynchronize", &[]);
+    call(all, (0, "cuLaunchKernel"), &launch, 1, None);
+    let unnamed = [0x52, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0];
+    call(all, (0, "cuLaunchKernel"), &unnamed, 0, None);
     let path = folder.join("calls.cutape");
     builder.write(&path).unwrap();
     path

@@ -8,6 +8,7 @@ use cutape_tests::{compiled, parts, record, run};
 cutape_tests::suite![
     options_come_from_the_nearest_file,
     the_command_line_wins,
+    a_child_has_the_options,
     errors_have_a_line,
 ];
 
@@ -98,6 +99,30 @@ fn the_command_line_wins(folder: &Path) {
     }
 }
 
+/// The calls are re-issued in a process of their own.
+fn a_child_has_the_options(folder: &Path) {
+    let trace = trace(folder);
+    let trace = trace.to_str().unwrap();
+    // A file may have the name of the verb.
+    let file = folder.join("replay");
+    let replay = |options: &str| {
+        fs::write(&file, format!("[replay]\ndriver = \"null\"\n{options}\n")).unwrap();
+        let words = ["--config", "replay", "replay", trace, "--format", "json"];
+        let (code, text) = said(folder, &words);
+        assert_eq!(code, 0, "{options}: {text}");
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        (report["calls_replayed"].as_u64().unwrap(), report)
+    };
+    let (all, untimed) = replay("");
+    let (some, _) = replay("until = 3");
+    assert!(some < all && some <= 3, "{some} of {all}");
+    let is_timed = |report: &serde_json::Value| !report["timing"].as_object().unwrap().is_empty();
+    assert!(!is_timed(&untimed));
+    // An option whose value may be left out.
+    assert!(is_timed(&replay("timing = true").1));
+    assert!(!is_timed(&replay("timing = false").1));
+}
+
 fn errors_have_a_line(folder: &Path) {
     let trace = trace(folder);
     let trace = trace.to_str().unwrap();
@@ -123,6 +148,15 @@ fn errors_have_a_line(folder: &Path) {
         (
             "[check]\nrules = \"lnk-*\"",
             "line 2: invalid value 'lnk-*' for '--rules <RULES>'",
+        ),
+        (
+            "[check]\nconfidence = \"sure\"",
+            "line 2: invalid value 'sure' for '--confidence <WHAT>' [possible values: certain, \
+             contents, assumed]",
+        ),
+        (
+            "[check]\nmost-repeats = [3]",
+            "line 2: most-repeats takes one value, not an array",
         ),
         ("[check]\nall = 3", "line 2: all is true or false"),
         (

@@ -108,7 +108,10 @@ fn a_kernel_is_named_only_if_it_wrote(folder: &Path) {
     // Before the launch it is the copy.
     let at = ["memory#1+0+8", "--at", &eighth.to_string()];
     let before = asked(&trace, &at, WRITES);
-    assert_eq!(writers(&before)[0], pairs(&[("cuMemcpyHtoD_v2", "call")])[0]);
+    assert_eq!(
+        writers(&before)[0],
+        pairs(&[("cuMemcpyHtoD_v2", "call")])[0]
+    );
     let parameter = format!("{eighth}:0");
     let same = asked(&trace, &["--parameter", &parameter], WRITES);
     assert_eq!(same["address"], before["address"]);
@@ -156,6 +159,10 @@ fn what_cannot_be_asked_is_refused(folder: &Path) {
     ] {
         let output = why(&trace, arguments, NOTHING);
         output.assert_code(2);
-        assert!(output.stderr.contains(why_not), "{arguments:?}: {}", output.stderr);
+        assert!(
+            output.stderr.contains(why_not),
+            "{arguments:?}: {}",
+            output.stderr
+        );
     }
 }

@@ -10,7 +10,7 @@ use crate::imports::{Edge, Modules};
 use crate::{Failure, files};
 
 /// Crates in which a folder imports only from folders below it.
-const WITH_FLOORS: [&str; 1] = ["cutape-replay"];
+const WITH_FLOORS: [&str; 2] = ["cutape-replay", "cutape-view"];
 
 #[derive(Deserialize)]
 struct Manifest {

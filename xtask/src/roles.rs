@@ -307,6 +307,7 @@ mod tests {
             returns: "CUresult".to_owned(),
             params,
             header: String::new(),
+            since: 0,
         };
         let typedefs = [
             ("CUmodule", "CUmod_st *"),

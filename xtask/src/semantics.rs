@@ -480,6 +480,7 @@ mod tests {
                 .map(|(c_type, name)| ((*c_type).to_owned(), (*name).to_owned(), "u8".to_owned()))
                 .collect(),
             header: String::new(),
+            since: 0,
         }
     }
 

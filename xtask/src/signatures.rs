@@ -1,6 +1,7 @@
 //! Reads `registry/signatures`.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -28,6 +29,8 @@ pub(crate) fn base_name(symbol: &str) -> &str {
 
 /// The folder, from the root of the repository.
 pub(crate) const FOLDER: &str = "registry/signatures";
+/// The file of versions.
+const VERSIONS: &str = "registry/versions.txt";
 
 /// The headers; each has a file.
 pub(crate) const HEADERS: [&str; 5] = ["cuda", "cudaGL", "cudaEGL", "cudaVDPAU", "cudaProfiler"];
@@ -70,6 +73,9 @@ pub(crate) struct Function {
     /// The header that declares it, from the name of the file.
     #[serde(skip)]
     pub(crate) header: String,
+    /// The version of the API that introduced it, from `versions.txt`.
+    #[serde(skip)]
+    pub(crate) since: u32,
 }
 
 /// An enum; `name` is its typedef, or its tag if it has none.
@@ -167,7 +173,29 @@ impl Signatures {
                 ));
             }
         }
+        all.add_versions(&root.join(VERSIONS))?;
         Ok(all)
+    }
+
+    /// Reads a symbol and its version a line; every function has one.
+    fn add_versions(&mut self, path: &Path) -> Result<(), Failure> {
+        let text = fs::read_to_string(path).map_err(|error| failure!("{VERSIONS}: {error}"))?;
+        let mut versions = HashMap::new();
+        for line in text.lines() {
+            let parsed = line.split_once(' ');
+            let parsed = parsed.and_then(|(symbol, since)| Some((symbol, since.parse().ok()?)));
+            let (symbol, since) = parsed.ok_or_else(|| failure!("{VERSIONS}: {line:?}"))?;
+            versions.insert(symbol, since);
+        }
+        for function in &mut self.functions {
+            let since = versions.remove(&*function.name);
+            function.since =
+                since.ok_or_else(|| failure!("{VERSIONS}: {} has no version", function.name))?;
+        }
+        match versions.keys().min() {
+            Some(symbol) => Err(failure!("{VERSIONS}: no header declares {symbol}")),
+            None => Ok(()),
+        }
     }
 }
 

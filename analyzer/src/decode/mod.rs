@@ -81,6 +81,16 @@ pub struct Output<'t> {
     pub value: Value,
 }
 
+impl<'t> Output<'t> {
+    /// The parameter's name, of a further piece `name.piece`.
+    pub fn full_name(&self) -> Cow<'t, str> {
+        match self.piece {
+            Some(piece) => format!("{}.{piece}", self.name).into(),
+            None => self.name.into(),
+        }
+    }
+}
+
 impl<'t> CallPlan<'t> {
     /// For a function of a trace with that table.
     pub fn of(signature: &'t Signature, signatures: &'t Signatures) -> Self {

@@ -2,7 +2,7 @@
 //! pinned memory.
 
 use cutape_format::Call;
-use cutape_model::{IntervalMap, ObjectId, Site};
+use cutape_model::{ObjectId, Site};
 use cutape_registry::{
     ContextOp, CopyOp, Family, GraphOp, HostMemoryOp, Kind, MemoryOp, MemoryType, StreamOp, rules,
 };
@@ -22,54 +22,16 @@ const LARGE: u64 = 64 << 10;
 const COPIES: u64 = 32;
 /// The share of physical memory that may be pinned: one part in so many.
 const PINNED_SHARE: u64 = 2;
-/// How many ranges that the CPU and the device see are remembered.
-const RANGES: usize = 1 << 16;
-
+/// The most bytes that were pinned or registered at once, and the call after which they were.
 #[derive(Debug, Default)]
-pub(super) struct HostVisible {
-    /// Pinned, registered and managed memory: whether it counts as pinned.
-    ranges: IntervalMap<bool>,
-    pinned: u64,
-    most: u64,
-    most_site: Option<Site>,
-}
-
-impl HostVisible {
-    fn add(&mut self, address: u64, size: u64, is_pinned: bool, site: Site) {
-        if address == 0 || self.ranges.len() >= RANGES {
-            return;
-        }
-        self.ranges.insert(address, size, is_pinned);
-        if is_pinned {
-            self.pinned = self.pinned.saturating_add(size);
-            if self.pinned > self.most {
-                (self.most, self.most_site) = (self.pinned, Some(site));
-            }
-        }
-    }
-
-    fn remove(&mut self, address: u64) {
-        let Some((range, &is_pinned)) = self.ranges.find(address) else {
-            return;
-        };
-        if range.start != address {
-            return;
-        }
-        if is_pinned {
-            self.pinned = self.pinned.saturating_sub(range.end - range.start);
-        }
-        self.ranges.remove(address);
-    }
-
-    /// Whether the driver knows the memory at an address of the host.
-    pub(super) fn holds(&self, address: u64) -> bool {
-        !self.ranges.is_empty() && self.ranges.find(address).is_some()
-    }
+struct MostPinned {
+    bytes: u64,
+    site: Option<Site>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryUse {
-    pub(super) host: HostVisible,
+    pinned: MostPinned,
     /// By kind, size and the place that creates.
     churn: Tallies<(Kind, u64, u64)>,
     /// By function and place.
@@ -99,29 +61,20 @@ impl MemoryUse {
         last_work: Option<u64>,
     ) {
         let family = plan.function.family;
-        let made = |kind| {
-            let position = plan.effects.objects.first().map(|(position, _)| *position);
-            let address = position
-                .and_then(|position| call.out(position))
-                .unwrap_or(0);
-            (address, plan.effects.size_of(call, kind))
+        let pinned = match family {
+            Family::HostMemory(HostMemoryOp::Allocate) => Some(Kind::HostMemory),
+            Family::HostMemory(HostMemoryOp::Register) => Some(Kind::Registration),
+            _ => None,
         };
-        match family {
-            Family::HostMemory(HostMemoryOp::Allocate) => {
-                let (address, size) = made(Kind::HostMemory);
-                self.host.add(address, size, true, site);
+        if let Some(kind) = pinned {
+            let size = plan.effects.size_of(call, kind);
+            let bytes = state.host.live_bytes().saturating_add(size);
+            if bytes > self.pinned.bytes {
+                self.pinned = MostPinned {
+                    bytes,
+                    site: Some(site),
+                };
             }
-            Family::HostMemory(HostMemoryOp::Register) => {
-                let size = plan.effects.size_of(call, Kind::Registration);
-                self.host.add(call.argument(0), size, true, site);
-            }
-            Family::Memory(MemoryOp::AllocateManaged) => {
-                let (address, size) = made(Kind::Memory);
-                self.host.add(address, size, false, site);
-            }
-            Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
-            | Family::Memory(MemoryOp::Free) => self.host.remove(call.argument(0)),
-            _ => {}
         }
         if let Some(kind) = costly(family) {
             let id = state.objects.live(kind, call.argument(0));
@@ -140,8 +93,7 @@ impl MemoryUse {
                 && bytes >= LARGE
             {
                 let address = call.argument(usize::from(position));
-                if !self.host.holds(address)
-                    && state.memory_at(address).is_none()
+                if state.place_at(address).is_none()
                     && let Some(tally) = self.copies.of((plan.function.id, call.caller), site)
                 {
                     let ticks = call.leave.map_or(0, |leave| leave.ticks);
@@ -211,14 +163,14 @@ impl MemoryUse {
         let physical: Option<u64> = context
             .meta("host.memory")
             .and_then(|text| text.parse().ok());
-        if let (Some(physical), Some(site)) = (physical, self.host.most_site)
-            && self.host.most > physical / PINNED_SHARE
+        if let (Some(physical), Some(site)) = (physical, self.pinned.site)
+            && self.pinned.bytes > physical / PINNED_SHARE
         {
             let message = format!(
                 "After {} {} bytes were pinned or registered at once, more than half of the \
                  machine's {physical} bytes.",
                 at(site),
-                self.host.most,
+                self.pinned.bytes,
             );
             let title = "most of the machine's memory is pinned";
             let draft = Draft::new(rules::PERFORMANCE_PINNED_EXCESS, title, message);

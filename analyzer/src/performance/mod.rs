@@ -227,10 +227,10 @@ impl Performance {
             Family::Copy(_) => true,
             _ => false,
         };
-        let host = &self.memory.host;
         let shape = shape(plan, call);
         let is_shared = || {
-            let shared = |bytes| words(bytes).any(|address| host.holds(address));
+            let is_shared = |address| state.shared_around(address).is_some();
+            let shared = |bytes| words(bytes).any(is_shared);
             plan.parameters(call).is_some_and(shared)
         };
         self.waiting

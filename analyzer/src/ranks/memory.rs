@@ -1,11 +1,11 @@
 //! Which shared memory the launches of a process reach.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Note};
 use cutape_model::{Changes, ObjectId, filled_bytes};
-use cutape_reach::{Addresses, Areas, Memory, PARAMETER_STEP, Place, words};
+use cutape_reach::{Addresses, Area, Areas, Memory, PARAMETER_STEP, Place, words};
 use cutape_registry::{CopyOp, Family, HostMemoryOp, Kind, VirtualMemoryOp};
 
 use super::process::{Process, Uses};
@@ -32,8 +32,6 @@ pub(super) enum Identity {
 pub(super) struct ProcessMemory {
     areas: Known,
     addresses: Addresses<Place>,
-    /// Bytes of registered host memory of which parts are shared, by its address.
-    registered: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +51,6 @@ impl Default for ProcessMemory {
         Self {
             areas: Known::default(),
             addresses: Addresses::new(ADDRESSES),
-            registered: BTreeMap::new(),
         }
     }
 }
@@ -71,10 +68,13 @@ impl ProcessMemory {
         if let Some(changes) = changes {
             let gone = changes.ended.iter().chain(&changes.superseded);
             for object in gone.filter_map(|id| objects.get(*id)) {
-                if object.kind == Kind::Memory {
-                    let area = self.areas.0.remove(object.handle);
-                    area.iter()
-                        .for_each(|area| self.addresses.forget(area.place()));
+                match object.kind {
+                    Kind::Memory => {
+                        let removed = self.areas.0.remove(object.handle);
+                        self.forget(removed);
+                    }
+                    Kind::Registration => self.remove_overlapping(object.handle, object.size),
+                    _ => {}
                 }
             }
             for id in &changes.created {
@@ -106,30 +106,14 @@ impl ProcessMemory {
                 }
             }
             Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) => {
-                let areas = self
-                    .areas
-                    .0
-                    .remove_overlapping(argument(address), argument(size));
-                areas
-                    .iter()
-                    .for_each(|area| self.addresses.forget(area.place()));
+                self.remove_overlapping(argument(address), argument(size));
             }
             Family::HostMemory(HostMemoryOp::Register) => {
                 for note in call.notes() {
                     if let Note::SharedMapping(part, _) = note {
                         let file = Identity::File(part.device, part.inode);
-                        self.registered.insert(call.argument(0), call.argument(1));
                         self.insert(part.address, part.length, file);
                     }
-                }
-            }
-            Family::HostMemory(HostMemoryOp::Unregister) => {
-                let start = call.argument(0);
-                if let Some(length) = self.registered.remove(&start) {
-                    let areas = self.areas.0.remove_overlapping(start, length);
-                    areas
-                        .iter()
-                        .for_each(|area| self.addresses.forget(area.place()));
                 }
             }
             Family::Copy(CopyOp::Linear(copy) | CopyOp::Unified(copy)) => {
@@ -161,10 +145,19 @@ impl ProcessMemory {
     }
 
     fn insert(&mut self, start: u64, length: u64, identity: Identity) {
-        let areas = self.areas.0.insert(start, length, identity);
-        areas
-            .iter()
-            .for_each(|area| self.addresses.forget(area.place()));
+        let overwritten = self.areas.0.insert(start, length, identity);
+        self.forget(overwritten);
+    }
+
+    fn remove_overlapping(&mut self, start: u64, length: u64) {
+        let removed = self.areas.0.remove_overlapping(start, length);
+        self.forget(removed);
+    }
+
+    fn forget(&mut self, areas: impl IntoIterator<Item = Area<Identity>>) {
+        for area in areas {
+            self.addresses.forget(area.place());
+        }
     }
 
     /// The first address of memory that a launch's parameters have, and all memory that it reaches;

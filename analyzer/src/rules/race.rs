@@ -254,7 +254,7 @@ pub(super) fn freed_while_pending(check: &Check<'_, '_>, drafts: &mut Vec<Draft>
     if let Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) = check.family() {
         let [start, size] = [address, size].map(|at| check.call.argument(usize::from(at)));
         let bytes = start..start.saturating_add(size);
-        let mappings = check.state.virtual_memory.mappings_in(&bytes);
+        let mappings = check.state.virtual_memory.mappings.pieces(&bytes);
         let mut allocations = mappings.filter_map(|(_, mapping)| mapping.allocation);
         drafts.extend(
             allocations.find_map(|id| pending_use(check, Kind::Allocation, id, Some(&bytes))),

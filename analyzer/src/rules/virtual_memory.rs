@@ -174,7 +174,7 @@ pub(super) fn operand_access(check: &Check<'_, '_>) -> Option<Draft> {
     let memory = &check.state.virtual_memory;
     steps.chain(described).find_map(|(name, bytes)| {
         let without = device.and_then(|device| {
-            let mut mappings = memory.mappings_in(&bytes);
+            let mut mappings = memory.mappings.pieces(&bytes);
             let found = mappings.find(|(_, mapping)| mapping.access_of(device) == Some(0));
             found.map(|(piece, mapping)| (device, piece, mapping))
         });

@@ -19,7 +19,6 @@ pub(crate) mod ordering;
 pub(crate) mod pending;
 mod undefined;
 mod update;
-pub(crate) mod virtual_memory;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,7 +40,6 @@ use growth::Growth;
 use host_addresses::HostAddresses;
 use launches::Launches;
 use pending::Ordering;
-use virtual_memory::VirtualMemory;
 
 /// How many ended objects of each kind are remembered.
 const ENDED: usize = 4096;
@@ -112,7 +110,6 @@ pub(crate) struct State {
     pub(crate) host_addresses: HostAddresses,
     /// The devices that have had contexts.
     pub(crate) devices: Vec<i32>,
-    pub(crate) virtual_memory: VirtualMemory,
     /// By handle.
     pub(crate) multicasts: FxHashMap<u64, Multicast>,
     /// The last call that changed the checkpointing state of a process.
@@ -154,7 +151,6 @@ impl Default for State {
             growth: Growth::default(),
             host_addresses: HostAddresses::default(),
             devices: Vec::new(),
-            virtual_memory: VirtualMemory::default(),
             multicasts: FxHashMap::default(),
             checkpoints: FxHashMap::default(),
             initialized: false,

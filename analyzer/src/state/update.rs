@@ -119,6 +119,7 @@ impl State {
         if !self.ordering.freed.is_empty() {
             self.forget_reused(plan, call);
         }
+        self.forget_unmapped(plan, call);
         let mut own = |kind| own_data(plan, call, kind);
         self.model.apply(&plan.effects, call, &mut own);
         self.follow_changes();
@@ -340,13 +341,6 @@ impl State {
                 if let Some(at) = plan.at("pid") {
                     self.checkpoints.insert(call.argument(at) as i32, site);
                 }
-            }
-            Family::VirtualMemory(operation) => {
-                self.forget_unmapped(call, operation);
-                let handle = plan.handle_of(call, Kind::Allocation);
-                let allocation =
-                    handle.and_then(|handle| self.objects.live(Kind::Allocation, handle));
-                (self.virtual_memory).follow(plan, call, context, (site, allocation), operation);
             }
             Family::Multicast(operation) => self.multicast(plan, call, context, operation),
             Family::Function(FunctionOp::Count) | Family::Kernel(FunctionOp::Count) => {

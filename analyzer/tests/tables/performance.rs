@@ -253,7 +253,16 @@ pub(crate) fn rows() -> Vec<LoopRow> {
         row(
             "performance-pinned-excess",
             pinned(8192 + 4096),
-            &[pinned(8192 * 4)],
+            &[
+                pinned(8192 * 4),
+                // The first memory has ended with its context.
+                format!(
+                    "meta host.memory {}\n{START} looped\n cuCtxCreate_v2 pctx:=0xc9 dev=0\n\
+                     cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096\n cuCtxDestroy_v2 ctx=0xc9\n\
+                     cuMemHostRegister_v2 p=0x8000000 bytesize=4096",
+                    8192 + 4096
+                ),
+            ],
         ),
         row(
             "performance-query-storm",

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use cutape_analyzer::output::{self as analyzer, Omitted, Style};
 use cutape_analyzer::{
-    Baseline, Class, Confidence, Finding, FindingKey, RecordedProcess, Suppressions,
+    Baseline, Class, Finding, FindingKey, FindingLimits, FindingList, RecordedProcess, Suppressions,
 };
 use cutape_format::{Call, Trace};
 
@@ -16,14 +16,8 @@ use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
 use cutape_terminal::message;
 
-/// How many findings of one mistake are listed.
-pub(super) const MOST_REPEATS: u64 = 1;
-
-/// How many keys are told apart when repeats are counted.
-const MOST_KEYS: usize = 1 << 16;
-
 /// Which findings count, as the user says.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Choice<'a> {
     /// `--rules`.
     pub(crate) rules: Option<&'a Rules>,
@@ -35,30 +29,10 @@ pub(crate) struct Choice<'a> {
     pub(crate) suppress: Option<&'a Path>,
     /// `--baseline`.
     pub(crate) baseline: Option<&'a Path>,
-    /// `--all`: those of every class.
-    pub(crate) all: bool,
     /// `--expect-errors`: the program tests errors.
     pub(crate) expects_errors: bool,
-    /// `--confidence`: the least.
-    pub(crate) confidence: Confidence,
-    /// `--most-repeats`: findings with one key.
-    pub(crate) most_repeats: u64,
-}
-
-impl Default for Choice<'_> {
-    fn default() -> Self {
-        Self {
-            rules: None,
-            calls: None,
-            allow: &[],
-            suppress: None,
-            baseline: None,
-            all: false,
-            expects_errors: false,
-            confidence: Confidence::Assumed,
-            most_repeats: MOST_REPEATS,
-        }
-    }
+    /// `--all`, `--confidence` and `--most-repeats`.
+    pub(crate) limits: FindingLimits,
 }
 
 /// What is taken back if a trace proves damaged.
@@ -82,12 +56,7 @@ pub(crate) struct FindingFilter {
     selection: Selection,
     suppressions: Suppressions,
     baseline: Option<Baseline>,
-    all: bool,
     expects_errors: bool,
-    confidence: Confidence,
-    most_repeats: u64,
-    /// How many there were, and which of `findings` was the first.
-    keys: HashMap<FindingKey, (u64, usize)>,
     /// Prints text findings immediately, not in a report at the end.
     prints: bool,
     style: Style,
@@ -98,9 +67,7 @@ pub(crate) struct FindingFilter {
     /// The first error on stdout. The checked program runs on regardless.
     error: Option<io::Error>,
     /// The findings that count.
-    pub(crate) findings: Vec<Finding>,
-    /// Those that do not.
-    pub(crate) omitted: Omitted,
+    pub(crate) list: FindingList,
     /// Whether the traces have all calls.
     pub(crate) state: Completeness,
     /// `--allow-incomplete`: a recording that ended early is no failure.
@@ -130,18 +97,13 @@ impl FindingFilter {
             selection: Selection::new(choice.rules, choice.calls)?,
             suppressions,
             baseline,
-            all: choice.all,
             expects_errors: choice.expects_errors,
-            confidence: choice.confidence,
-            most_repeats: choice.most_repeats,
-            keys: HashMap::new(),
             prints,
             style,
             held: None,
             process: None,
             error: None,
-            findings: Vec::new(),
-            omitted: Omitted::default(),
+            list: FindingList::new(choice.limits),
             state: Completeness::default(),
             allows_incomplete: false,
         })
@@ -151,8 +113,8 @@ impl FindingFilter {
     pub(crate) fn hold(&mut self) {
         self.held = Some(Held {
             lines: Vec::new(),
-            findings: self.findings.len(),
-            omitted: self.omitted.clone(),
+            findings: self.list.findings.len(),
+            omitted: self.list.omitted.clone(),
         });
     }
 
@@ -169,12 +131,10 @@ impl FindingFilter {
     /// Drops the text held back, and the findings since then.
     pub(crate) fn discard(&mut self) {
         if let Some(held) = self.held.take() {
-            self.findings.truncate(held.findings);
-            self.keys.retain(|_, (_, first)| *first < held.findings);
+            self.list.truncate(held.findings, held.omitted);
             if let Some(baseline) = &mut self.baseline {
                 baseline.discard();
             }
-            self.omitted = held.omitted;
         }
     }
 
@@ -210,7 +170,7 @@ impl FindingFilter {
     fn print_finding(&mut self, number: usize) {
         if let Some(held) = &mut self.held {
             held.lines.push(HeldLine::Finding(number));
-        } else if let Some(finding) = self.findings.get(number) {
+        } else if let Some(finding) = self.list.findings.get(number) {
             let text = analyzer::text(finding, &self.style);
             self.print(&text);
         }
@@ -238,11 +198,11 @@ impl FindingFilter {
                 finding.class = Class::ExpectedError;
             }
             if !self.selection.contains(&finding) {
-                self.omitted.not_chosen += 1;
+                self.list.omitted.not_chosen += 1;
                 continue;
             }
             if self.suppressions.matches(&finding) {
-                self.omitted.suppressed += 1;
+                self.list.omitted.suppressed += 1;
                 continue;
             }
             let Some(baseline) = &mut self.baseline else {
@@ -250,7 +210,7 @@ impl FindingFilter {
                 continue;
             };
             let (new, is_known) = baseline.judge(finding);
-            self.omitted.known += u64::from(is_known);
+            self.list.omitted.known += u64::from(is_known);
             if let Some(finding) = new {
                 self.keep(finding);
             }
@@ -259,15 +219,8 @@ impl FindingFilter {
 
     /// Keeps and prints a finding that neither a suppression nor the baseline has.
     fn keep(&mut self, finding: Finding) {
-        if finding.class != Class::Misuse && !self.all {
-            *self.omitted.hidden.entry(finding.class).or_default() += 1;
-        } else if finding.confidence < self.confidence {
-            self.omitted.uncertain += 1;
-        } else if !self.is_repeated(&finding.key) {
-            self.findings.push(finding);
-            if self.prints {
-                self.print_finding(self.findings.len() - 1);
-            }
+        if self.list.add(finding) && self.prints {
+            self.print_finding(self.list.findings.len() - 1);
         }
     }
 
@@ -276,40 +229,10 @@ impl FindingFilter {
     pub(crate) fn settle(&mut self, repeats: HashMap<FindingKey, u64>) {
         if let Some(baseline) = &mut self.baseline {
             let (new, moved) = baseline.settle();
-            self.omitted.known += moved;
+            self.list.omitted.known += moved;
             new.into_iter().for_each(|finding| self.keep(finding));
         }
-        for (key, count) in repeats {
-            if let Some((_, first)) = self.keys.get(&key) {
-                self.count_repeats(*first, count);
-            }
-        }
-    }
-
-    /// Counts the findings with a key; true beyond the limit.
-    fn is_repeated(&mut self, key: &FindingKey) -> bool {
-        let Some((count, first)) = self.keys.get_mut(key) else {
-            let is_full = self.keys.len() >= MOST_KEYS;
-            if is_full {
-                self.omitted.repeated += 1;
-            } else {
-                self.keys.insert(key.clone(), (1, self.findings.len()));
-            }
-            return is_full;
-        };
-        *count += 1;
-        let (is_beyond, first) = (*count > self.most_repeats, *first);
-        if is_beyond {
-            self.count_repeats(first, 1);
-        }
-        is_beyond
-    }
-
-    fn count_repeats(&mut self, first: usize, count: u64) {
-        self.omitted.repeated += count;
-        if let Some(first) = self.findings.get_mut(first) {
-            first.repeats += count;
-        }
+        self.list.count_repeats(repeats);
     }
 
     /// Names a call in flight at the end, whether or not a rule explains it.

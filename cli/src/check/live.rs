@@ -12,18 +12,13 @@ use cutape_format::{Cursor, Trace};
 use super::filter::FindingFilter;
 use super::pass::{Pass, check_trace};
 use super::ranges::set_ranges;
-use crate::record::options::Recording;
-use crate::record::rank;
-use crate::record::reservation::Reservation;
-use crate::record::session::{self, Outcome, Session};
+use cutape_recording::{Outcome, Recording, Reservation, Session, trace_name};
 use cutape_terminal::clock::TickClock;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
 use cutape_terminal::message;
 use cutape_terminal::overwrite::Overwrite;
 
-/// The longest time assumed between a thread's read of the clock and its record in the file.
-pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs a program and checks its calls; keeps the trace if `output` names a file.
@@ -40,13 +35,13 @@ pub(super) fn check_program(
             (std::env::temp_dir().join(name), Overwrite::default())
         }
     };
-    let reservation = Reservation::named(&rank::trace_name(&path), overwrite)?;
-    let mut session = session::start(recording, program, reservation)?;
+    let reservation = Reservation::named(&trace_name(&path), overwrite)?;
+    let mut session = cutape_recording::start(recording, program, reservation)?;
     let mut live = LiveCheck::default();
     let clock = TickClock::start();
     while !session.has_ended() {
         std::thread::sleep(POLL_INTERVAL);
-        live.poll(&session, clock.ago(SETTLE), filter);
+        live.poll(&session, clock.settled(), filter);
     }
     let outcome = session.wait()?;
     let keep = output.is_some();
@@ -83,7 +78,7 @@ fn finish(
         if path == followed {
             let status = outcome.status.code().map(|status| status.to_string());
             live.finish(&trace, filter, status.as_deref());
-            set_ranges(&trace, &mut filter.findings, None)?;
+            set_ranges(&trace, &mut filter.list.findings, None)?;
         } else {
             check_trace(&trace, filter, &mut |_| {})?
                 .1

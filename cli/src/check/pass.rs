@@ -16,7 +16,7 @@ use cutape_terminal::progress::Progress;
 
 /// The analyzer after the calls so far.
 #[derive(Default)]
-pub(crate) struct Pass {
+pub(super) struct Pass {
     analyzer: Analyzer,
     resolver: Resolver,
     /// Functions that the program called or requested with cuGetProcAddress, and that the recorder
@@ -25,14 +25,14 @@ pub(crate) struct Pass {
 }
 
 /// Checks all calls of a complete trace, and shows each to `observe`.
-pub(crate) fn check_trace(
+pub(super) fn check_trace(
     trace: &Trace,
     filter: &mut FindingFilter,
     observe: &mut dyn FnMut(&Call<'_>),
 ) -> Result<(WalkSummary, Pass), Failure> {
     let mut progress = Progress::over_calls("checking", [trace]);
     let mut pass = Pass::default();
-    let first = filter.findings.len();
+    let first = filter.list.findings.len();
     let walked = trace.walk().run(|call| {
         pass.push(trace, call, filter);
         observe(call);
@@ -40,13 +40,13 @@ pub(crate) fn check_trace(
         Ok::<_, Failure>(())
     })?;
     pass.finish(trace, filter, None);
-    set_ranges(trace, &mut filter.findings[first..], None)?;
+    set_ranges(trace, &mut filter.list.findings[first..], None)?;
     Ok((walked, pass))
 }
 
 impl Pass {
     /// Checks a call.
-    pub(crate) fn push(&mut self, trace: &Trace, call: &Call<'_>, filter: &mut FindingFilter) {
+    pub(super) fn push(&mut self, trace: &Trace, call: &Call<'_>, filter: &mut FindingFilter) {
         if call.has_notes() {
             self.unrecorded
                 .extend(call.notes().filter_map(|note| match note {
@@ -66,7 +66,7 @@ impl Pass {
     }
 
     /// Checks what is missing at the end. `exit_status`: of a program that has just ended.
-    pub(crate) fn finish(
+    pub(super) fn finish(
         &mut self,
         trace: &Trace,
         filter: &mut FindingFilter,
@@ -75,12 +75,12 @@ impl Pass {
         filter.state.join(Completeness::of(trace));
         let context = SymbolContext::new(trace, &self.resolver).ended(exit_status);
         filter.add(self.analyzer.finish(&context, trace.has_all_calls()));
-        filter.omitted.consequences += self.analyzer.consequences();
+        filter.list.omitted.consequences += self.analyzer.consequences();
         filter.settle(self.analyzer.take_repeats());
     }
 
     /// Lists on stderr the functions whose calls are missing from the trace.
-    pub(crate) fn report_unrecorded(mut self, trace: &Trace) {
+    pub(super) fn report_unrecorded(mut self, trace: &Trace) {
         let forwarded = trace.forwarded().map(|(name, _)| name.to_owned());
         self.unrecorded.extend(forwarded);
         if self.unrecorded.is_empty() {

@@ -27,11 +27,11 @@ pub(super) fn trailer(
     name: &str,
     filter: &FindingFilter,
 ) -> Result<String, Failure> {
-    let findings = &filter.findings;
+    let findings = &filter.list.findings;
     Ok(match format {
         Format::Text => summary(name, filter),
         Format::Json => {
-            let mut report = analyzer::json(findings, &filter.omitted);
+            let mut report = analyzer::json(findings, &filter.list.omitted);
             filter.state.add_to(&mut report);
             format!("{report:#}")
         }
@@ -44,7 +44,7 @@ pub(super) fn trailer(
 pub(super) fn whole(format: Format, name: &str, filter: &FindingFilter) -> Result<String, Failure> {
     let mut text = String::new();
     if format == Format::Text {
-        for finding in &filter.findings {
+        for finding in &filter.list.findings {
             text += &analyzer::text(finding, &Style::PLAIN);
             text.push('\n');
         }
@@ -65,7 +65,7 @@ fn folder() -> String {
 }
 
 fn summary(name: &str, filter: &FindingFilter) -> String {
-    let findings = &filter.findings;
+    let findings = &filter.list.findings;
     let kinds = [
         (Severity::Error, "error", "errors"),
         (Severity::Warning, "warning", "warnings"),
@@ -83,14 +83,14 @@ fn summary(name: &str, filter: &FindingFilter) -> String {
         true => "no findings".to_owned(),
         false => parts.join(", "),
     };
-    match filter.omitted.text().as_str() {
+    match filter.list.omitted.text().as_str() {
         "" => format!("{name}: {found}"),
         omitted => format!("{name}: {found}; not shown: {omitted}"),
     }
 }
 
 fn sarif(name: &str, filter: &FindingFilter) -> Value {
-    let mut report = analyzer::sarif(&filter.findings, name, &folder());
+    let mut report = analyzer::sarif(&filter.list.findings, name, &folder());
     if let Some(line) = filter.state.end_line() {
         report["runs"][0]["invocations"] = json!([{
             "executionSuccessful": filter.allows_incomplete,
@@ -110,7 +110,7 @@ fn junit(name: &str, filter: &FindingFilter) -> Result<String, Failure> {
         test.set_classname(name);
         suite.add_test_case(test);
     }
-    let cases = analyzer::junit_cases(&filter.findings);
+    let cases = analyzer::junit_cases(&filter.list.findings);
     if cases.is_empty() {
         suite.add_test_case(TestCase::new("no findings", TestCaseStatus::success()));
     }

@@ -69,7 +69,7 @@ pub(super) fn explain(
         )));
     };
     let reason = match (asked, analyzer.answer()) {
-        (Some(asked), _) if filter.findings.iter().any(is_asked) => {
+        (Some(asked), _) if filter.list.findings.iter().any(is_asked) => {
             format!("it is not silent: {}", asked.title)
         }
         (Some(asked), _) => format!("{}: {}", asked.title.clone(), left_out(asked, choice)?),
@@ -89,7 +89,7 @@ fn left_out(finding: Finding, choice: &Choice<'_>) -> Result<String, Failure> {
     let mut alone = FindingFilter::new(choice, false, Style::PLAIN)?;
     alone.add(vec![finding]);
     alone.settle(HashMap::new());
-    Ok(match alone.omitted.text().as_str() {
+    Ok(match alone.list.omitted.text().as_str() {
         "" => Silence::Repeats.to_string(),
         why => format!("found, and not shown: {why}"),
     })

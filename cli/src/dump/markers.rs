@@ -141,7 +141,7 @@ impl MarkerLines {
             (None, number) => write!(out, " thread {number}")?,
         }
         if let Some(time) = line.time_ns {
-            write!(out, " +{}.{:06}ms", time / 1_000_000, time % 1_000_000)?;
+            write!(out, " +{}ms", quantity::milliseconds(time))?;
         }
         write!(out, "{side:#} {}", line.marker)?;
         match line.name {

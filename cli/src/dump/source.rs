@@ -1,7 +1,6 @@
 //! The calls of a cut trace in its source.
 
-use cutape_cut::{Provenance, Ranges};
-use cutape_format::Trace;
+use cutape_format::{Provenance, Ranges, Trace};
 
 /// The index of each call in the source.
 pub(super) struct SourceCalls {

@@ -1,7 +1,7 @@
 //! What a smaller trace must still show: the options of `minimize`.
 
 use cutape_analyzer::suggestion::{did_you_mean, unknown_rule};
-
+use cutape_cut::minimize::Kept;
 use cutape_terminal::failure::Failure;
 
 /// The options that say what to keep; exactly one is given.
@@ -30,21 +30,6 @@ pub(crate) struct Keep {
     /// sh runs it, with the trace's path in place of {}, or at the end.
     #[arg(long, value_name = "COMMAND", verbatim_doc_comment)]
     test: Option<String>,
-}
-
-/// What is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// A finding of a rule.
-    Finding(String),
-    /// The first divergence.
-    Divergence,
-    /// The crash.
-    Crash,
-    /// The first call with this result.
-    Error(i32),
-    /// What a command finds.
-    Test(String),
 }
 
 impl Keep {

@@ -8,13 +8,12 @@ use std::sync::PoisonError;
 use cutape_replay::{Rank, Report};
 use serde::Serialize;
 
-use super::{Arguments, CHILD, Format, pending, text};
+use super::{Arguments, CHILD, Format};
 use crate::guarded;
-use crate::library;
 use crate::one_rank::ChildSource;
-use cutape_render::quantity::count;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input::Completeness;
+use cutape_terminal::library;
 use cutape_terminal::output::printable;
 use cutape_terminal::progress::Progress;
 use cutape_terminal::rank_folder::{Found, traces};
@@ -61,7 +60,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 hidden.extend(["--child-fill".into(), fill.to_string().into()]);
             }
             let program = &program;
-            move || -> Command { guarded::child(program, "replay", CHILD, &hidden) }
+            move || -> Command { guarded::child(program, CHILD, &hidden) }
         })
         .collect();
     let ranks: Vec<Rank<'_>> = found
@@ -91,9 +90,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut ranks = Vec::new();
     let mut printed = String::new();
     for (found, mut report) in found.iter().zip(reports) {
-        pending::complete(&found.trace, &mut report);
+        report.complete(&found.trace);
         let _ = writeln!(printed, "{}:", printable(&found.label));
-        for line in text::text(&found.trace, &report).lines() {
+        for line in report.text(&found.trace).lines() {
             let _ = writeln!(printed, "  {line}");
         }
         ranks.push(RankReport {
@@ -125,23 +124,7 @@ fn verdict(found: &[Found], ranks: &[RankReport]) -> String {
     let mut words = Vec::new();
     for (found, rank) in found.iter().zip(ranks) {
         let label = printable(&found.label);
-        match (&rank.report.died, rank.report.divergence_count) {
-            (Some(_), _) => words.push(format!("{label} died")),
-            (None, 0) => {
-                let report = &rank.report;
-                let left_out: u64 = report.skipped.iter().map(|skipped| skipped.count).sum();
-                if left_out > 0 {
-                    let calls = count(left_out, "call");
-                    words.push(format!("{label} did not re-issue {calls}"));
-                }
-                let lost: u64 = report.consequences.iter().map(|cause| cause.lost).sum();
-                if lost > 0 {
-                    words.push(format!("{label} lacks data of {}", count(lost, "call")));
-                }
-            }
-            (None, 1) => words.push(format!("{label} has 1 divergence")),
-            (None, many) => words.push(format!("{label} has {many} divergences")),
-        }
+        words.extend(rank.report.problems_of_rank(&label));
         if rank.state.ended_early.is_some() {
             words.push(format!("the recording of {label} ended early"));
         }

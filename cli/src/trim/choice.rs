@@ -1,13 +1,10 @@
 //! Which calls to keep: the options of `trim`.
 
 use std::fmt;
-use std::ops::Range;
-
-use cutape_analyzer::decode::function_of;
-use cutape_format::{Call, Trace};
-use cutape_registry::{Family, GraphOp};
 
 use cutape_calls::{self, CallSet, number_range};
+use cutape_cut::trim::calls_of_launches;
+use cutape_format::Trace;
 use cutape_terminal::failure::Failure;
 
 /// The options that choose calls; exactly one is given.
@@ -60,7 +57,9 @@ impl Choice {
                 let range = number_range(text).map_err(|what| {
                     Failure::unusable(format!("--launches {}: {what}", text.escape_debug()))
                 })?;
-                launched(trace, &range, text)?
+                let calls = calls_of_launches(trace, &range)
+                    .map_err(|error| Failure::unusable(format!("--launches {text}: {error}")))?;
+                calls.collect()
             }
         };
         match chosen.is_empty() {
@@ -71,31 +70,4 @@ impl Choice {
             ))),
         }
     }
-}
-
-/// The calls from the first of these launches to the last.
-fn launched(trace: &Trace, wanted: &Range<u64>, text: &str) -> Result<Vec<u64>, Failure> {
-    let mut launches = 0;
-    let mut found: Option<Range<u64>> = None;
-    for call in trace.calls().filter(is_launch) {
-        if wanted.contains(&launches) {
-            let start = found.map_or(call.index, |known| known.start);
-            found = Some(start..call.index + 1);
-        }
-        launches += 1;
-    }
-    let found = found.ok_or_else(|| {
-        Failure::unusable(format!(
-            "--launches {text}: the trace has {launches} launches, which count from 0"
-        ))
-    })?;
-    Ok(found.collect())
-}
-
-fn is_launch(call: &Call<'_>) -> bool {
-    let family = function_of(call.signature).map(|function| function.family);
-    matches!(
-        family,
-        Some(Family::Launch(_) | Family::Graph(GraphOp::Launch))
-    )
 }

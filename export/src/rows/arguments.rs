@@ -125,8 +125,7 @@ impl Names for Labels<'_> {
 
     fn place(&self, address: u64) -> Option<String> {
         let state = &self.0.state;
-        let place = state.place_at(address).or_else(|| state.freed_at(address));
-        let object = state.objects.get(place?)?;
+        let object = state.objects.get(state.last_place_at(address)?)?;
         let (kind, generation) = (object.kind, object.generation);
         let label = ObjectRef { kind, generation };
         Some(match address.saturating_sub(object.handle) {

@@ -221,11 +221,7 @@ fn arguments(row: &CallRow<'_>) -> String {
     }
     let mut out = Map::new();
     for output in &decoded.outputs {
-        let name = match output.piece {
-            Some(piece) => format!("{}.{piece}", output.name),
-            None => output.name.to_owned(),
-        };
-        out.insert(name, output.value.json());
+        out.insert(output.full_name().into(), output.value.json());
     }
     if !out.is_empty() {
         object.insert("out".into(), out.into());

@@ -14,6 +14,8 @@ mod index;
 pub(crate) mod marker;
 pub(crate) mod note;
 mod outline;
+pub(crate) mod provenance;
+pub(crate) mod ranges;
 mod raw;
 pub(crate) mod record;
 mod scan;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use cutape_maps::{Mapping, mappings};
+
 use crate::read::source::recorded_process;
 use crate::read::trace::Trace;
 
@@ -28,11 +30,7 @@ fn has_mapped(process: u32, file: io::Result<fs::Metadata>) -> bool {
     let (Ok(file), Ok(maps)) = (file, maps) else {
         return false;
     };
-    let inode = file.ino().to_string();
-    let maps = String::from_utf8_lossy(&maps);
-    maps.lines().any(|line| {
-        // address, permissions, offset, device, inode, path
-        let mut words = line.split_ascii_whitespace().skip(1);
-        words.next() == Some("rw-s") && words.nth(2) == Some(&inode)
-    })
+    let is_it =
+        |mapping: &Mapping<'_>| mapping.permissions == b"rw-s" && mapping.inode == file.ino();
+    mappings(&maps).any(|mapping| is_it(&mapping))
 }

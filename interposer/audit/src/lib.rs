@@ -22,7 +22,7 @@ fn never(_: &core::panic::PanicInfo<'_>) -> ! {
 use core::ffi::{CStr, c_char, c_uint};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use cutape_registry::{asks_for_libcuda, names_a_folder, past_audit};
+use cutape_registry::{RecorderSetting, asks_for_libcuda, names_a_folder, past_audit};
 
 // The crate libc leaves this to the standard library if another package of the same build uses it
 // with `std`. Without it the loader finds no symbol of ours, and nothing is recorded.
@@ -33,7 +33,10 @@ unsafe extern "C" {}
 /// places where the loader tries it.
 const AS_GIVEN: c_uint = 1;
 
-/// The interposer's path, from `CUTAPE_AUDIT_LEADS_TO`.
+/// The variable with the interposer's path.
+const LEADS_TO: &CStr = RecorderSetting::AuditLeadsTo.c_name();
+
+/// The interposer's path.
 static INTERPOSER: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Called once by the loader, with its version of the interface; this library works with all of
@@ -42,7 +45,7 @@ static INTERPOSER: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 pub extern "C" fn la_version(version: c_uint) -> c_uint {
     // SAFETY: the name ends in NUL. The value stays valid, since nothing in this namespace changes
     // the environment.
-    let interposer = unsafe { libc::getenv(c"CUTAPE_AUDIT_LEADS_TO".as_ptr()) };
+    let interposer = unsafe { libc::getenv(LEADS_TO.as_ptr()) };
     INTERPOSER.store(interposer, Ordering::Relaxed);
     if interposer.is_null() { 0 } else { version }
 }

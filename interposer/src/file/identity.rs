@@ -12,7 +12,7 @@ use super::trace_file;
 use crate::driver::{self, ask};
 use crate::hot::recording::payload_policy;
 use crate::process::env;
-use crate::process::settings::{Backend, Settings};
+use crate::process::settings::{self, Settings};
 
 /// The devices are written once, after `cuInit`.
 static DEVICES_WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -71,13 +71,13 @@ pub(crate) fn write_program(settings: &Settings) {
     DEVICES_WRITTEN.store(false, Ordering::Relaxed);
     let mut pairs = Pairs::new();
     pairs.put("recorder.version", env!("CARGO_PKG_VERSION"));
-    pairs.put("recorder.via", Backend::chosen().name());
+    pairs.put("recorder.via", settings::backend().word());
     let (payloads, outputs) = payload_policy();
     // `pack` reads them as well.
     pairs.put("payloads", payloads.word());
     pairs.put("outputs", outputs.word());
-    if let Some(when) = settings.digests.word() {
-        pairs.put("digests", when);
+    if let Some(when) = settings.digests {
+        pairs.put("digests", when.word());
     }
     if settings.outputs_of_exchanges != 0 {
         let bytes = settings.outputs_of_exchanges.to_string();

@@ -9,9 +9,11 @@
 use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 
+use cutape_registry::RecorderSetting;
+
 use super::next::Next;
 use crate::process::env::{
-    self, Environment, LIBRARY_PATH_ENTRY, LOADER_ENTRIES, TRACE_ENTRY, entries, environ,
+    self, Environment, LIBRARY_PATH_ENTRY, LOADER_ENTRIES, entries, environ,
 };
 use crate::process::errno;
 
@@ -61,7 +63,7 @@ unsafe fn with_injected(
     // SAFETY: as the caller says.
     for entry in unsafe { entries(environment) } {
         let bytes = entry.to_bytes();
-        is_complete |= bytes.starts_with(TRACE_ENTRY)
+        is_complete |= RecorderSetting::Trace.is_set_by(bytes)
             || LOADER_ENTRIES.iter().any(|name| bytes.starts_with(name));
         has_path |= bytes.starts_with(LIBRARY_PATH_ENTRY);
         count += 1;

@@ -10,12 +10,12 @@
 
 use core::ffi::c_void;
 
-use cutape_registry::FUNCTIONS;
+use cutape_registry::{Backend, FUNCTIONS};
 use frida_gum::interceptor::Interceptor;
 use frida_gum::{Gum, NativePointer};
 
 use super::patch::{self, Engine};
-use crate::process::settings::Backend;
+use crate::process::settings;
 use crate::process::{errno, log};
 use crate::{driver, entry_addresses, loaded, start};
 
@@ -26,7 +26,7 @@ pub static cutape_interposer_patches: u32 = 1;
 
 /// Run by the loader before `main`.
 extern "C" fn at_start() {
-    if Backend::chosen() == Backend::Gum && loaded::is_in_base_namespace() {
+    if settings::backend() == Backend::Gum && loaded::is_in_base_namespace() {
         let _errno = errno::Errno::keep();
         if start::load_early() && !driver::is_patched() {
             patch_driver();

@@ -5,11 +5,11 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use std::ffi::{CStr, CString};
 
-use cutape_registry::{PAST_AUDIT, asks_for_libcuda, names_a_folder};
+use cutape_registry::{Backend, PAST_AUDIT, asks_for_libcuda, names_a_folder};
 
 use super::next::Next;
 use crate::process::errno::Errno;
-use crate::process::settings::Backend;
+use crate::process::settings;
 
 /// Tells this library from a real driver: a search for libcuda passes over a library that exports
 /// it.
@@ -165,7 +165,7 @@ fn real_dlopen(path: &CStr, flags: c_int) -> *mut c_void {
 /// with the reason in `dlerror`.
 pub(crate) fn open_driver(path: &CStr) -> *mut c_void {
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-    let marked = match Backend::chosen() {
+    let marked = match settings::backend() {
         Backend::Audit if path.to_bytes().starts_with(b"/") => {
             CString::new([PAST_AUDIT.as_bytes(), path.to_bytes()].concat()).ok()
         }

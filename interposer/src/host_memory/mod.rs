@@ -13,23 +13,23 @@ mod table;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use cutape_order::Moment;
-use cutape_registry::{CopyOp, Extent, Family, Length, Role, StreamMemoryOp};
+use cutape_registry::{CopyOp, Extent, Family, HostMemory, Length, Role, StreamMemoryOp};
 
 use crate::file::kept_blobs;
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::memory;
-use crate::process::settings::HostMemory;
 use crate::queries::{current_context, has_concurrent_managed_access, is_capturing};
 use crate::state::followed_work;
-use table::{FILTER, Range, TABLE, Table};
+use table::{FILTER, KEEPS_NEWS, Range, TABLE, Table};
 pub(crate) use table::{Which, any, forget, is_touched};
 
 static POLICY: AtomicU8 = AtomicU8::new(HostMemory::Off as u8);
 
-/// Sets what is to be recorded.
-pub(crate) fn configure(policy: HostMemory) {
+/// Sets what is to be recorded, and whether `take_news` gives words.
+pub(crate) fn configure(policy: HostMemory, keeps_news: bool) {
+    KEEPS_NEWS.store(keeps_news, Ordering::Relaxed);
     POLICY.store(policy as u8, Ordering::Relaxed);
     kept_blobs::set_holder(while_held);
 }

@@ -1,14 +1,12 @@
 //! The ranges of host memory that the device can access, and a shadow copy of each.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use cutape_format::layout::{HostChangedNote, HostSkippedNote, field, host_skip, note_kind};
-
-use cutape_order::Moment;
+use cutape_order::{Latest, Moment};
 
 use super::changes::changes;
-use crate::exchanges::step as exchanges;
 use crate::file::rows::Rows;
 use crate::hot::clock;
 use crate::hot::host_range_filter::HostRangeFilter;
@@ -19,7 +17,6 @@ use crate::process::process_lock::ProcessLock;
 use crate::snapshot;
 use crate::state::contexts;
 use crate::state::followed_work::{self, Work};
-use crate::state::latest::Latest;
 
 /// Longer ranges are skipped.
 const MOST_OF_ONE: u64 = 64 << 20;
@@ -69,6 +66,8 @@ pub(super) struct Table {
 /// The ranges that are not skipped.
 pub(super) static FILTER: HostRangeFilter = HostRangeFilter::new();
 pub(super) static TABLE: ProcessLock<Table> = ProcessLock::new();
+/// Whether `Table::news` is kept.
+pub(super) static KEEPS_NEWS: AtomicBool = AtomicBool::new(false);
 /// How many ranges exist, and how many the device may have written since they were last compared.
 static RANGES: AtomicUsize = AtomicUsize::new(0);
 static TOUCHED: AtomicUsize = AtomicUsize::new(0);
@@ -386,7 +385,7 @@ impl Table {
             // An empty change: the range begins as zeros.
             runs.push((0, 0));
         }
-        if exchanges::is_on() && !is_after {
+        if KEEPS_NEWS.load(Ordering::Relaxed) && !is_after {
             let of_thread = self.news.entry(number).or_default();
             for &(at, length) in &runs {
                 let end = (at + length).next_multiple_of(8).min(shadow.len());

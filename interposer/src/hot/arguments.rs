@@ -1,9 +1,10 @@
 //! The arguments of a call, and the enter records that hold nothing else.
 
 use cutape_format::slot::Slot;
+use cutape_registry::Location;
 
 use super::frame::Frame;
-use super::plan::{EnterForm, Location, Plan};
+use super::plan::{EnterForm, Plan};
 use super::thread::Draft;
 use crate::file::trace_file;
 

@@ -3,15 +3,14 @@
 
 use core::cell::UnsafeCell;
 
+use cutape_device_memory::Steps;
 use cutape_format::slot::{self, ShortForm, ValueForm};
 use cutape_registry::{
-    FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Role, Width, attributes,
-    id,
+    FUNCTIONS, Family, Function, Kind, LaunchArguments, LaunchOp, Length, Location, Locations,
+    Role, attributes, id,
 };
 
 use super::hook_bits::{FINISH, HookBits, POST, PRE, PUT_POST, PUT_PRE};
-use crate::digests::step::{DigestStep, step_of};
-use crate::exchanges::step::{self as exchange_step, ExchangeStep};
 use crate::{awaited_roles, call_order};
 
 /// Most parameters of any function.
@@ -27,17 +26,6 @@ pub(crate) const LAUNCH: LaunchArguments = match FUNCTIONS[id::cuLaunchKernel as
     Family::Launch(LaunchOp::Arguments(launch)) => launch,
     _ => panic!("cuLaunchKernel is a launch"),
 };
-
-/// Where an argument is when a function is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// In that integer register.
-    Register(u8),
-    /// In that vector register.
-    Vector(u8),
-    /// On the stack, from that word on.
-    Stack(u8),
-}
 
 /// How the enter record of a function is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +173,9 @@ pub(crate) struct Plan {
     /// A bit for each argument whose memory an override snapshots, so that the roles must not.
     pub(crate) owned: u16,
     pub(crate) family: Family,
-    /// Digests of device memory or outputs of exchanges have something to do. Then `pre_call` and
-    /// `leave` are the ones that run overrides.
-    pub(crate) has_steps: bool,
-    pub(crate) digests: DigestStep,
-    pub(crate) exchanges: ExchangeStep,
+    /// What digests of device memory and outputs of exchanges do. If that is something, `pre_call`
+    /// and `leave` are the ones that run overrides.
+    pub(crate) steps: Steps,
     pub(crate) attribute_bytes: AttributeBytes,
     /// The bits of each word that belong to the argument.
     pub(crate) masks: [u64; MOST_PARAMETERS],
@@ -222,9 +208,7 @@ const EMPTY: Plan = Plan {
     function: None,
     owned: 0,
     family: Family::Plain,
-    has_steps: false,
-    digests: DigestStep::Nothing,
-    exchanges: ExchangeStep::Nothing,
+    steps: Steps::NONE,
     attribute_bytes: AttributeBytes::NONE,
     masks: [0; MOST_PARAMETERS],
     widths: [0; MOST_PARAMETERS],
@@ -241,11 +225,12 @@ static PLANS: Plans = Plans(UnsafeCell::new([EMPTY; FUNCTIONS.len()]));
 
 /// Computes all plans; `hooks` says which hooks a function has by its family, and which by its
 /// roles. To be called before `of`.
-pub(crate) fn prepare(hooks: fn(&Plan) -> [HookBits; 2]) {
+pub(crate) fn prepare(hooks: fn(&Plan) -> [HookBits; 2], steps: impl Fn(&Function) -> Steps) {
     // SAFETY: see `Plans`.
     let plans = unsafe { &mut *PLANS.0.get() };
     for (plan, function) in plans.iter_mut().zip(&FUNCTIONS) {
         *plan = make(function, hooks);
+        set_steps(plan, steps(function));
     }
 }
 
@@ -257,7 +242,7 @@ pub(crate) fn of(function: usize) -> &'static Plan {
     plans.get(function).unwrap_or(&EMPTY)
 }
 
-/// Computes the plan of one function.
+/// Computes the plan of one function, without steps.
 pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Plan {
     let mut plan = EMPTY;
     plan.family = function.family;
@@ -293,21 +278,14 @@ pub(crate) fn make(function: &Function, hooks: fn(&Plan) -> [HookBits; 2]) -> Pl
     if !hooks.have(POST | PUT_POST | FINISH) {
         set_leave_form(&mut plan, function);
     }
-    set_steps(
-        &mut plan,
-        step_of(function),
-        exchange_step::step_of(function),
-    );
     plan
 }
 
-fn set_steps(plan: &mut Plan, digests: DigestStep, exchanges: ExchangeStep) {
-    if (digests, exchanges) == (DigestStep::Nothing, ExchangeStep::Nothing) {
+fn set_steps(plan: &mut Plan, steps: Steps) {
+    if steps == Steps::NONE {
         return;
     }
-    plan.has_steps = true;
-    plan.digests = digests;
-    plan.exchanges = exchanges;
+    plan.steps = steps;
     plan.pre_call = PreCall::Override;
     plan.leave = LeaveForm::Generic;
     plan.may_change_errno = true;
@@ -317,35 +295,18 @@ fn set_steps(plan: &mut Plan, digests: DigestStep, exchanges: ExchangeStep) {
     }
 }
 
-/// Where the arguments are, by the System V calling convention: six integer registers, eight vector
-/// registers, then the stack; structs of more than 16 bytes always on the stack.
 fn add_arguments(plan: &mut Plan, function: &Function) {
-    let (mut registers, mut vectors, mut words) = (0, 0, 0);
+    let mut locations = Locations::new();
     let places = plan
         .locations
         .iter_mut()
         .zip(&mut plan.widths)
         .zip(&mut plan.masks);
     for (((location, width), mask), parameter) in places.zip(function.params) {
-        let mut stack = |count: u8| {
-            words += count;
-            Location::Stack(words - count)
-        };
-        *location = match parameter.width {
-            Width::Memory(bytes) => stack(bytes.div_ceil(8)),
-            Width::Float(_) if vectors < 8 => {
-                vectors += 1;
-                Location::Vector(vectors - 1)
-            }
-            Width::Unsigned(_) | Width::Signed(_) if registers < 6 => {
-                registers += 1;
-                Location::Register(registers - 1)
-            }
-            _ => stack(1),
-        };
+        *location = locations.next(parameter.width);
         *width = parameter.width.bytes() as u8;
         *mask = u64::MAX >> (64 - 8 * u32::from((*width).clamp(1, 8)));
-        plan.is_scattered |= !matches!(parameter.width, Width::Unsigned(_) | Width::Signed(_));
+        plan.is_scattered |= !parameter.width.is_integer();
         plan.count += 1;
     }
 }

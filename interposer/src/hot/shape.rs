@@ -1,6 +1,6 @@
 //! How a function takes its arguments, as far as the assembly of the entries must know.
 
-use cutape_registry::{Function, Width};
+use cutape_registry::{Function, Locations};
 
 /// Bit of a shape: arguments in vector registers, or structs by value. Then all argument registers
 /// are saved, and `gather` puts the arguments in order.
@@ -14,23 +14,16 @@ pub(crate) const NOT_RECORDED: u16 = 0x100;
     reason = "evaluated when the entries are compiled"
 )]
 pub(crate) const fn shape(function: &Function) -> u16 {
-    let (mut registers, mut words, mut vectors, mut structs) = (0, 0, 0, 0);
+    let (mut locations, mut is_scattered) = (Locations::new(), false);
     let mut index = 0;
     while index < function.params.len() {
-        match function.params[index].width {
-            Width::Memory(bytes) => {
-                words += bytes.div_ceil(8) as u16;
-                structs += 1;
-            }
-            Width::Float(_) => vectors += 1,
-            _ if registers < 6 => registers += 1,
-            _ => words += 1,
-        }
+        let width = function.params[index].width;
+        locations.next(width);
+        is_scattered |= !width.is_integer();
         index += 1;
     }
-    assert!(vectors <= 8, "vector arguments on the stack");
-    let is_scattered = vectors + structs > 0;
-    words.div_ceil(2) | if is_scattered { SCATTERED } else { 0 }
+    let pairs = locations.stack_words().div_ceil(2) as u16;
+    pairs | if is_scattered { SCATTERED } else { 0 }
 }
 
 #[cfg(test)]

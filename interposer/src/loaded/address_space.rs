@@ -1,11 +1,13 @@
 //! The address ranges that the process has mapped, in the trace: the driver places its memory in
 //! the gaps, so a replay that has the same gaps gets the same addresses (measured on driver 580).
 
+use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fs::File;
 use std::io::Read;
 
 use cutape_format::layout::{ARENA, note_kind};
+use cutape_maps::{Mapping, for_each_line};
 use cutape_registry::{ContextOp, Family, PrimaryOp};
 
 use super::objects;
@@ -23,8 +25,6 @@ const OLD: u64 = 50_000_000;
 const NOTES_UNTIL_DOUBLE: u32 = 16;
 /// Bytes of the kernel's list that are read at once.
 const PIECE: usize = 64 << 10;
-/// Name of the first mapping that lies above all that the kernel places.
-const STACK: &[u8] = b"[stack]";
 /// Most ranges in a note; with this many, a note has 1 MiB.
 const MOST_RANGES: usize = 64 << 10;
 
@@ -118,24 +118,17 @@ fn note(thread: &Thread) {
     thread.note(note_kind::ADDRESS_SPACE, |draft| draft.put(ranges));
 }
 
-/// Reads `7f12-7f34 r--p ...` line by line into pairs of start and end, without the range `own`, up
-/// to the stack. Adjacent ones are joined, but not what may be a thread's arena with others: a
-/// replay can see which memory is not the driver's. Returns their bytes.
+/// Reads the kernel's list into pairs of start and end, without the range `own`, up to the stack.
+/// Adjacent ranges are joined, but not what may be a thread's arena with others: a replay can see
+/// which memory is not the driver's. Returns their bytes.
 fn read_ranges(
-    mut list: impl Read,
+    list: impl Read,
     piece: &mut [u8],
     ranges: &mut [u8],
     own: (u64, u64),
 ) -> Option<usize> {
     let mut used = 0;
     let mut last = (0, 0);
-    let (mut numbers, mut digits) = ([0_u64; 2], 0_usize);
-    // Which of the two numbers is read; 2: the rest of the line.
-    let mut column = 0_usize;
-    let mut name_length = 0_usize;
-    // Of the rest of the line: how much was read, whether it begins with `rw-p`, whether it names a
-    // file or more.
-    let (mut read, mut is_writable, mut is_named) = (0_usize, true, false);
     // Where the arena that was read last ends.
     let mut arena_end = 0;
     let mut put = |range: (u64, u64)| {
@@ -148,55 +141,39 @@ fn read_ranges(
         }
         Some(())
     };
-    'lines: loop {
-        let count = list.read(piece).ok()?;
-        if count == 0 {
-            break;
-        }
-        for &byte in piece.get(..count)? {
-            if byte == b'\n' {
-                if name_length == STACK.len() {
-                    break 'lines;
-                }
-                let range = (numbers[0], numbers[1]);
-                let is_arena = range.0 % ARENA == 0
-                    && range.1.wrapping_sub(range.0) <= ARENA
-                    && (is_writable && !is_named);
-                let parts = [(range.0, range.1.min(own.0)), (range.0.max(own.1), range.1)];
-                for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
-                    let is_whole = last.1 == arena_end;
-                    if last.1 == start && !is_whole && !is_arena {
-                        last.1 = end;
-                    } else {
-                        put(last)?;
-                        last = (start, end);
-                    }
-                }
-                if is_arena {
-                    arena_end = range.0.wrapping_add(ARENA);
-                }
-                (numbers, digits, column, name_length) = ([0; 2], 0, 0, 0);
-                (read, is_writable, is_named) = (0, true, false);
-            } else if let Some(number) = numbers.get_mut(column) {
-                match (byte as char).to_digit(16) {
-                    Some(digit) => {
-                        *number = *number << 4 | u64::from(digit);
-                        digits += 1;
-                    }
-                    None if digits > 0 => (column, digits) = (column + 1, 0),
-                    None => return None,
-                }
+    let mut take = |mapping: Mapping<'_>| {
+        let range = (mapping.start, mapping.end);
+        let is_arena = range.0.is_multiple_of(ARENA)
+            && range.1.wrapping_sub(range.0) <= ARENA
+            && (mapping.permissions == b"rw-p" && mapping.path.is_empty());
+        let parts = [(range.0, range.1.min(own.0)), (range.0.max(own.1), range.1)];
+        for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
+            let is_whole = last.1 == arena_end;
+            if last.1 == start && !is_whole && !is_arena {
+                last.1 = end;
             } else {
-                is_writable &= b"rw-p".get(read).is_none_or(|&expected| expected == byte);
-                is_named |= byte == b'/' || byte == b'[';
-                read += 1;
-                name_length = match STACK.get(name_length) {
-                    Some(&expected) if expected == byte => name_length + 1,
-                    _ => usize::from(byte == b'['),
-                };
+                put(last)?;
+                last = (start, end);
             }
         }
-    }
+        if is_arena {
+            arena_end = range.0.wrapping_add(ARENA);
+        }
+        Some(())
+    };
+    let mut is_read = true;
+    let read = for_each_line(list, piece, |line| {
+        let mapping = Mapping::parse(line);
+        if mapping.is_some_and(|mapping| mapping.is_stack()) {
+            return ControlFlow::Break(());
+        }
+        is_read = mapping.and_then(&mut take).is_some();
+        match is_read {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    read.ok().filter(|()| is_read)?;
     put(last)?;
     Some(used)
 }
@@ -207,7 +184,7 @@ mod tests {
 
     fn ranges_of(text: &str, own: (u64, u64)) -> Option<Vec<u64>> {
         let mut ranges = [0; 64];
-        let length = read_ranges(text.as_bytes(), &mut [0; 7], &mut ranges, own)?;
+        let length = read_ranges(text.as_bytes(), &mut [0; 64], &mut ranges, own)?;
         let words = ranges[..length].chunks_exact(8);
         Some(
             words
@@ -232,7 +209,9 @@ mod tests {
             let expected = [expected, &top].concat();
             assert_eq!(ranges_of(text, own), Some(expected), "{own:x?}");
         }
-        let stack = "1000-2000 r [sta\n3000-4000 r [vdso] [stack]\n5000-6000 r\n";
+        let stack = "1000-2000 rw-p 00000000 00:00 0 [sta\n\
+                     3000-4000 rw-p 00000000 00:00 0    [stack]\n\
+                     5000-6000 rw-p 00000000 00:00 0\n";
         assert_eq!(ranges_of(stack, (0, 0)), Some(vec![0x1000, 0x2000]));
         let arenas = "7ffff0000000-7ffff0021000 rw-p 00000000 00:00 0 \n\
                       7ffff0021000-7ffff4000000 ---p 00000000 00:00 0 \n\
@@ -247,7 +226,8 @@ mod tests {
         let expected = [&expected[..], &[last, last + 0x2000]].concat();
         assert_eq!(ranges_of(arenas, (0, 0)), Some(expected), "arenas");
         assert_eq!(ranges_of("x\n", (0, 0)), None);
-        let many: String = (1..9).map(|at| format!("{at}000-{at}001 r\n")).collect();
+        let line = |at| format!("{at}000-{at}001 rw-p 00000000 00:00 0\n");
+        let many: String = (1..9).map(line).collect();
         assert_eq!(ranges_of(&many, (0, 0)), None, "no room");
     }
 }

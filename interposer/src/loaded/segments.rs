@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use cutape_format::file_range::FileRange;
+use cutape_maps::{Mapping, mappings};
 
 use super::objects::{self, Object};
 use crate::process::errno::Errno;
@@ -152,46 +153,19 @@ fn has_text_relocations(object: &Object<'_>) -> bool {
     })
 }
 
-/// A mapping as the kernel lists it.
-#[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
-    start: u64,
-    end: u64,
-    offset: u64,
-    inode: u64,
-    path: &'a [u8],
-}
-
-/// Reads `7f12-7f34 r--p 00000000 08:01 1234   /path`, of private mappings of files that cannot be
-/// written.
-fn private_file(line: &[u8]) -> Option<Line<'_>> {
-    let text = |bytes| core::str::from_utf8(bytes).ok();
-    let hexadecimal = |bytes| u64::from_str_radix(text(bytes)?, 16).ok();
-    let mut words = line.splitn(6, |&byte| byte == b' ');
-    let addresses = words.next()?;
-    let dash = addresses.iter().position(|&byte| byte == b'-')?;
-    let access = words.next()?;
-    let offset = hexadecimal(words.next()?)?;
-    let _device = words.next()?;
-    let inode = text(words.next()?)?.parse().ok()?;
-    let path = words.next()?.trim_ascii_start();
-    let private = access.len() == 4 && access.starts_with(b"r-") && access.ends_with(b"p");
+/// True for private mappings of files that cannot be written.
+fn is_private_file(mapping: &Mapping<'_>) -> bool {
+    let access = mapping.permissions;
+    let is_private = access.len() == 4 && access.starts_with(b"r-") && access.ends_with(b"p");
     // The kernel escapes newlines in names.
-    (private && path.starts_with(b"/") && !path.contains(&b'\\')).then_some(Line {
-        start: hexadecimal(addresses.get(..dash)?)?,
-        end: hexadecimal(addresses.get(dash + 1..)?)?,
-        offset,
-        inode,
-        path,
-    })
+    is_private && mapping.path.starts_with(b"/") && !mapping.path.contains(&b'\\')
 }
 
 /// The segment with its file, if that is mapped there and still has its name.
 fn in_file(found: Segment) -> Option<Segment> {
     let maps = std::fs::read("/proc/self/maps").ok()?;
-    let line = maps
-        .split(|&byte| byte == b'\n')
-        .filter_map(private_file)
+    let line = mappings(&maps)
+        .filter(is_private_file)
         .find(|line| line.start <= found.start && found.end <= line.end)?;
     if line.offset + (found.start - line.start) != found.offset {
         return None;
@@ -314,28 +288,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_map() {
-        let line = Line {
-            start: 0x1000,
-            end: 0x3000,
-            offset: 0x200,
-            inode: 42,
-            path: b"/lib/a b.so",
-        };
+    fn private_files_are_told_from_other_mappings() {
         for (text, expected) in [
-            (
-                "1000-3000 r--p 00000200 08:01 42     /lib/a b.so",
-                Some(line),
-            ),
-            ("1000-3000 rw-p 00000200 08:01 42     /lib/a.so", None),
-            ("1000-3000 r--s 00000200 08:01 42     /lib/a.so", None),
-            ("1000-3000 r--p 00000200 08:01 42     /lib/a\\012.so", None),
-            ("1000-3000 r--p 00000000 00:00 0      [vdso]", None),
-            ("1000-3000 r--p 00000000 00:00 0 ", None),
-            ("1000 r--p", None),
-            ("", None),
+            ("1000-3000 r--p 00000200 08:01 42     /lib/a b.so", true),
+            ("1000-3000 rw-p 00000200 08:01 42     /lib/a.so", false),
+            ("1000-3000 r--s 00000200 08:01 42     /lib/a.so", false),
+            ("1000-3000 r--p 00000200 08:01 42     /lib/a\\012.so", false),
+            ("1000-3000 r--p 00000000 00:00 0      [vdso]", false),
+            ("1000-3000 r--p 00000000 00:00 0 ", false),
         ] {
-            assert_eq!(private_file(text.as_bytes()), expected, "{text}");
+            let mapping = Mapping::parse(text.as_bytes()).unwrap();
+            assert_eq!(is_private_file(&mapping), expected, "{text}");
         }
     }
 }

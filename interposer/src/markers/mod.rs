@@ -13,6 +13,7 @@ mod text;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use cutape_format::layout::{MarkerNote, RECORD_HEAD_LENGTH, chunk_kind, marker_action, note_kind};
+use cutape_registry::RecorderSetting;
 
 use crate::file::identity;
 use crate::file::shared_chunk::SharedChunk;
@@ -86,7 +87,8 @@ fn keep(note: MarkerNote, domain: &[u8], text: &[u8]) {
         drop(early);
         return write(note, domain, text);
     }
-    let is_wanted = || env::variable(env::TRACE).is_some() && !env::is_privileged();
+    let is_wanted =
+        || env::variable(RecorderSetting::Trace.c_name()).is_some() && !env::is_privileged();
     if !*early.is_wanted.get_or_insert_with(is_wanted) {
         return;
     }

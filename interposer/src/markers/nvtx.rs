@@ -9,6 +9,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use cutape_format::layout::{MarkerNote, marker_action, marker_payload, marker_source};
+use cutape_registry::RecorderSetting;
 
 use super::text::Text;
 use super::{names, put};
@@ -51,7 +52,7 @@ mod message {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NVTX gives the name")]
 unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
-    if env::is_privileged() || env::variable(env::TRACE).is_none() {
+    if env::is_privileged() || env::variable(RecorderSetting::Trace.c_name()).is_none() {
         return 0;
     }
     // SAFETY: as the caller says; the answer is NULL or a table that is valid for good.

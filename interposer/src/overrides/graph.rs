@@ -13,15 +13,15 @@ use cutape_registry::{GraphOp, Length, NodeKind, NodeParams, Role};
 
 use super::visitor::Visitor;
 use super::{launch, origin};
-use crate::digests::{self, step::is_on};
 use crate::file::rows::Memory;
 use crate::hot::frame::Frame;
 use crate::hot::recording::payload_policy;
 use crate::hot::thread::{Draft, Thread};
 use crate::process::memory;
+use crate::queries::current_context;
 use crate::state::followed_work;
 use crate::state::graph_copies;
-use crate::{async_readback, host_memory, snapshot};
+use crate::{async_readback, device_memory, host_memory, snapshot};
 
 /// Where the union of `CUgraphNodeParams` begins.
 const UNION: u64 = offset_of!(CUgraphNodeParams, __bindgen_anon_1) as u64;
@@ -187,9 +187,9 @@ fn note_pointees(thread: &Thread, at: u8, address: u64, size: u64, kind: NodeKin
                 launch::put_parameters(draft, at, function, parameters)?;
                 launch::put_extra(draft, at, extra)
             });
-            if is_on() {
+            if let Some(state) = device_memory::get().filter(|state| state.has_digests()) {
                 let words = launch::words_of_node(function, parameters, extra);
-                digests::name(words.into_iter().flatten());
+                state.kernel_node(&words.unwrap_or_default(), current_context());
             }
         }
         NodeKind::MemoryOps => {

@@ -13,6 +13,7 @@
 
 mod batch;
 pub(crate) mod copy;
+mod device_memory;
 mod entry_point;
 mod graph;
 pub(crate) mod hooks;
@@ -26,15 +27,14 @@ mod scatter;
 mod sharing;
 mod visitor;
 
+use cutape_device_memory::Steps;
 use cutape_registry::Family;
 
-use crate::digests::{self, step::DigestStep};
-use crate::exchanges::{self, step::ExchangeStep};
+use crate::host_memory;
 use crate::hot::frame::Frame;
 use crate::hot::plan::Plan;
 use crate::hot::thread::{Draft, Thread};
 use crate::loaded::address_space;
-use crate::{device_work, host_memory};
 use visitor::Visitor;
 
 /// In a forked child: objects of the parent are not this process's.
@@ -88,39 +88,8 @@ pub(crate) fn pre_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
     if plan.operands != 0 && host_memory::any() {
         host_memory::before_arguments(thread, frame);
     }
-    if plan.has_steps {
-        steps_before(thread, frame, plan);
-    }
-}
-
-/// What digests and outputs of exchanges do before a call.
-#[cold]
-fn steps_before(thread: &Thread, frame: &Frame, plan: &Plan) {
-    if plan.digests != DigestStep::Nothing {
-        digests::pre_call(thread, frame, plan.digests);
-    }
-    if plan.exchanges != ExchangeStep::Nothing {
-        let words = match plan.family {
-            Family::Launch(op) => launch::words_of_kernels(frame, op),
-            _ => None,
-        };
-        exchanges::pre_call(thread, frame, plan.exchanges, words);
-    }
-}
-
-/// The same after it.
-#[cold]
-fn steps_after(thread: &Thread, frame: &Frame, plan: &Plan) {
-    // The copies first: they belong to the call's work.
-    if plan.exchanges != ExchangeStep::Nothing {
-        exchanges::post_call(thread, frame, plan.exchanges);
-    }
-    if plan.digests != DigestStep::Nothing {
-        let words = match plan.family {
-            Family::Launch(op) => launch::words_of_kernels(frame, op),
-            _ => Some(device_work::operands(frame)),
-        };
-        digests::post_call(thread, frame, plan.digests, words);
+    if plan.steps != Steps::NONE {
+        device_memory::pre_call(thread, frame, plan);
     }
 }
 
@@ -145,8 +114,8 @@ impl Visitor for PostCall<'_> {
 
 /// Runs between the driver and the leave record.
 pub(crate) fn post_call(thread: &Thread, frame: &mut Frame, plan: &Plan) {
-    if plan.has_steps {
-        steps_after(thread, frame, plan);
+    if plan.steps != Steps::NONE {
+        device_memory::post_call(thread, frame, plan);
     }
     if frame.succeeded() {
         hooks::visit(plan, PostCall { thread, frame });

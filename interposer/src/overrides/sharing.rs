@@ -2,11 +2,12 @@
 //! import, and shared mappings that are registered. Handles that are bytes are in the trace anyway.
 
 use core::mem::MaybeUninit;
+use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::fs::File;
-use std::io::Read;
 
 use cutape_format::layout::{DescriptorNote, SharedMappingNote, note_kind};
+use cutape_maps::{Mapping, for_each_line};
 use cutape_registry::{Shared, SharedKind, SharingOp};
 
 use super::visitor::Visitor;
@@ -15,7 +16,7 @@ use crate::hot::thread::{Draft, Thread};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::state::followed_work;
-use crate::{exchanges, snapshot};
+use crate::{device_memory, snapshot};
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, `CU_MEM_HANDLE_TYPE_FABRIC`.
 const FILE_DESCRIPTOR: u32 = 1;
@@ -25,7 +26,7 @@ const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 /// Bytes of a `CUmemFabricHandle`.
 const FABRIC_LENGTH: u64 = 64;
-/// Bytes of the kernel's list of mappings that are looked at at once; longer lines are left out.
+/// Bytes of the kernel's list of mappings that are looked at at once.
 const PIECE: usize = 64 << 10;
 /// The highest signal number, and so the number of marks (`F_SETSIG`).
 const MARKS: u32 = 64;
@@ -155,9 +156,14 @@ pub(super) fn registered(thread: &Thread, frame: &Frame) {
     };
     let range = (start, start.saturating_add(length));
     let mut count = 0;
-    shared_parts(list, scratch.bytes(), range, &mut |note, name| {
-        if exchanges::is_on() {
-            exchanges::shares_host(start, length, (note.address, note.length));
+    // A list that cannot be read shows nothing.
+    let _ = for_each_line(list, scratch.bytes(), |line| {
+        let mapping = Mapping::parse(line);
+        let Some((note, name)) = mapping.and_then(|mapping| shared_part(&mapping, range)) else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(state) = device_memory::get() {
+            state.host_shared(start, length, (note.address, note.length));
         }
         count += 1;
         if count <= MOST_NOTES {
@@ -166,76 +172,34 @@ pub(super) fn registered(thread: &Thread, frame: &Frame) {
                 draft.put(name)
             });
         }
+        ControlFlow::Continue(())
     });
 }
 
-/// Finds the shared mappings in a range. A piece holds at least one line.
-fn shared_parts(
-    mut list: impl Read,
-    piece: &mut [u8],
+/// The part of a mapping that is in the range, if other processes can map it.
+fn shared_part<'a>(
+    mapping: &Mapping<'a>,
     range: (u64, u64),
-    found: &mut impl FnMut(SharedMappingNote, &[u8]),
-) {
-    let mut kept = 0;
-    loop {
-        let room = piece.get_mut(kept..).unwrap_or_default();
-        let count = list.read(room).unwrap_or(0);
-        if count == 0 {
-            return;
-        }
-        let filled = kept + count;
-        let bytes = piece.get(..filled).unwrap_or_default();
-        let end = bytes
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let lines = bytes.get(..end).unwrap_or_default();
-        for line in lines.split(|&byte| byte == b'\n') {
-            if let Some((note, name)) = shared_part(line, range) {
-                found(note, name);
-            }
-        }
-        kept = filled - end;
-        piece.copy_within(end..filled, 0);
-    }
-}
-
-/// A line `7f12-7f34 rw-s 00001000 00:1a 42  /dev/shm/name`, if the mapping is shared and in the
-/// range.
-fn shared_part(line: &[u8], range: (u64, u64)) -> Option<(SharedMappingNote, &[u8])> {
-    let mut words = line.splitn(6, |&byte| byte == b' ');
-    let mut word = || words.next();
-    let (first, permissions, offset) = (word()?, word()?, word()?);
-    let (device, inode, name) = (word()?, word()?, word().unwrap_or_default());
-    let (start, end) = pair(first, b'-')?;
-    let (start_in, end_in) = (start.max(range.0), end.min(range.1));
-    if permissions.last() != Some(&b's') || start_in >= end_in {
+) -> Option<(SharedMappingNote, &'a [u8])> {
+    let (start, end) = (mapping.start.max(range.0), mapping.end.min(range.1));
+    if !mapping.is_shared() || start >= end {
         return None;
     }
-    let (major, minor) = pair(device, b':')?;
+    let (major, minor) = mapping.device;
     let note = SharedMappingNote {
-        address: start_in,
-        length: end_in - start_in,
-        device: libc::makedev(major as u32, minor as u32),
-        inode: number(inode, 10)?,
-        offset: number(offset, 16)? + (start_in - start),
+        address: start,
+        length: end - start,
+        device: libc::makedev(major, minor),
+        inode: mapping.inode,
+        offset: mapping.offset + (start - mapping.start),
     };
-    Some((note, name.trim_ascii_start()))
-}
-
-fn pair(text: &[u8], between: u8) -> Option<(u64, u64)> {
-    let at = text.iter().position(|&byte| byte == between)?;
-    let (first, second) = text.split_at_checked(at)?;
-    Some((number(first, 16)?, number(second.get(1..)?, 16)?))
-}
-
-fn number(digits: &[u8], base: u32) -> Option<u64> {
-    let text = core::str::from_utf8(digits).ok()?;
-    u64::from_str_radix(text, base).ok()
+    Some((note, mapping.path))
 }
 
 #[cfg(test)]
 mod tests {
+    use cutape_maps::mappings;
+
     use super::*;
 
     #[test]
@@ -281,18 +245,18 @@ mod tests {
             ((0x9000, u64::MAX), &[(0x9000, 0x1000, 7, 0, "")]),
         ];
         for (range, expected) in cases {
-            let mut found = Vec::new();
-            // A piece of one line and a half.
-            shared_parts(list.as_bytes(), &mut [0; 100], range, &mut |note, name| {
-                found.push((note, String::from_utf8(name.to_vec()).unwrap()));
-            });
-            let found: Vec<Part<'_>> = found
-                .iter()
-                .map(|(note, name)| (note.address, note.length, note.inode, note.offset, &**name))
+            let shared = mappings(list.as_bytes());
+            let shared = shared.filter_map(|mapping| shared_part(&mapping, range));
+            let found: Vec<Part<'_>> = shared
+                .map(|(note, name)| {
+                    let name = std::str::from_utf8(name).unwrap();
+                    (note.address, note.length, note.inode, note.offset, name)
+                })
                 .collect();
             assert_eq!(found, expected, "{range:x?}");
         }
-        let (note, _) = shared_part(b"1000-3000 r--s 00004000 08:02 42", (0, u64::MAX)).unwrap();
+        let line = Mapping::parse(b"1000-3000 r--s 00004000 08:02 42").unwrap();
+        let (note, _) = shared_part(&line, (0, u64::MAX)).unwrap();
         assert_eq!(note.device, libc::makedev(8, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! The environment: the names of our variables, and the values that `cutape record` has injected.
+//! The environment: the values of our variables that `cutape record` has injected.
 //!
 //! A program may empty its environment, or start others with one of its own. The injected variables
 //! are therefore saved when this library is loaded.
@@ -7,39 +7,11 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::ffi::{CStr, CString};
 
-/// The file to write. Without it, nothing is recorded.
-pub(crate) const TRACE: &CStr = c"CUTAPE_TRACE";
-/// The real library.
-pub(crate) const DRIVER: &CStr = c"CUTAPE_DRIVER";
-/// What is kept of the bytes that go to devices: `all`, `hash` (which `pack` makes of them),
-/// `none`.
-pub(crate) const PAYLOADS: &CStr = c"CUTAPE_PAYLOADS";
-/// The same of the bytes that come back.
-pub(crate) const OUTPUTS: &CStr = c"CUTAPE_OUTPUTS";
-/// Whether the sources of asynchronous copies are read again when the copies are complete: `on`.
-pub(crate) const CHECK_SOURCES: &CStr = c"CUTAPE_CHECK_SOURCES";
-/// What is recorded of host memory that the device reads: `reachable`, `all`, `off`.
-pub(crate) const HOST_MEMORY: &CStr = c"CUTAPE_HOST_MEMORY";
-/// Which calls have call stacks: `off`, `some`, `all`.
-pub(crate) const STACKS: &CStr = c"CUTAPE_STACKS";
-/// When device memory is digested: `end`, `sync`, `launch`. Without it, never.
-pub(crate) const DIGESTS: &CStr = c"CUTAPE_DIGESTS";
-/// Bytes of memory for copies of what exchanges with other processes change. Without it, none are
-/// made.
-pub(crate) const OUTPUTS_OF_EXCHANGES: &CStr = c"CUTAPE_OUTPUTS_OF_EXCHANGES";
-/// Whether the driver's error log is recorded: `on`, `off`.
-pub(crate) const DRIVER_LOG: &CStr = c"CUTAPE_DRIVER_LOG";
-/// Set if the cost of recording is to be measured.
-pub(crate) const COST: &CStr = c"CUTAPE_COST";
-/// The backend: `preload`, `audit`, `gum`.
-pub(crate) const BACKEND: &CStr = c"CUTAPE_BACKEND";
-/// The older name of that.
-pub(crate) const VIA: &CStr = c"CUTAPE_VIA";
+use cutape_registry::RecorderSetting;
 
 /// The variables that load us into a process, as entries begin.
 pub(crate) const LOADER_ENTRIES: [&[u8]; 2] = [b"LD_PRELOAD=", b"LD_AUDIT="];
 pub(crate) const LIBRARY_PATH_ENTRY: &[u8] = b"LD_LIBRARY_PATH=";
-pub(crate) const TRACE_ENTRY: &[u8] = b"CUTAPE_TRACE=";
 /// The library that NVTX loads: `cutape record` names us, unless the user has named another.
 const NVTX_ENTRY: &[u8] = b"NVTX_INJECTION64_PATH=";
 const OUR_ENTRIES: &[u8] = b"CUTAPE_";
@@ -96,7 +68,10 @@ fn injected_among(environment: &[CString]) -> Vec<CString> {
             || begins(entry, NVTX_ENTRY)
             || begins(entry, OUR_ENTRIES)
     };
-    if !environment.iter().any(|entry| begins(entry, TRACE_ENTRY)) {
+    if !environment
+        .iter()
+        .any(|entry| RecorderSetting::Trace.is_set_by(entry.to_bytes()))
+    {
         return Vec::new();
     }
     environment.iter().filter(is_injected).cloned().collect()

@@ -2,7 +2,6 @@
 
 pub(crate) mod env;
 pub(crate) mod errno;
-pub(crate) mod exit_handler;
 pub(crate) mod known_file;
 pub(crate) mod log;
 pub(crate) mod memory;

@@ -4,99 +4,21 @@
 use std::ffi::{CStr, CString};
 
 use cutape_format::PayloadPolicy;
+use cutape_registry::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch};
 
 use super::env;
 
-/// Which host memory that the device reads without a copy is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HostMemory {
-    /// None.
-    Off,
-    /// What arguments and kernel parameters point into.
-    Reachable,
-    /// All of it, at every launch.
-    All,
-}
-
-/// Which calls have a call stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stacks {
-    /// None.
-    Off,
-    /// Those that create or end something, wait, or fail.
-    Some,
-    /// All.
-    All,
-}
-
-impl Stacks {
-    /// Its word in the environment and in the trace.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Some => "some",
-            Self::All => "all",
-        }
-    }
-}
-
-/// When device memory is digested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Digests {
-    Off,
-    /// All memory, when a context or the process ends.
-    End,
-    /// Also when the program has waited for work.
-    Sync,
-    /// What a launch can reach, behind each launch; all memory at the end.
-    Launch,
-}
-
-impl Digests {
-    /// The word of the meta entry; `None` if there is none.
-    pub(crate) fn word(self) -> Option<&'static str> {
-        match self {
-            Self::Off => None,
-            Self::End => Some("end"),
-            Self::Sync => Some("sync"),
-            Self::Launch => Some("launch"),
-        }
-    }
-}
+/// The older name of `CUTAPE_BACKEND`.
+const VIA: &CStr = c"CUTAPE_VIA";
 
 /// How calls reach us: see `hook`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
-    /// By name: the loader finds us in the place of libcuda.
-    Preload,
-    /// An auditing library redirects searches for libcuda to us.
-    Audit,
-    /// The functions of the driver are patched to jump to us.
-    Gum,
+pub(crate) fn backend() -> Backend {
+    let chosen = env::variable(RecorderSetting::Backend.c_name()).or_else(|| env::variable(VIA));
+    let chosen = chosen.and_then(|word| Backend::from_word(word.to_bytes()));
+    chosen.unwrap_or(Backend::Preload)
 }
 
-impl Backend {
-    /// The backend that the launcher has chosen.
-    pub(crate) fn chosen() -> Self {
-        let chosen = env::variable(env::BACKEND).or_else(|| env::variable(env::VIA));
-        match chosen.as_deref().map(CStr::to_bytes) {
-            Some(b"audit") => Self::Audit,
-            Some(b"gum") => Self::Gum,
-            _ => Self::Preload,
-        }
-    }
-
-    /// Its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Preload => "preload",
-            Self::Audit => "audit",
-            Self::Gum => "gum",
-        }
-    }
-}
-
-/// The settings; `env` describes the variables.
+/// The settings; `RecorderSetting` describes the variables.
 pub(crate) struct Settings {
     pub(crate) trace: Option<CString>,
     pub(crate) driver: Option<CString>,
@@ -104,7 +26,8 @@ pub(crate) struct Settings {
     pub(crate) outputs: PayloadPolicy,
     pub(crate) host_memory: HostMemory,
     pub(crate) stacks: Stacks,
-    pub(crate) digests: Digests,
+    /// `None`: never.
+    pub(crate) digests: Option<Digests>,
     /// Bytes of memory for copies of what exchanges change; 0: these are not kept.
     pub(crate) outputs_of_exchanges: u64,
     pub(crate) checks_sources: bool,
@@ -112,55 +35,115 @@ pub(crate) struct Settings {
     pub(crate) measures_cost: bool,
 }
 
+impl Default for Settings {
+    /// Without any variable.
+    fn default() -> Self {
+        Self {
+            trace: None,
+            driver: None,
+            payloads: PayloadPolicy::All,
+            outputs: PayloadPolicy::All,
+            host_memory: HostMemory::Reachable,
+            stacks: Stacks::Off,
+            digests: None,
+            outputs_of_exchanges: 0,
+            checks_sources: false,
+            driver_log: true,
+            measures_cost: false,
+        }
+    }
+}
+
 impl Settings {
     /// Reads the environment.
     pub(crate) fn read() -> Self {
-        let is_trusted = !env::is_privileged();
-        let variable = |name| env::variable(name).filter(|_| is_trusted);
-        let host_memory = variable(env::HOST_MEMORY);
-        Self {
-            trace: variable(env::TRACE),
-            driver: variable(env::DRIVER),
-            payloads: policy(variable(env::PAYLOADS)),
-            outputs: policy(variable(env::OUTPUTS)),
-            host_memory: match host_memory.as_deref().map(CStr::to_bytes) {
-                None | Some(b"reachable") => HostMemory::Reachable,
-                Some(b"all") => HostMemory::All,
-                Some(_) => HostMemory::Off,
-            },
-            stacks: match variable(env::STACKS).as_deref().map(CStr::to_bytes) {
-                None | Some(b"off") => Stacks::Off,
-                Some(b"all") => Stacks::All,
-                Some(_) => Stacks::Some,
-            },
-            digests: match variable(env::DIGESTS).as_deref().map(CStr::to_bytes) {
-                Some(b"end") => Digests::End,
-                Some(b"sync") => Digests::Sync,
-                Some(b"launch") => Digests::Launch,
-                _ => Digests::Off,
-            },
-            outputs_of_exchanges: bytes(variable(env::OUTPUTS_OF_EXCHANGES)),
-            checks_sources: variable(env::CHECK_SOURCES).as_deref() == Some(c"on"),
-            driver_log: variable(env::DRIVER_LOG).as_deref() != Some(c"off"),
-            measures_cost: variable(env::COST).is_some(),
+        let mut settings = Self::default();
+        if !env::is_privileged() {
+            for &setting in RecorderSetting::ALL {
+                if let Some(value) = env::variable(setting.c_name()) {
+                    settings.set(setting, value);
+                }
+            }
+        }
+        settings
+    }
+
+    /// An unknown word keeps the least, but for `stacks`.
+    fn set(&mut self, setting: RecorderSetting, value: CString) {
+        let word = value.to_bytes();
+        match setting {
+            RecorderSetting::Trace => self.trace = Some(value),
+            RecorderSetting::Driver => self.driver = Some(value),
+            RecorderSetting::Payloads => self.payloads = policy(word),
+            RecorderSetting::Outputs => self.outputs = policy(word),
+            RecorderSetting::CheckSources => {
+                self.checks_sources = Switch::from_word(word) == Some(Switch::On);
+            }
+            RecorderSetting::HostMemory => {
+                self.host_memory = HostMemory::from_word(word).unwrap_or(HostMemory::Off);
+            }
+            RecorderSetting::Stacks => {
+                self.stacks = Stacks::from_word(word).unwrap_or(Stacks::Some);
+            }
+            RecorderSetting::Digests => self.digests = Digests::from_word(word),
+            RecorderSetting::OutputsOfExchanges => self.outputs_of_exchanges = bytes(word),
+            RecorderSetting::DriverLog => {
+                self.driver_log = Switch::from_word(word) != Some(Switch::Off);
+            }
+            RecorderSetting::Cost => self.measures_cost = true,
+            // Read where they are needed: here, and in the auditing library.
+            RecorderSetting::Backend | RecorderSetting::AuditLeadsTo => {}
         }
     }
 }
 
 /// A number of bytes, in whole pages.
-fn bytes(word: Option<CString>) -> u64 {
+fn bytes(word: &[u8]) -> u64 {
     const PAGE: u64 = 4096;
-    let text = word.as_deref().and_then(|word| word.to_str().ok());
+    let text = core::str::from_utf8(word).ok();
     let number: Option<u64> = text.and_then(|text| text.parse().ok());
     number
         .and_then(|number| number.checked_next_multiple_of(PAGE))
         .unwrap_or(0)
 }
 
-fn policy(word: Option<CString>) -> PayloadPolicy {
-    match word {
-        None => PayloadPolicy::All,
-        // An unknown word keeps the least.
-        Some(word) => PayloadPolicy::from_word(word.to_bytes()).unwrap_or(PayloadPolicy::None),
+fn policy(word: &[u8]) -> PayloadPolicy {
+    PayloadPolicy::from_word(word).unwrap_or(PayloadPolicy::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_variables() {
+        let read = |setting, word: &CStr| {
+            let mut settings = Settings::default();
+            settings.set(setting, word.to_owned());
+            settings
+        };
+        for (word, stacks) in [
+            (c"off", Stacks::Off),
+            (c"all", Stacks::All),
+            (c"1", Stacks::Some),
+        ] {
+            let settings = read(RecorderSetting::Stacks, word);
+            assert_eq!(settings.stacks, stacks, "{word:?}");
+        }
+        for (word, digests) in [(c"sync", Some(Digests::Sync)), (c"off", None), (c"1", None)] {
+            let settings = read(RecorderSetting::Digests, word);
+            assert_eq!(settings.digests, digests, "{word:?}");
+        }
+        for (word, bytes) in [(c"4097", 8192), (c"1M", 0), (c"18446744073709551615", 0)] {
+            let settings = read(RecorderSetting::OutputsOfExchanges, word);
+            assert_eq!(settings.outputs_of_exchanges, bytes, "{word:?}");
+        }
+        let unknown = c"other";
+        let settings = read(RecorderSetting::HostMemory, unknown);
+        assert_eq!(settings.host_memory, HostMemory::Off);
+        let settings = read(RecorderSetting::Payloads, unknown);
+        assert_eq!(settings.payloads, PayloadPolicy::None);
+        assert!(!read(RecorderSetting::CheckSources, unknown).checks_sources);
+        assert!(read(RecorderSetting::DriverLog, unknown).driver_log);
     }
 }

@@ -35,13 +35,12 @@ mod words;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use cutape_format::layout::note_kind;
-use cutape_registry::{FUNCTIONS, Family, Function, Role, Waits};
+use cutape_registry::{FUNCTIONS, Family, Function, Role, Stacks, Waits};
 
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
 use crate::process::errno::Errno;
 use crate::process::readable;
-use crate::process::settings::Stacks;
 
 /// A `Stacks`.
 static CHOSEN: AtomicU8 = AtomicU8::new(Stacks::Off as u8);

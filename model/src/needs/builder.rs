@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use cutape_format::{Bytes, Call, Note};
 use cutape_registry::{
-    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, is_default_stream,
-    is_sticky,
+    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, VirtualMemoryOp,
+    is_default_stream, is_sticky,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -87,9 +87,6 @@ pub struct NeedsBuilder {
     pub(super) globals: FxHashMap<ObjectId, Vec<u64>>,
     pub(super) captures: FxHashMap<u64, Capture>,
     pub(super) waits: LastWaits,
-    /// Reserved ranges, and what is mapped there: the call that mapped it.
-    pub(super) reservations: IntervalMap<ObjectId>,
-    pub(super) mapped: FxHashMap<u64, u32>,
     /// Linked cubins, which module loads take from the link state.
     pub(super) cubins: IntervalMap<u32>,
     /// Owners of functions that no recorded call returned.
@@ -136,8 +133,6 @@ impl Default for NeedsBuilder {
             globals: FxHashMap::default(),
             captures: FxHashMap::default(),
             waits: LastWaits::default(),
-            reservations: IntervalMap::default(),
-            mapped: FxHashMap::default(),
             cubins: IntervalMap::default(),
             origins: FxHashMap::default(),
             tokens: FxHashMap::default(),
@@ -384,7 +379,10 @@ impl NeedsBuilder {
     }
 
     pub(super) fn place_of(&self, address: u64) -> Option<ObjectId> {
-        let reserved = || Some(*self.reservations.find(address)?.1);
+        let reserved = || {
+            let (range, _) = self.state.virtual_memory.reservations.find(address)?;
+            self.state.objects.live(Kind::Reservation, range.start)
+        };
         self.state.place_at(address).or_else(reserved)
     }
 
@@ -540,6 +538,14 @@ impl NeedsBuilder {
                     self.order_behind(index, &range, Some(stream));
                 }
             }
+            Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) => {
+                let [start, size] = [address, size].map(|at| call.argument(usize::from(at)));
+                let unmapped = start..start.saturating_add(size);
+                let mappings = self.state.virtual_memory.mappings.pieces(&unmapped);
+                let mapped = mappings.map(|(_, mapping)| mapping.site.index as u32);
+                self.found
+                    .extend(mapped.map(|call| (call, index, Need::Completion)));
+            }
             _ => {}
         }
     }
@@ -590,11 +596,6 @@ impl NeedsBuilder {
                         self.globals.entry(owner).or_default().push(range.start);
                     }
                 }
-                Kind::Reservation => {
-                    self.reservations
-                        .remove_overlapping(range.start, object.size);
-                    self.reservations.insert(range.start, object.size, id);
-                }
                 _ => {}
             }
         }
@@ -602,10 +603,7 @@ impl NeedsBuilder {
             let Some(object) = self.state.objects.get(id) else {
                 continue;
             };
-            let (created, kind, handle) = (object.created.index as u32, object.kind, object.handle);
-            if kind == Kind::Reservation {
-                self.reservations.remove(handle);
-            }
+            let created = object.created.index as u32;
             self.pointers.remove(&id);
             self.need(created, index, Need::Completion);
         }

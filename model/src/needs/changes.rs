@@ -37,14 +37,7 @@ impl NeedsBuilder {
                     call.argument(usize::from(address)),
                     call.argument(usize::from(size)),
                 );
-                self.mapped.insert(start, index);
                 self.contents.forget(&(start..start.saturating_add(size)));
-            }
-            Family::VirtualMemory(VirtualMemoryOp::Unmap { address, .. }) => {
-                let mapped = self.mapped.remove(&call.argument(usize::from(address)));
-                if let Some(mapped) = mapped {
-                    self.need(mapped, index, Need::Completion);
-                }
             }
             Family::Pool(PoolOp::SetCurrent) | Family::PrimaryContext(PrimaryOp::SetFlags) => {
                 let device = effects.at("dev").map_or(0, |at| call.argument(at)) as i32;

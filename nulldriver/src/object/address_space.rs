@@ -365,15 +365,11 @@ fn add_gap(gaps: &mut BTreeMap<u64, u64>, mut offset: u64, mut length: u64) {
 
 /// What the process has mapped, in whole slots; nothing if it cannot be read.
 fn mapped_now() -> Vec<Range<u64>> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let list = std::fs::read("/proc/self/maps").unwrap_or_default();
     let mut ranges: Vec<Range<u64>> = Vec::new();
-    let parse = |line: &str| {
-        let (start, end) = line.split(' ').next()?.split_once('-')?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        let end = address(end)?.checked_next_multiple_of(SLOT);
-        Some(address(start)? / SLOT * SLOT..end.unwrap_or(u64::MAX))
-    };
-    for range in maps.lines().filter_map(parse) {
+    for mapping in cutape_maps::mappings(&list) {
+        let end = mapping.end.checked_next_multiple_of(SLOT);
+        let range = mapping.start / SLOT * SLOT..end.unwrap_or(u64::MAX);
         match ranges.last_mut() {
             Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
             _ => ranges.push(range),

@@ -9,7 +9,7 @@ use std::vec;
 use cutape_analyzer::glob::matches;
 use cutape_analyzer::suggestion::did_you_mean;
 use cutape_export::rows::{CallRow, KernelLayouts, LaunchRow, Rows, Sink, Wants};
-use cutape_format::Trace;
+use cutape_format::{Signature, Trace};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -39,7 +39,7 @@ impl From<cutape_format::Error> for Ended {
 /// Which calls are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    /// Glob for the function's name.
+    /// Glob for the function's name, as exported or in the manual.
     pub(crate) function: Option<String>,
     pub(crate) start: u64,
     pub(crate) stop: Option<u64>,
@@ -51,16 +51,11 @@ impl Wanted {
         let Some(pattern) = self.function.as_deref() else {
             return Ok(());
         };
-        let names = || {
-            trace
-                .signatures()
-                .functions()
-                .map(|signature| &*signature.name)
-        };
-        if names().any(|name| matches(pattern, name)) {
+        let functions = || trace.signatures().functions();
+        if functions().any(|signature| is_named(pattern, signature)) {
             return Ok(());
         }
-        let suggestion = did_you_mean(pattern, names());
+        let suggestion = did_you_mean(pattern, functions().map(|signature| &*signature.base));
         Err(PyValueError::new_err(format!(
             "{pattern}: no function of the trace's signature table has such a name{suggestion}"
         )))
@@ -68,8 +63,13 @@ impl Wanted {
 
     fn has(&self, row: &CallRow<'_>) -> bool {
         let pattern = self.function.as_deref();
-        row.call.index >= self.start && pattern.is_none_or(|pattern| matches(pattern, row.function))
+        row.call.index >= self.start
+            && pattern.is_none_or(|pattern| is_named(pattern, row.record.signature))
     }
+}
+
+fn is_named(pattern: &str, signature: &Signature) -> bool {
+    matches(pattern, &signature.name) || matches(pattern, &signature.base)
 }
 
 /// Collects calls into batches.
@@ -208,6 +208,10 @@ impl Calls {
 }
 
 /// What the thread has for Python.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would cost an allocation for each call"
+)]
 enum Step {
     Call(CallData),
     /// Nothing yet: look for signals, and ask again.

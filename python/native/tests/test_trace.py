@@ -100,6 +100,10 @@ def test_unknown_names_are_refused(corpus):
         with pytest.raises(ValueError) as raised:
             trace.calls(pattern)
         assert words in str(raised.value)
+    # By the exported name, or the manual's.
+    assert [call.index for call in trace.calls("cuMemAlloc")] == [
+        call.index for call in trace.calls("cuMemAlloc_v2")
+    ]
     # Known, but never called.
     assert list(trace.calls("cuTexObjectCreate")) == []
 

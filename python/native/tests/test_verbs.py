@@ -1,7 +1,10 @@
 """`check` and `replay` have what the program `cutape` prints."""
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -89,6 +92,31 @@ def test_exceptions_have_their_public_names():
     for name in ("Error", "NotATrace", "DamagedTrace", "CommandError", "NotRecording"):
         kind = getattr(cutape, name)
         assert (kind.__module__, kind.__qualname__) == ("cutape", name)
+
+
+def test_messages_do_not_depend_on_the_locale(tmp_path):
+    script = """
+import cutape, sys
+try:
+    cutape.check(sys.argv[1])
+except cutape.CommandError as error:
+    print(ascii(error.message))
+"""
+    ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "gr\u00fcn.cutape")],
+        env={**os.environ, **ascii_only}, capture_output=True, text=True, check=True,
+    )
+    assert "gr\\xfcn.cutape" in said.stdout
+
+
+def test_options_of_the_project_apply(corpus, tmp_path, monkeypatch):
+    path = corpus["link-cubin-after-destroy"].absolute()
+    monkeypatch.chdir(tmp_path)
+    assert len(cutape.check(path)) == 1
+    (tmp_path / "cutape.toml").write_text("[check]\nrules = \"memory-*\"\n")
+    assert cutape.check(path) == []
+    assert len(cutape.check(path, rules="link-*")) == 1
 
 
 def test_replay(corpus, monkeypatch):

@@ -8,456 +8,456 @@ use crate::model::*;
 
 /// Indexed by id.
 pub static FUNCTIONS: [Function; 672] = [
-    Function { id: 0, name: "cuCheckpointProcessCheckpoint", base: "cuCheckpointProcessCheckpoint", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Checkpoint), size: None, flags: None, params: &[
+    Function { id: 0, name: "cuCheckpointProcessCheckpoint", base: "cuCheckpointProcessCheckpoint", since: 12080, section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Checkpoint), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointCheckpointArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 1, name: "cuCheckpointProcessGetRestoreThreadId", base: "cuCheckpointProcessGetRestoreThreadId", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 1, name: "cuCheckpointProcessGetRestoreThreadId", base: "cuCheckpointProcessGetRestoreThreadId", since: 12080, section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "tid", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 2, name: "cuCheckpointProcessGetState", base: "cuCheckpointProcessGetState", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 2, name: "cuCheckpointProcessGetState", base: "cuCheckpointProcessGetState", since: 12080, section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "state", c_type: "CUprocessState *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 3, name: "cuCheckpointProcessLock", base: "cuCheckpointProcessLock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Lock), size: None, flags: None, params: &[
+    Function { id: 3, name: "cuCheckpointProcessLock", base: "cuCheckpointProcessLock", since: 12080, section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Lock), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointLockArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 4, name: "cuCheckpointProcessRestore", base: "cuCheckpointProcessRestore", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Restore), size: None, flags: None, params: &[
+    Function { id: 4, name: "cuCheckpointProcessRestore", base: "cuCheckpointProcessRestore", since: 12080, section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Restore), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointRestoreArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 5, name: "cuCheckpointProcessUnlock", base: "cuCheckpointProcessUnlock", section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Unlock), size: None, flags: None, params: &[
+    Function { id: 5, name: "cuCheckpointProcessUnlock", base: "cuCheckpointProcessUnlock", since: 12080, section: "CUDA Checkpointing", class: Class::Unreplayable, reason: "acts on another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Checkpoint(CheckpointOp::Unlock), size: None, flags: None, params: &[
         Param { name: "pid", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "args", c_type: "CUcheckpointUnlockArgs *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 6, name: "cuCtxAttach", base: "cuCtxAttach", section: "Context Management", class: Class::Plain, reason: "", deprecated: "cuCtxSetCurrent and cuCtxDestroy", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 6, name: "cuCtxAttach", base: "cuCtxAttach", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "cuCtxSetCurrent and cuCtxDestroy", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 7, name: "cuCtxCreate", base: "cuCtxCreate", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
+    Function { id: 7, name: "cuCtxCreate", base: "cuCtxCreate", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Make(Kind::Context, Parent::None), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 8, name: "cuCtxCreate_v2", base: "cuCtxCreate", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
+    Function { id: 8, name: "cuCtxCreate_v2", base: "cuCtxCreate", since: 3020, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Make(Kind::Context, Parent::None), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 9, name: "cuCtxCreate_v3", base: "cuCtxCreate", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
+    Function { id: 9, name: "cuCtxCreate_v3", base: "cuCtxCreate", since: 11040, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Make(Kind::Context, Parent::None), may_differ: false },
         Param { name: "paramsArray", c_type: "CUexecAffinityParam *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "numParams", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 10, name: "cuCtxCreate_v4", base: "cuCtxCreate", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
+    Function { id: 10, name: "cuCtxCreate_v4", base: "cuCtxCreate", since: 12050, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Create), size: None, flags: Some(19), params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Make(Kind::Context, Parent::None), may_differ: false },
         Param { name: "ctxCreateParams", c_type: "CUctxCreateParams *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 11, name: "cuCtxDestroy", base: "cuCtxDestroy", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Destroy), size: None, flags: None, params: &[
+    Function { id: 11, name: "cuCtxDestroy", base: "cuCtxDestroy", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Destroy), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Destroy(Kind::Context), may_differ: false },
     ] },
-    Function { id: 12, name: "cuCtxDestroy_v2", base: "cuCtxDestroy", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Destroy), size: None, flags: None, params: &[
+    Function { id: 12, name: "cuCtxDestroy_v2", base: "cuCtxDestroy", since: 4000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Destroy), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Destroy(Kind::Context), may_differ: false },
     ] },
-    Function { id: 13, name: "cuCtxDetach", base: "cuCtxDetach", section: "Context Management", class: Class::Plain, reason: "", deprecated: "cuCtxSetCurrent and cuCtxDestroy", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Detach), size: None, flags: None, params: &[
+    Function { id: 13, name: "cuCtxDetach", base: "cuCtxDetach", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "cuCtxSetCurrent and cuCtxDestroy", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Detach), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 14, name: "cuCtxGetApiVersion", base: "cuCtxGetApiVersion", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 14, name: "cuCtxGetApiVersion", base: "cuCtxGetApiVersion", since: 3020, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "version", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 15, name: "cuCtxGetCacheConfig", base: "cuCtxGetCacheConfig", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 15, name: "cuCtxGetCacheConfig", base: "cuCtxGetCacheConfig", since: 3020, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pconfig", c_type: "CUfunc_cache *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 16, name: "cuCtxGetCurrent", base: "cuCtxGetCurrent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Current), size: None, flags: None, params: &[
+    Function { id: 16, name: "cuCtxGetCurrent", base: "cuCtxGetCurrent", since: 4000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Current), size: None, flags: None, params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
     ] },
-    Function { id: 17, name: "cuCtxGetDevice", base: "cuCtxGetDevice", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Device), size: None, flags: None, params: &[
+    Function { id: 17, name: "cuCtxGetDevice", base: "cuCtxGetDevice", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Device), size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Get(Kind::Device), may_differ: false },
     ] },
-    Function { id: 18, name: "cuCtxGetDevice_v2", base: "cuCtxGetDevice", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Device), size: None, flags: None, params: &[
+    Function { id: 18, name: "cuCtxGetDevice_v2", base: "cuCtxGetDevice", since: 13000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Device), size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Get(Kind::Device), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 19, name: "cuCtxGetExecAffinity", base: "cuCtxGetExecAffinity", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 19, name: "cuCtxGetExecAffinity", base: "cuCtxGetExecAffinity", since: 11040, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pExecAffinity", c_type: "CUexecAffinityParam *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "type", c_type: "CUexecAffinityType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 20, name: "cuCtxGetFlags", base: "cuCtxGetFlags", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(19), params: &[
+    Function { id: 20, name: "cuCtxGetFlags", base: "cuCtxGetFlags", since: 7000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(19), params: &[
         Param { name: "flags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 21, name: "cuCtxGetId", base: "cuCtxGetId", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 21, name: "cuCtxGetId", base: "cuCtxGetId", since: 12000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "ctxId", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 22, name: "cuCtxGetLimit", base: "cuCtxGetLimit", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 22, name: "cuCtxGetLimit", base: "cuCtxGetLimit", since: 3010, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pvalue", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "limit", c_type: "CUlimit", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 23, name: "cuCtxGetSharedMemConfig", base: "cuCtxGetSharedMemConfig", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 23, name: "cuCtxGetSharedMemConfig", base: "cuCtxGetSharedMemConfig", since: 4020, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pConfig", c_type: "CUsharedconfig *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 24, name: "cuCtxGetStreamPriorityRange", base: "cuCtxGetStreamPriorityRange", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 24, name: "cuCtxGetStreamPriorityRange", base: "cuCtxGetStreamPriorityRange", since: 5050, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "leastPriority", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "greatestPriority", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 25, name: "cuCtxPopCurrent", base: "cuCtxPopCurrent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Pop), size: None, flags: None, params: &[
+    Function { id: 25, name: "cuCtxPopCurrent", base: "cuCtxPopCurrent", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Pop), size: None, flags: None, params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
     ] },
-    Function { id: 26, name: "cuCtxPopCurrent_v2", base: "cuCtxPopCurrent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Pop), size: None, flags: None, params: &[
+    Function { id: 26, name: "cuCtxPopCurrent_v2", base: "cuCtxPopCurrent", since: 4000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Pop), size: None, flags: None, params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
     ] },
-    Function { id: 27, name: "cuCtxPushCurrent", base: "cuCtxPushCurrent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Push), size: None, flags: None, params: &[
+    Function { id: 27, name: "cuCtxPushCurrent", base: "cuCtxPushCurrent", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Push), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 28, name: "cuCtxPushCurrent_v2", base: "cuCtxPushCurrent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Push), size: None, flags: None, params: &[
+    Function { id: 28, name: "cuCtxPushCurrent_v2", base: "cuCtxPushCurrent", since: 4000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Push), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 29, name: "cuCtxRecordEvent", base: "cuCtxRecordEvent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 29, name: "cuCtxRecordEvent", base: "cuCtxRecordEvent", since: 12050, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 30, name: "cuCtxResetPersistingL2Cache", base: "cuCtxResetPersistingL2Cache", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 30, name: "cuCtxResetPersistingL2Cache", base: "cuCtxResetPersistingL2Cache", since: 11000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
     ] },
-    Function { id: 31, name: "cuCtxSetCacheConfig", base: "cuCtxSetCacheConfig", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 31, name: "cuCtxSetCacheConfig", base: "cuCtxSetCacheConfig", since: 3020, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "config", c_type: "CUfunc_cache", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 32, name: "cuCtxSetCurrent", base: "cuCtxSetCurrent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Set), size: None, flags: None, params: &[
+    Function { id: 32, name: "cuCtxSetCurrent", base: "cuCtxSetCurrent", since: 4000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Set), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 33, name: "cuCtxSetFlags", base: "cuCtxSetFlags", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(19), params: &[
+    Function { id: 33, name: "cuCtxSetFlags", base: "cuCtxSetFlags", since: 12010, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(19), params: &[
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 34, name: "cuCtxSetLimit", base: "cuCtxSetLimit", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::SetLimit), size: None, flags: None, params: &[
+    Function { id: 34, name: "cuCtxSetLimit", base: "cuCtxSetLimit", since: 3010, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::SetLimit), size: None, flags: None, params: &[
         Param { name: "limit", c_type: "CUlimit", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 35, name: "cuCtxSetSharedMemConfig", base: "cuCtxSetSharedMemConfig", section: "Context Management", class: Class::Plain, reason: "", deprecated: "nothing, current devices have one bank size", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 35, name: "cuCtxSetSharedMemConfig", base: "cuCtxSetSharedMemConfig", since: 4020, section: "Context Management", class: Class::Plain, reason: "", deprecated: "nothing, current devices have one bank size", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "config", c_type: "CUsharedconfig", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 36, name: "cuCtxSynchronize", base: "cuCtxSynchronize", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Context, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Synchronize), size: None, flags: None, params: &[
+    Function { id: 36, name: "cuCtxSynchronize", base: "cuCtxSynchronize", since: 2000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Context, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Synchronize), size: None, flags: None, params: &[
     ] },
-    Function { id: 37, name: "cuCtxSynchronize_v2", base: "cuCtxSynchronize", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Context, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Synchronize), size: None, flags: None, params: &[
+    Function { id: 37, name: "cuCtxSynchronize_v2", base: "cuCtxSynchronize", since: 13000, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Context, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::Synchronize), size: None, flags: None, params: &[
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 38, name: "cuCtxWaitEvent", base: "cuCtxWaitEvent", section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 38, name: "cuCtxWaitEvent", base: "cuCtxWaitEvent", since: 12050, section: "Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 39, name: "cuCoredumpGetAttribute", base: "cuCoredumpGetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 39, name: "cuCoredumpGetAttribute", base: "cuCoredumpGetAttribute", since: 12010, section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 40, name: "cuCoredumpGetAttributeGlobal", base: "cuCoredumpGetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 40, name: "cuCoredumpGetAttributeGlobal", base: "cuCoredumpGetAttributeGlobal", since: 12010, section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 41, name: "cuCoredumpSetAttribute", base: "cuCoredumpSetAttribute", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 41, name: "cuCoredumpSetAttribute", base: "cuCoredumpSetAttribute", since: 12010, section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 42, name: "cuCoredumpSetAttributeGlobal", base: "cuCoredumpSetAttributeGlobal", section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 42, name: "cuCoredumpSetAttributeGlobal", base: "cuCoredumpSetAttributeGlobal", since: 12010, section: "Coredump Attributes Control API", class: Class::Opaque, reason: "concerns core dumps of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "attrib", c_type: "CUcoredumpSettings", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 43, name: "cuDeviceComputeCapability", base: "cuDeviceComputeCapability", section: "Device Management", class: Class::Plain, reason: "", deprecated: "cuDeviceGetAttribute", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 43, name: "cuDeviceComputeCapability", base: "cuDeviceComputeCapability", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "cuDeviceGetAttribute", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "major", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "minor", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 44, name: "cuDeviceGet", base: "cuDeviceGet", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 44, name: "cuDeviceGet", base: "cuDeviceGet", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Find(Kind::Device, Parent::None), may_differ: false },
         Param { name: "ordinal", c_type: "int", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 45, name: "cuDeviceGetAttribute", base: "cuDeviceGetAttribute", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 45, name: "cuDeviceGetAttribute", base: "cuDeviceGetAttribute", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "pi", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "attrib", c_type: "CUdevice_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 46, name: "cuDeviceGetCount", base: "cuDeviceGetCount", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Count), size: None, flags: None, params: &[
+    Function { id: 46, name: "cuDeviceGetCount", base: "cuDeviceGetCount", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Count), size: None, flags: None, params: &[
         Param { name: "count", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 47, name: "cuDeviceGetDefaultMemPool", base: "cuDeviceGetDefaultMemPool", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 47, name: "cuDeviceGetDefaultMemPool", base: "cuDeviceGetDefaultMemPool", since: 11020, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Find(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 48, name: "cuDeviceGetExecAffinitySupport", base: "cuDeviceGetExecAffinitySupport", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 48, name: "cuDeviceGetExecAffinitySupport", base: "cuDeviceGetExecAffinitySupport", since: 11040, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "pi", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "type", c_type: "CUexecAffinityType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 49, name: "cuDeviceGetHostAtomicCapabilities", base: "cuDeviceGetHostAtomicCapabilities", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 49, name: "cuDeviceGetHostAtomicCapabilities", base: "cuDeviceGetHostAtomicCapabilities", since: 13000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "capabilities", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "operations", c_type: "const CUatomicOperation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 50, name: "cuDeviceGetLuid", base: "cuDeviceGetLuid", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 50, name: "cuDeviceGetLuid", base: "cuDeviceGetLuid", since: 10000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "luid", c_type: "char *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "deviceNodeMask", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 51, name: "cuDeviceGetMemPool", base: "cuDeviceGetMemPool", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 51, name: "cuDeviceGetMemPool", base: "cuDeviceGetMemPool", since: 11020, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Find(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 52, name: "cuDeviceGetName", base: "cuDeviceGetName", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 52, name: "cuDeviceGetName", base: "cuDeviceGetName", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "name", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(1)), may_differ: false },
         Param { name: "len", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 53, name: "cuDeviceGetNvSciSyncAttributes", base: "cuDeviceGetNvSciSyncAttributes", section: "Device Management", class: Class::Unreplayable, reason: "needs an NvSciSync attribute list of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 53, name: "cuDeviceGetNvSciSyncAttributes", base: "cuDeviceGetNvSciSyncAttributes", since: 10020, section: "Device Management", class: Class::Unreplayable, reason: "needs an NvSciSync attribute list of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "nvSciSyncAttrList", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 54, name: "cuDeviceGetProperties", base: "cuDeviceGetProperties", section: "Device Management", class: Class::Plain, reason: "", deprecated: "cuDeviceGetAttribute", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 54, name: "cuDeviceGetProperties", base: "cuDeviceGetProperties", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "cuDeviceGetAttribute", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "prop", c_type: "CUdevprop *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(56)), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 55, name: "cuDeviceGetTexture1DLinearMaxWidth", base: "cuDeviceGetTexture1DLinearMaxWidth", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 55, name: "cuDeviceGetTexture1DLinearMaxWidth", base: "cuDeviceGetTexture1DLinearMaxWidth", since: 11010, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "maxWidthInElements", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "format", c_type: "CUarray_format", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "numChannels", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 56, name: "cuDeviceGetUuid", base: "cuDeviceGetUuid", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 56, name: "cuDeviceGetUuid", base: "cuDeviceGetUuid", since: 9020, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "uuid", c_type: "CUuuid *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 57, name: "cuDeviceGetUuid_v2", base: "cuDeviceGetUuid", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 57, name: "cuDeviceGetUuid_v2", base: "cuDeviceGetUuid", since: 11040, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "uuid", c_type: "CUuuid *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 58, name: "cuDeviceSetMemPool", base: "cuDeviceSetMemPool", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pool(PoolOp::SetCurrent), size: None, flags: None, params: &[
+    Function { id: 58, name: "cuDeviceSetMemPool", base: "cuDeviceSetMemPool", since: 11020, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pool(PoolOp::SetCurrent), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 59, name: "cuDeviceTotalMem", base: "cuDeviceTotalMem", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 59, name: "cuDeviceTotalMem", base: "cuDeviceTotalMem", since: 2000, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "bytes", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 60, name: "cuDeviceTotalMem_v2", base: "cuDeviceTotalMem", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
+    Function { id: 60, name: "cuDeviceTotalMem_v2", base: "cuDeviceTotalMem", since: 3020, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Property), size: None, flags: None, params: &[
         Param { name: "bytes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 61, name: "cuFlushGPUDirectRDMAWrites", base: "cuFlushGPUDirectRDMAWrites", section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 61, name: "cuFlushGPUDirectRDMAWrites", base: "cuFlushGPUDirectRDMAWrites", since: 11030, section: "Device Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "target", c_type: "CUflushGPUDirectRDMAWritesTarget", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "scope", c_type: "CUflushGPUDirectRDMAWritesScope", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 62, name: "cuGetExportTable", base: "cuGetExportTable", section: "Driver Entry Point Access", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ExportTable, size: None, flags: None, params: &[
+    Function { id: 62, name: "cuGetExportTable", base: "cuGetExportTable", since: 3000, section: "Driver Entry Point Access", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ExportTable, size: None, flags: None, params: &[
         Param { name: "ppExportTable", c_type: "const void **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "pExportTableId", c_type: "const CUuuid *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 63, name: "cuGetProcAddress", base: "cuGetProcAddress", section: "Driver Entry Point Access", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ProcAddress { name: 0, address: 1 }, size: None, flags: Some(26), params: &[
+    Function { id: 63, name: "cuGetProcAddress", base: "cuGetProcAddress", since: 11030, section: "Driver Entry Point Access", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ProcAddress { name: 0, address: 1 }, size: None, flags: Some(26), params: &[
         Param { name: "symbol", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "pfn", c_type: "void **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "cudaVersion", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 64, name: "cuGetProcAddress_v2", base: "cuGetProcAddress", section: "Driver Entry Point Access", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ProcAddress { name: 0, address: 1 }, size: None, flags: Some(26), params: &[
+    Function { id: 64, name: "cuGetProcAddress_v2", base: "cuGetProcAddress", since: 12000, section: "Driver Entry Point Access", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ProcAddress { name: 0, address: 1 }, size: None, flags: Some(26), params: &[
         Param { name: "symbol", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "pfn", c_type: "void **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "cudaVersion", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "symbolStatus", c_type: "CUdriverProcAddressQueryResult *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 65, name: "cuEGLStreamConsumerAcquireFrame", base: "cuEGLStreamConsumerAcquireFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 65, name: "cuEGLStreamConsumerAcquireFrame", base: "cuEGLStreamConsumerAcquireFrame", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "timeout", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 66, name: "cuEGLStreamConsumerConnect", base: "cuEGLStreamConsumerConnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 66, name: "cuEGLStreamConsumerConnect", base: "cuEGLStreamConsumerConnect", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "stream", c_type: "EGLStreamKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 67, name: "cuEGLStreamConsumerConnectWithFlags", base: "cuEGLStreamConsumerConnectWithFlags", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 67, name: "cuEGLStreamConsumerConnectWithFlags", base: "cuEGLStreamConsumerConnectWithFlags", since: 8000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "stream", c_type: "EGLStreamKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 68, name: "cuEGLStreamConsumerDisconnect", base: "cuEGLStreamConsumerDisconnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 68, name: "cuEGLStreamConsumerDisconnect", base: "cuEGLStreamConsumerDisconnect", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 69, name: "cuEGLStreamConsumerReleaseFrame", base: "cuEGLStreamConsumerReleaseFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 69, name: "cuEGLStreamConsumerReleaseFrame", base: "cuEGLStreamConsumerReleaseFrame", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaResource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 70, name: "cuEGLStreamProducerConnect", base: "cuEGLStreamProducerConnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 70, name: "cuEGLStreamProducerConnect", base: "cuEGLStreamProducerConnect", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "stream", c_type: "EGLStreamKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "width", c_type: "EGLint", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "height", c_type: "EGLint", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 71, name: "cuEGLStreamProducerDisconnect", base: "cuEGLStreamProducerDisconnect", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 71, name: "cuEGLStreamProducerDisconnect", base: "cuEGLStreamProducerDisconnect", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 72, name: "cuEGLStreamProducerPresentFrame", base: "cuEGLStreamProducerPresentFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 72, name: "cuEGLStreamProducerPresentFrame", base: "cuEGLStreamProducerPresentFrame", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "eglframe", c_type: "CUeglFrame", width: Width::Memory(64), role: Role::Value, may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 73, name: "cuEGLStreamProducerReturnFrame", base: "cuEGLStreamProducerReturnFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 73, name: "cuEGLStreamProducerReturnFrame", base: "cuEGLStreamProducerReturnFrame", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "conn", c_type: "CUeglStreamConnection *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "eglframe", c_type: "CUeglFrame *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 74, name: "cuEventCreateFromEGLSync", base: "cuEventCreateFromEGLSync", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 74, name: "cuEventCreateFromEGLSync", base: "cuEventCreateFromEGLSync", since: 9000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "eglSync", c_type: "EGLSyncKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 75, name: "cuGraphicsEGLRegisterImage", base: "cuGraphicsEGLRegisterImage", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 75, name: "cuGraphicsEGLRegisterImage", base: "cuGraphicsEGLRegisterImage", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "image", c_type: "EGLImageKHR", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 76, name: "cuGraphicsResourceGetMappedEglFrame", base: "cuGraphicsResourceGetMappedEglFrame", section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 76, name: "cuGraphicsResourceGetMappedEglFrame", base: "cuGraphicsResourceGetMappedEglFrame", since: 7000, section: "EGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "eglFrame", c_type: "CUeglFrame *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "index", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "mipLevel", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 77, name: "cuGetErrorName", base: "cuGetErrorName", section: "Error Handling", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 77, name: "cuGetErrorName", base: "cuGetErrorName", since: 6000, section: "Error Handling", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "error", c_type: "CUresult", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pStr", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
     ] },
-    Function { id: 78, name: "cuGetErrorString", base: "cuGetErrorString", section: "Error Handling", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 78, name: "cuGetErrorString", base: "cuGetErrorString", since: 6000, section: "Error Handling", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "error", c_type: "CUresult", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pStr", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
     ] },
-    Function { id: 79, name: "cuLogsCurrent", base: "cuLogsCurrent", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 79, name: "cuLogsCurrent", base: "cuLogsCurrent", since: 12090, section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "iterator_out", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 80, name: "cuLogsDumpToFile", base: "cuLogsDumpToFile", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 80, name: "cuLogsDumpToFile", base: "cuLogsDumpToFile", since: 12090, section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: true },
         Param { name: "pathToFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 81, name: "cuLogsDumpToMemory", base: "cuLogsDumpToMemory", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 81, name: "cuLogsDumpToMemory", base: "cuLogsDumpToMemory", since: 12090, section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "iterator", c_type: "CUlogIterator *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: true },
         Param { name: "buffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Out(Length::Param(2)), may_differ: true },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 82, name: "cuLogsRegisterCallback", base: "cuLogsRegisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 82, name: "cuLogsRegisterCallback", base: "cuLogsRegisterCallback", since: 12090, section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "callbackFunc", c_type: "CUlogsCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "callback_out", c_type: "CUlogsCallbackHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::LogCallback, Parent::None), may_differ: false },
     ] },
-    Function { id: 83, name: "cuLogsUnregisterCallback", base: "cuLogsUnregisterCallback", section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 83, name: "cuLogsUnregisterCallback", base: "cuLogsUnregisterCallback", since: 12090, section: "Error Log Management Functions", class: Class::Opaque, reason: "concerns the error log of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "callback", c_type: "CUlogsCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::LogCallback), may_differ: false },
     ] },
-    Function { id: 84, name: "cuEventCreate", base: "cuEventCreate", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Create), size: None, flags: Some(30), params: &[
+    Function { id: 84, name: "cuEventCreate", base: "cuEventCreate", since: 2000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Create), size: None, flags: Some(30), params: &[
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Make(Kind::Event, Parent::CurrentContext), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 85, name: "cuEventDestroy", base: "cuEventDestroy", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 85, name: "cuEventDestroy", base: "cuEventDestroy", since: 2000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Destroy(Kind::Event), may_differ: false },
     ] },
-    Function { id: 86, name: "cuEventDestroy_v2", base: "cuEventDestroy", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 86, name: "cuEventDestroy_v2", base: "cuEventDestroy", since: 4000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Destroy(Kind::Event), may_differ: false },
     ] },
-    Function { id: 87, name: "cuEventElapsedTime", base: "cuEventElapsedTime", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::ElapsedTime), size: None, flags: None, params: &[
+    Function { id: 87, name: "cuEventElapsedTime", base: "cuEventElapsedTime", since: 2000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::ElapsedTime), size: None, flags: None, params: &[
         Param { name: "pMilliseconds", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "hStart", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "hEnd", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 88, name: "cuEventElapsedTime_v2", base: "cuEventElapsedTime", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::ElapsedTime), size: None, flags: None, params: &[
+    Function { id: 88, name: "cuEventElapsedTime_v2", base: "cuEventElapsedTime", since: 12080, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::ElapsedTime), size: None, flags: None, params: &[
         Param { name: "pMilliseconds", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "hStart", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "hEnd", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 89, name: "cuEventQuery", base: "cuEventQuery", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Event(0), implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Query), size: None, flags: None, params: &[
+    Function { id: 89, name: "cuEventQuery", base: "cuEventQuery", since: 2000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Event(0), implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Query), size: None, flags: None, params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 90, name: "cuEventRecord", base: "cuEventRecord", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: None, params: &[
-        Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-    ] },
-    Function { id: 91, name: "cuEventRecordWithFlags", base: "cuEventRecordWithFlags", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: Some(31), params: &[
+    Function { id: 90, name: "cuEventRecord", base: "cuEventRecord", since: 2000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: None, params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 92, name: "cuEventRecordWithFlags_ptsz", base: "cuEventRecordWithFlags", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: Some(31), params: &[
+    Function { id: 91, name: "cuEventRecordWithFlags", base: "cuEventRecordWithFlags", since: 11010, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: Some(31), params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 93, name: "cuEventRecord_ptsz", base: "cuEventRecord", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: None, params: &[
+    Function { id: 92, name: "cuEventRecordWithFlags_ptsz", base: "cuEventRecordWithFlags", since: 11010, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: Some(31), params: &[
+        Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+        Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
+    ] },
+    Function { id: 93, name: "cuEventRecord_ptsz", base: "cuEventRecord", since: 7000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Record), size: None, flags: None, params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 94, name: "cuEventSynchronize", base: "cuEventSynchronize", section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Event(0), implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Synchronize), size: None, flags: None, params: &[
+    Function { id: 94, name: "cuEventSynchronize", base: "cuEventSynchronize", since: 2000, section: "Event Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Event(0), implicit_wait: ImplicitWait::No, family: Family::Event(EventOp::Synchronize), size: None, flags: None, params: &[
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 95, name: "cuFuncGetAttribute", base: "cuFuncGetAttribute", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::GetAttribute), size: None, flags: None, params: &[
+    Function { id: 95, name: "cuFuncGetAttribute", base: "cuFuncGetAttribute", since: 2020, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::GetAttribute), size: None, flags: None, params: &[
         Param { name: "pi", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "attrib", c_type: "CUfunction_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 96, name: "cuFuncGetModule", base: "cuFuncGetModule", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 96, name: "cuFuncGetModule", base: "cuFuncGetModule", since: 11000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hmod", c_type: "CUmodule *", width: Width::Unsigned(8), role: Role::Get(Kind::Module), may_differ: false },
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 97, name: "cuFuncGetName", base: "cuFuncGetName", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::Name { name: 0, handle: 1 }), size: None, flags: None, params: &[
+    Function { id: 97, name: "cuFuncGetName", base: "cuFuncGetName", since: 12030, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::Name { name: 0, handle: 1 }), size: None, flags: None, params: &[
         Param { name: "name", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 98, name: "cuFuncGetParamInfo", base: "cuFuncGetParamInfo", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::ParameterInfo), size: None, flags: None, params: &[
+    Function { id: 98, name: "cuFuncGetParamInfo", base: "cuFuncGetParamInfo", since: 12040, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::ParameterInfo), size: None, flags: None, params: &[
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "paramIndex", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "paramOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "paramSize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 99, name: "cuFuncIsLoaded", base: "cuFuncIsLoaded", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 99, name: "cuFuncIsLoaded", base: "cuFuncIsLoaded", since: 12040, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUfunctionLoadingState *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "function", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 100, name: "cuFuncLoad", base: "cuFuncLoad", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 100, name: "cuFuncLoad", base: "cuFuncLoad", since: 12040, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "function", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 101, name: "cuFuncSetAttribute", base: "cuFuncSetAttribute", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetAttribute), size: None, flags: None, params: &[
+    Function { id: 101, name: "cuFuncSetAttribute", base: "cuFuncSetAttribute", since: 9000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetAttribute), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "attrib", c_type: "CUfunction_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 102, name: "cuFuncSetBlockShape", base: "cuFuncSetBlockShape", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
+    Function { id: 102, name: "cuFuncSetBlockShape", base: "cuFuncSetBlockShape", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "x", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "y", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "z", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 103, name: "cuFuncSetCacheConfig", base: "cuFuncSetCacheConfig", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetCacheConfig), size: None, flags: None, params: &[
+    Function { id: 103, name: "cuFuncSetCacheConfig", base: "cuFuncSetCacheConfig", since: 3000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetCacheConfig), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "CUfunc_cache", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 104, name: "cuFuncSetSharedMemConfig", base: "cuFuncSetSharedMemConfig", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "nothing, current devices have one bank size", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 104, name: "cuFuncSetSharedMemConfig", base: "cuFuncSetSharedMemConfig", since: 4020, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "nothing, current devices have one bank size", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "CUsharedconfig", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 105, name: "cuFuncSetSharedSize", base: "cuFuncSetSharedSize", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
+    Function { id: 105, name: "cuFuncSetSharedSize", base: "cuFuncSetSharedSize", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "bytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 106, name: "cuLaunch", base: "cuLaunch", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Legacy { function: 0 }), size: None, flags: None, params: &[
+    Function { id: 106, name: "cuLaunch", base: "cuLaunch", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Legacy { function: 0 }), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
     ] },
-    Function { id: 107, name: "cuLaunchCooperativeKernel", base: "cuLaunchCooperativeKernel", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: None })), size: None, flags: None, params: &[
+    Function { id: 107, name: "cuLaunchCooperativeKernel", base: "cuLaunchCooperativeKernel", since: 9000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: None })), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "gridDimX", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "gridDimY", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -469,12 +469,12 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 108, name: "cuLaunchCooperativeKernelMultiDevice", base: "cuLaunchCooperativeKernelMultiDevice", section: "Execution Control", class: Class::Override, reason: "", deprecated: "one cuLaunchCooperativeKernel for each device", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::MultiDevice { list: 0, count: 1 }), size: None, flags: None, params: &[
+    Function { id: 108, name: "cuLaunchCooperativeKernelMultiDevice", base: "cuLaunchCooperativeKernelMultiDevice", since: 9000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "one cuLaunchCooperativeKernel for each device", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::MultiDevice { list: 0, count: 1 }), size: None, flags: None, params: &[
         Param { name: "launchParamsList", c_type: "CUDA_LAUNCH_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 56)), may_differ: false },
         Param { name: "numDevices", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 109, name: "cuLaunchCooperativeKernel_ptsz", base: "cuLaunchCooperativeKernel", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: None })), size: None, flags: None, params: &[
+    Function { id: 109, name: "cuLaunchCooperativeKernel_ptsz", base: "cuLaunchCooperativeKernel", since: 9000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: None })), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "gridDimX", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "gridDimY", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -486,28 +486,28 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 110, name: "cuLaunchGrid", base: "cuLaunchGrid", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Legacy { function: 0 }), size: None, flags: None, params: &[
+    Function { id: 110, name: "cuLaunchGrid", base: "cuLaunchGrid", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Legacy { function: 0 }), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "grid_width", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "grid_height", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 111, name: "cuLaunchGridAsync", base: "cuLaunchGridAsync", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Legacy { function: 0 }), size: None, flags: None, params: &[
+    Function { id: 111, name: "cuLaunchGridAsync", base: "cuLaunchGridAsync", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Legacy { function: 0 }), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "grid_width", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "grid_height", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 112, name: "cuLaunchHostFunc", base: "cuLaunchHostFunc", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostFunction, size: None, flags: None, params: &[
+    Function { id: 112, name: "cuLaunchHostFunc", base: "cuLaunchHostFunc", since: 10000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostFunction, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "fn", c_type: "CUhostFn", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 113, name: "cuLaunchHostFunc_ptsz", base: "cuLaunchHostFunc", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostFunction, size: None, flags: None, params: &[
+    Function { id: 113, name: "cuLaunchHostFunc_ptsz", base: "cuLaunchHostFunc", since: 10000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostFunction, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "fn", c_type: "CUhostFn", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 114, name: "cuLaunchKernel", base: "cuLaunchKernel", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: Some(10) })), size: None, flags: None, params: &[
+    Function { id: 114, name: "cuLaunchKernel", base: "cuLaunchKernel", since: 4000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: Some(10) })), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "gridDimX", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "gridDimY", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -520,19 +520,19 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "extra", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 115, name: "cuLaunchKernelEx", base: "cuLaunchKernelEx", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Config(LaunchConfig { config: 0, function: 1, parameters: 2, extra: 3 })), size: None, flags: None, params: &[
+    Function { id: 115, name: "cuLaunchKernelEx", base: "cuLaunchKernelEx", since: 11060, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Config(LaunchConfig { config: 0, function: 1, parameters: 2, extra: 3 })), size: None, flags: None, params: &[
         Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "extra", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 116, name: "cuLaunchKernelEx_ptsz", base: "cuLaunchKernelEx", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Config(LaunchConfig { config: 0, function: 1, parameters: 2, extra: 3 })), size: None, flags: None, params: &[
+    Function { id: 116, name: "cuLaunchKernelEx_ptsz", base: "cuLaunchKernelEx", since: 11060, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Config(LaunchConfig { config: 0, function: 1, parameters: 2, extra: 3 })), size: None, flags: None, params: &[
         Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "extra", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 117, name: "cuLaunchKernel_ptsz", base: "cuLaunchKernel", section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: Some(10) })), size: None, flags: None, params: &[
+    Function { id: 117, name: "cuLaunchKernel_ptsz", base: "cuLaunchKernel", since: 7000, section: "Execution Control", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Launch(LaunchOp::Arguments(LaunchArguments { function: 0, grid: 1, shared: 7, stream: 8, parameters: 9, extra: Some(10) })), size: None, flags: None, params: &[
         Param { name: "f", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "gridDimX", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "gridDimY", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -545,189 +545,189 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "kernelParams", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "extra", c_type: "void **", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 118, name: "cuParamSetSize", base: "cuParamSetSize", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
+    Function { id: 118, name: "cuParamSetSize", base: "cuParamSetSize", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "numbytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 119, name: "cuParamSetTexRef", base: "cuParamSetTexRef", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 119, name: "cuParamSetTexRef", base: "cuParamSetTexRef", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "texunit", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 120, name: "cuParamSetf", base: "cuParamSetf", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
+    Function { id: 120, name: "cuParamSetf", base: "cuParamSetf", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "offset", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 121, name: "cuParamSeti", base: "cuParamSeti", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
+    Function { id: 121, name: "cuParamSeti", base: "cuParamSeti", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "offset", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 122, name: "cuParamSetv", base: "cuParamSetv", section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
+    Function { id: 122, name: "cuParamSetv", base: "cuParamSetv", since: 2000, section: "Execution Control", class: Class::Plain, reason: "", deprecated: "cuLaunchKernel", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::SetLaunchState), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "offset", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(3)), may_differ: false },
         Param { name: "numbytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 123, name: "cuDestroyExternalMemory", base: "cuDestroyExternalMemory", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 123, name: "cuDestroyExternalMemory", base: "cuDestroyExternalMemory", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extMem", c_type: "CUexternalMemory", width: Width::Unsigned(8), role: Role::Destroy(Kind::ExternalMemory), may_differ: false },
     ] },
-    Function { id: 124, name: "cuDestroyExternalSemaphore", base: "cuDestroyExternalSemaphore", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 124, name: "cuDestroyExternalSemaphore", base: "cuDestroyExternalSemaphore", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extSem", c_type: "CUexternalSemaphore", width: Width::Unsigned(8), role: Role::Destroy(Kind::ExternalSemaphore), may_differ: false },
     ] },
-    Function { id: 125, name: "cuExternalMemoryGetMappedBuffer", base: "cuExternalMemoryGetMappedBuffer", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ExternalBuffer { description: 2 }, size: None, flags: None, params: &[
+    Function { id: 125, name: "cuExternalMemoryGetMappedBuffer", base: "cuExternalMemoryGetMappedBuffer", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ExternalBuffer { description: 2 }, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::Param(1)), may_differ: false },
         Param { name: "extMem", c_type: "CUexternalMemory", width: Width::Unsigned(8), role: Role::Use(Kind::ExternalMemory), may_differ: false },
         Param { name: "bufferDesc", c_type: "const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(88)), may_differ: false },
     ] },
-    Function { id: 126, name: "cuExternalMemoryGetMappedMipmappedArray", base: "cuExternalMemoryGetMappedMipmappedArray", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 126, name: "cuExternalMemoryGetMappedMipmappedArray", base: "cuExternalMemoryGetMappedMipmappedArray", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "mipmap", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Make(Kind::MipmappedArray, Parent::Param(1)), may_differ: false },
         Param { name: "extMem", c_type: "CUexternalMemory", width: Width::Unsigned(8), role: Role::Use(Kind::ExternalMemory), may_differ: false },
         Param { name: "mipmapDesc", c_type: "const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(120)), may_differ: false },
     ] },
-    Function { id: 127, name: "cuImportExternalMemory", base: "cuImportExternalMemory", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 127, name: "cuImportExternalMemory", base: "cuImportExternalMemory", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extMem_out", c_type: "CUexternalMemory *", width: Width::Unsigned(8), role: Role::Make(Kind::ExternalMemory, Parent::CurrentContext), may_differ: false },
         Param { name: "memHandleDesc", c_type: "const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(104)), may_differ: false },
     ] },
-    Function { id: 128, name: "cuImportExternalSemaphore", base: "cuImportExternalSemaphore", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 128, name: "cuImportExternalSemaphore", base: "cuImportExternalSemaphore", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extSem_out", c_type: "CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::Make(Kind::ExternalSemaphore, Parent::CurrentContext), may_differ: false },
         Param { name: "semHandleDesc", c_type: "const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(96)), may_differ: false },
     ] },
-    Function { id: 129, name: "cuSignalExternalSemaphoresAsync", base: "cuSignalExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 129, name: "cuSignalExternalSemaphoresAsync", base: "cuSignalExternalSemaphoresAsync", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
         Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 130, name: "cuSignalExternalSemaphoresAsync_ptsz", base: "cuSignalExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 130, name: "cuSignalExternalSemaphoresAsync_ptsz", base: "cuSignalExternalSemaphoresAsync", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
         Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 131, name: "cuWaitExternalSemaphoresAsync", base: "cuWaitExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 131, name: "cuWaitExternalSemaphoresAsync", base: "cuWaitExternalSemaphoresAsync", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
         Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 132, name: "cuWaitExternalSemaphoresAsync_ptsz", base: "cuWaitExternalSemaphoresAsync", section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 132, name: "cuWaitExternalSemaphoresAsync_ptsz", base: "cuWaitExternalSemaphoresAsync", since: 10000, section: "External Resource Interoperability", class: Class::Unreplayable, reason: "needs an object that another API or process exported", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "extSemArray", c_type: "const CUexternalSemaphore *", width: Width::Unsigned(8), role: Role::UseMany(Kind::ExternalSemaphore, Length::Param(2)), may_differ: false },
         Param { name: "paramsArray", c_type: "const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "numExtSems", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 133, name: "cuDeviceGetGraphMemAttribute", base: "cuDeviceGetGraphMemAttribute", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 133, name: "cuDeviceGetGraphMemAttribute", base: "cuDeviceGetGraphMemAttribute", since: 11040, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "attr", c_type: "CUgraphMem_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 134, name: "cuDeviceGraphMemTrim", base: "cuDeviceGraphMemTrim", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 134, name: "cuDeviceGraphMemTrim", base: "cuDeviceGraphMemTrim", since: 11040, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 135, name: "cuDeviceSetGraphMemAttribute", base: "cuDeviceSetGraphMemAttribute", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 135, name: "cuDeviceSetGraphMemAttribute", base: "cuDeviceSetGraphMemAttribute", since: 11040, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "attr", c_type: "CUgraphMem_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 136, name: "cuGraphAddBatchMemOpNode", base: "cuGraphAddBatchMemOpNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
+    Function { id: 136, name: "cuGraphAddBatchMemOpNode", base: "cuGraphAddBatchMemOpNode", since: 11070, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 137, name: "cuGraphAddChildGraphNode", base: "cuGraphAddChildGraphNode", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 137, name: "cuGraphAddChildGraphNode", base: "cuGraphAddChildGraphNode", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "childGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 138, name: "cuGraphAddDependencies", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddEdges), size: None, flags: None, params: &[
+    Function { id: 138, name: "cuGraphAddDependencies", base: "cuGraphAddDependencies", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 139, name: "cuGraphAddDependencies_v2", base: "cuGraphAddDependencies", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddEdges), size: None, flags: None, params: &[
+    Function { id: 139, name: "cuGraphAddDependencies_v2", base: "cuGraphAddDependencies", since: 12030, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 140, name: "cuGraphAddEmptyNode", base: "cuGraphAddEmptyNode", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 140, name: "cuGraphAddEmptyNode", base: "cuGraphAddEmptyNode", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 141, name: "cuGraphAddEventRecordNode", base: "cuGraphAddEventRecordNode", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
-        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
-        Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
-        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
-        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
-    ] },
-    Function { id: 142, name: "cuGraphAddEventWaitNode", base: "cuGraphAddEventWaitNode", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 141, name: "cuGraphAddEventRecordNode", base: "cuGraphAddEventRecordNode", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 143, name: "cuGraphAddExternalSemaphoresSignalNode", base: "cuGraphAddExternalSemaphoresSignalNode", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 142, name: "cuGraphAddEventWaitNode", base: "cuGraphAddEventWaitNode", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+        Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
+        Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
+        Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
+        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
+        Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
+    ] },
+    Function { id: 143, name: "cuGraphAddExternalSemaphoresSignalNode", base: "cuGraphAddExternalSemaphoresSignalNode", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 144, name: "cuGraphAddExternalSemaphoresWaitNode", base: "cuGraphAddExternalSemaphoresWaitNode", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 144, name: "cuGraphAddExternalSemaphoresWaitNode", base: "cuGraphAddExternalSemaphoresWaitNode", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 145, name: "cuGraphAddHostNode", base: "cuGraphAddHostNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Host })), size: None, flags: None, params: &[
+    Function { id: 145, name: "cuGraphAddHostNode", base: "cuGraphAddHostNode", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Host })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 146, name: "cuGraphAddKernelNode", base: "cuGraphAddKernelNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 146, name: "cuGraphAddKernelNode", base: "cuGraphAddKernelNode", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 147, name: "cuGraphAddKernelNode_v2", base: "cuGraphAddKernelNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 147, name: "cuGraphAddKernelNode_v2", base: "cuGraphAddKernelNode", since: 12000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 148, name: "cuGraphAddMemAllocNode", base: "cuGraphAddMemAllocNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Allocation })), size: None, flags: None, params: &[
+    Function { id: 148, name: "cuGraphAddMemAllocNode", base: "cuGraphAddMemAllocNode", since: 11040, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Allocation })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "CUDA_MEM_ALLOC_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(120)), may_differ: false },
     ] },
-    Function { id: 149, name: "cuGraphAddMemFreeNode", base: "cuGraphAddMemFreeNode", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 149, name: "cuGraphAddMemFreeNode", base: "cuGraphAddMemFreeNode", since: 11040, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 150, name: "cuGraphAddMemcpyNode", base: "cuGraphAddMemcpyNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Copy })), size: None, flags: None, params: &[
+    Function { id: 150, name: "cuGraphAddMemcpyNode", base: "cuGraphAddMemcpyNode", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Copy })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
@@ -735,7 +735,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "copyParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 151, name: "cuGraphAddMemsetNode", base: "cuGraphAddMemsetNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Memset })), size: None, flags: None, params: &[
+    Function { id: 151, name: "cuGraphAddMemsetNode", base: "cuGraphAddMemsetNode", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Memset })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
@@ -743,14 +743,14 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "memsetParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 152, name: "cuGraphAddNode", base: "cuGraphAddNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Any })), size: None, flags: None, params: &[
+    Function { id: 152, name: "cuGraphAddNode", base: "cuGraphAddNode", since: 12020, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 4, kind: NodeKind::Any })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 153, name: "cuGraphAddNode_v2", base: "cuGraphAddNode", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 5, kind: NodeKind::Any })), size: None, flags: None, params: &[
+    Function { id: 153, name: "cuGraphAddNode_v2", base: "cuGraphAddNode", since: 12030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::AddNode(NodeParams { position: 5, kind: NodeKind::Any })), size: None, flags: None, params: &[
         Param { name: "phGraphNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphNode, Parent::Param(1)), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
@@ -758,436 +758,436 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 154, name: "cuGraphBatchMemOpNodeGetParams", base: "cuGraphBatchMemOpNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
+    Function { id: 154, name: "cuGraphBatchMemOpNodeGetParams", base: "cuGraphBatchMemOpNodeGetParams", since: 11070, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams_out", c_type: "CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 155, name: "cuGraphBatchMemOpNodeSetParams", base: "cuGraphBatchMemOpNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
+    Function { id: 155, name: "cuGraphBatchMemOpNodeSetParams", base: "cuGraphBatchMemOpNodeSetParams", since: 11070, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 156, name: "cuGraphChildGraphNodeGetGraph", base: "cuGraphChildGraphNodeGetGraph", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 156, name: "cuGraphChildGraphNodeGetGraph", base: "cuGraphChildGraphNodeGetGraph", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::Param(0)), may_differ: false },
     ] },
-    Function { id: 157, name: "cuGraphClone", base: "cuGraphClone", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Clone), size: None, flags: None, params: &[
+    Function { id: 157, name: "cuGraphClone", base: "cuGraphClone", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Clone), size: None, flags: None, params: &[
         Param { name: "phGraphClone", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "originalGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 158, name: "cuGraphConditionalHandleCreate", base: "cuGraphConditionalHandleCreate", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::ConditionalHandle), size: None, flags: None, params: &[
+    Function { id: 158, name: "cuGraphConditionalHandleCreate", base: "cuGraphConditionalHandleCreate", since: 12030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::ConditionalHandle), size: None, flags: None, params: &[
         Param { name: "pHandle_out", c_type: "CUgraphConditionalHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "defaultLaunchValue", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 159, name: "cuGraphCreate", base: "cuGraphCreate", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 159, name: "cuGraphCreate", base: "cuGraphCreate", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Make(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 160, name: "cuGraphDebugDotPrint", base: "cuGraphDebugDotPrint", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::DotFile { path: 1 }), size: None, flags: Some(46), params: &[
+    Function { id: 160, name: "cuGraphDebugDotPrint", base: "cuGraphDebugDotPrint", since: 11030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::DotFile { path: 1 }), size: None, flags: Some(46), params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "path", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 161, name: "cuGraphDestroy", base: "cuGraphDestroy", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 161, name: "cuGraphDestroy", base: "cuGraphDestroy", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Destroy(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 162, name: "cuGraphDestroyNode", base: "cuGraphDestroyNode", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 162, name: "cuGraphDestroyNode", base: "cuGraphDestroyNode", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Destroy(Kind::GraphNode), may_differ: false },
     ] },
-    Function { id: 163, name: "cuGraphEventRecordNodeGetEvent", base: "cuGraphEventRecordNodeGetEvent", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 163, name: "cuGraphEventRecordNodeGetEvent", base: "cuGraphEventRecordNodeGetEvent", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event_out", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Get(Kind::Event), may_differ: false },
     ] },
-    Function { id: 164, name: "cuGraphEventRecordNodeSetEvent", base: "cuGraphEventRecordNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 164, name: "cuGraphEventRecordNodeSetEvent", base: "cuGraphEventRecordNodeSetEvent", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 165, name: "cuGraphEventWaitNodeGetEvent", base: "cuGraphEventWaitNodeGetEvent", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 165, name: "cuGraphEventWaitNodeGetEvent", base: "cuGraphEventWaitNodeGetEvent", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event_out", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Get(Kind::Event), may_differ: false },
     ] },
-    Function { id: 166, name: "cuGraphEventWaitNodeSetEvent", base: "cuGraphEventWaitNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 166, name: "cuGraphEventWaitNodeSetEvent", base: "cuGraphEventWaitNodeSetEvent", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 167, name: "cuGraphExecBatchMemOpNodeSetParams", base: "cuGraphExecBatchMemOpNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
+    Function { id: 167, name: "cuGraphExecBatchMemOpNodeSetParams", base: "cuGraphExecBatchMemOpNodeSetParams", since: 11070, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::MemoryOps })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_BATCH_MEM_OP_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 168, name: "cuGraphExecChildGraphNodeSetParams", base: "cuGraphExecChildGraphNodeSetParams", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::ChildGraph })), size: None, flags: None, params: &[
+    Function { id: 168, name: "cuGraphExecChildGraphNodeSetParams", base: "cuGraphExecChildGraphNodeSetParams", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::ChildGraph })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "childGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 169, name: "cuGraphExecDestroy", base: "cuGraphExecDestroy", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::DestroyExec), size: None, flags: None, params: &[
+    Function { id: 169, name: "cuGraphExecDestroy", base: "cuGraphExecDestroy", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::DestroyExec), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Destroy(Kind::GraphExec), may_differ: false },
     ] },
-    Function { id: 170, name: "cuGraphExecEventRecordNodeSetEvent", base: "cuGraphExecEventRecordNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 170, name: "cuGraphExecEventRecordNodeSetEvent", base: "cuGraphExecEventRecordNodeSetEvent", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 171, name: "cuGraphExecEventWaitNodeSetEvent", base: "cuGraphExecEventWaitNodeSetEvent", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 171, name: "cuGraphExecEventWaitNodeSetEvent", base: "cuGraphExecEventWaitNodeSetEvent", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 172, name: "cuGraphExecExternalSemaphoresSignalNodeSetParams", base: "cuGraphExecExternalSemaphoresSignalNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 172, name: "cuGraphExecExternalSemaphoresSignalNodeSetParams", base: "cuGraphExecExternalSemaphoresSignalNodeSetParams", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 173, name: "cuGraphExecExternalSemaphoresWaitNodeSetParams", base: "cuGraphExecExternalSemaphoresWaitNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 173, name: "cuGraphExecExternalSemaphoresWaitNodeSetParams", base: "cuGraphExecExternalSemaphoresWaitNodeSetParams", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 174, name: "cuGraphExecGetFlags", base: "cuGraphExecGetFlags", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 174, name: "cuGraphExecGetFlags", base: "cuGraphExecGetFlags", since: 12000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "flags", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 175, name: "cuGraphExecHostNodeSetParams", base: "cuGraphExecHostNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Host })), size: None, flags: None, params: &[
+    Function { id: 175, name: "cuGraphExecHostNodeSetParams", base: "cuGraphExecHostNodeSetParams", since: 10020, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Host })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 176, name: "cuGraphExecKernelNodeSetParams", base: "cuGraphExecKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 176, name: "cuGraphExecKernelNodeSetParams", base: "cuGraphExecKernelNodeSetParams", since: 10010, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 177, name: "cuGraphExecKernelNodeSetParams_v2", base: "cuGraphExecKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 177, name: "cuGraphExecKernelNodeSetParams_v2", base: "cuGraphExecKernelNodeSetParams", since: 12000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 178, name: "cuGraphExecMemcpyNodeSetParams", base: "cuGraphExecMemcpyNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Copy })), size: None, flags: None, params: &[
+    Function { id: 178, name: "cuGraphExecMemcpyNodeSetParams", base: "cuGraphExecMemcpyNodeSetParams", since: 10020, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Copy })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "copyParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 179, name: "cuGraphExecMemsetNodeSetParams", base: "cuGraphExecMemsetNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Memset })), size: None, flags: None, params: &[
+    Function { id: 179, name: "cuGraphExecMemsetNodeSetParams", base: "cuGraphExecMemsetNodeSetParams", since: 10020, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Memset })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "memsetParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
         Param { name: "ctx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 180, name: "cuGraphExecNodeSetParams", base: "cuGraphExecNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Any })), size: None, flags: None, params: &[
+    Function { id: 180, name: "cuGraphExecNodeSetParams", base: "cuGraphExecNodeSetParams", since: 12020, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetExecNode(NodeParams { position: 2, kind: NodeKind::Any })), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 181, name: "cuGraphExecUpdate", base: "cuGraphExecUpdate", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Update), size: None, flags: None, params: &[
+    Function { id: 181, name: "cuGraphExecUpdate", base: "cuGraphExecUpdate", since: 10020, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Update), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "hErrorNode_out", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "updateResult_out", c_type: "CUgraphExecUpdateResult *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 182, name: "cuGraphExecUpdate_v2", base: "cuGraphExecUpdate", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Update), size: None, flags: None, params: &[
+    Function { id: 182, name: "cuGraphExecUpdate_v2", base: "cuGraphExecUpdate", since: 12000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Update), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "resultInfo", c_type: "CUgraphExecUpdateResultInfo *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: true },
     ] },
-    Function { id: 183, name: "cuGraphExternalSemaphoresSignalNodeGetParams", base: "cuGraphExternalSemaphoresSignalNodeGetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 183, name: "cuGraphExternalSemaphoresSignalNodeGetParams", base: "cuGraphExternalSemaphoresSignalNodeGetParams", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "params_out", c_type: "CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 184, name: "cuGraphExternalSemaphoresSignalNodeSetParams", base: "cuGraphExternalSemaphoresSignalNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 184, name: "cuGraphExternalSemaphoresSignalNodeSetParams", base: "cuGraphExternalSemaphoresSignalNodeSetParams", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 185, name: "cuGraphExternalSemaphoresWaitNodeGetParams", base: "cuGraphExternalSemaphoresWaitNodeGetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 185, name: "cuGraphExternalSemaphoresWaitNodeGetParams", base: "cuGraphExternalSemaphoresWaitNodeGetParams", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "params_out", c_type: "CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 186, name: "cuGraphExternalSemaphoresWaitNodeSetParams", base: "cuGraphExternalSemaphoresWaitNodeSetParams", section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
+    Function { id: 186, name: "cuGraphExternalSemaphoresWaitNodeSetParams", base: "cuGraphExternalSemaphoresWaitNodeSetParams", since: 11020, section: "Graph Management", class: Class::Unreplayable, reason: "needs a semaphore that another API or process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Semaphores })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_EXT_SEM_WAIT_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 187, name: "cuGraphGetEdges", base: "cuGraphGetEdges", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 187, name: "cuGraphGetEdges", base: "cuGraphGetEdges", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(3)), may_differ: false },
         Param { name: "numEdges", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 188, name: "cuGraphGetEdges_v2", base: "cuGraphGetEdges", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 188, name: "cuGraphGetEdges_v2", base: "cuGraphGetEdges", since: 12030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(4)), may_differ: false },
         Param { name: "to", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(4)), may_differ: false },
         Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(4, 8)), may_differ: true },
         Param { name: "numEdges", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 189, name: "cuGraphGetNodes", base: "cuGraphGetNodes", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 189, name: "cuGraphGetNodes", base: "cuGraphGetNodes", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "nodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(2)), may_differ: false },
         Param { name: "numNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 190, name: "cuGraphGetRootNodes", base: "cuGraphGetRootNodes", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 190, name: "cuGraphGetRootNodes", base: "cuGraphGetRootNodes", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "rootNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::Param(0), Length::Param(2)), may_differ: false },
         Param { name: "numRootNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 191, name: "cuGraphHostNodeGetParams", base: "cuGraphHostNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Host })), size: None, flags: None, params: &[
+    Function { id: 191, name: "cuGraphHostNodeGetParams", base: "cuGraphHostNodeGetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Host })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 192, name: "cuGraphHostNodeSetParams", base: "cuGraphHostNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Host })), size: None, flags: None, params: &[
+    Function { id: 192, name: "cuGraphHostNodeSetParams", base: "cuGraphHostNodeSetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Host })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_HOST_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 193, name: "cuGraphInstantiate", base: "cuGraphInstantiate", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: None }), size: None, flags: None, params: &[
+    Function { id: 193, name: "cuGraphInstantiate", base: "cuGraphInstantiate", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: None }), size: None, flags: None, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "phErrorNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: true },
         Param { name: "bufferSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 194, name: "cuGraphInstantiateWithFlags", base: "cuGraphInstantiateWithFlags", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: None }), size: None, flags: Some(50), params: &[
+    Function { id: 194, name: "cuGraphInstantiateWithFlags", base: "cuGraphInstantiateWithFlags", since: 11040, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: None }), size: None, flags: Some(50), params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 195, name: "cuGraphInstantiateWithParams", base: "cuGraphInstantiateWithParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: Some(2) }), size: None, flags: None, params: &[
+    Function { id: 195, name: "cuGraphInstantiateWithParams", base: "cuGraphInstantiateWithParams", since: 12000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: Some(2) }), size: None, flags: None, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "instantiateParams", c_type: "CUDA_GRAPH_INSTANTIATE_PARAMS *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 196, name: "cuGraphInstantiateWithParams_ptsz", base: "cuGraphInstantiateWithParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: Some(2) }), size: None, flags: None, params: &[
+    Function { id: 196, name: "cuGraphInstantiateWithParams_ptsz", base: "cuGraphInstantiateWithParams", since: 12000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: Some(2) }), size: None, flags: None, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "instantiateParams", c_type: "CUDA_GRAPH_INSTANTIATE_PARAMS *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 197, name: "cuGraphInstantiate_v2", base: "cuGraphInstantiate", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: None }), size: None, flags: None, params: &[
+    Function { id: 197, name: "cuGraphInstantiate_v2", base: "cuGraphInstantiate", since: 11000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Instantiate { params: None }), size: None, flags: None, params: &[
         Param { name: "phGraphExec", c_type: "CUgraphExec *", width: Width::Unsigned(8), role: Role::Make(Kind::GraphExec, Parent::None), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "phErrorNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "logBuffer", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(4)), may_differ: true },
         Param { name: "bufferSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 198, name: "cuGraphKernelNodeCopyAttributes", base: "cuGraphKernelNodeCopyAttributes", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::CopyAttributes), size: None, flags: None, params: &[
+    Function { id: 198, name: "cuGraphKernelNodeCopyAttributes", base: "cuGraphKernelNodeCopyAttributes", since: 11000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::CopyAttributes), size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "src", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
     ] },
-    Function { id: 199, name: "cuGraphKernelNodeGetAttribute", base: "cuGraphKernelNodeGetAttribute", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetKernelAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
+    Function { id: 199, name: "cuGraphKernelNodeGetAttribute", base: "cuGraphKernelNodeGetAttribute", since: 11000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetKernelAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "attr", c_type: "CUkernelNodeAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value_out", c_type: "CUkernelNodeAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 200, name: "cuGraphKernelNodeGetParams", base: "cuGraphKernelNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 200, name: "cuGraphKernelNodeGetParams", base: "cuGraphKernelNodeGetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 201, name: "cuGraphKernelNodeGetParams_v2", base: "cuGraphKernelNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 201, name: "cuGraphKernelNodeGetParams_v2", base: "cuGraphKernelNodeGetParams", since: 12000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 202, name: "cuGraphKernelNodeSetAttribute", base: "cuGraphKernelNodeSetAttribute", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetKernelAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
+    Function { id: 202, name: "cuGraphKernelNodeSetAttribute", base: "cuGraphKernelNodeSetAttribute", since: 11000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetKernelAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "attr", c_type: "CUkernelNodeAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "const CUkernelNodeAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: false },
     ] },
-    Function { id: 203, name: "cuGraphKernelNodeSetParams", base: "cuGraphKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 203, name: "cuGraphKernelNodeSetParams", base: "cuGraphKernelNodeSetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS_v1 *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 204, name: "cuGraphKernelNodeSetParams_v2", base: "cuGraphKernelNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
+    Function { id: 204, name: "cuGraphKernelNodeSetParams_v2", base: "cuGraphKernelNodeSetParams", since: 12000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Kernel })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_KERNEL_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(72)), may_differ: false },
     ] },
-    Function { id: 205, name: "cuGraphLaunch", base: "cuGraphLaunch", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Launch), size: None, flags: None, params: &[
+    Function { id: 205, name: "cuGraphLaunch", base: "cuGraphLaunch", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Launch), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 206, name: "cuGraphLaunch_ptsz", base: "cuGraphLaunch", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Launch), size: None, flags: None, params: &[
+    Function { id: 206, name: "cuGraphLaunch_ptsz", base: "cuGraphLaunch", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Launch), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 207, name: "cuGraphMemAllocNodeGetParams", base: "cuGraphMemAllocNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Allocation })), size: None, flags: None, params: &[
+    Function { id: 207, name: "cuGraphMemAllocNodeGetParams", base: "cuGraphMemAllocNodeGetParams", since: 11040, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Allocation })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "params_out", c_type: "CUDA_MEM_ALLOC_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(120)), may_differ: false },
     ] },
-    Function { id: 208, name: "cuGraphMemFreeNodeGetParams", base: "cuGraphMemFreeNodeGetParams", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 208, name: "cuGraphMemFreeNodeGetParams", base: "cuGraphMemFreeNodeGetParams", since: 11040, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "dptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 209, name: "cuGraphMemcpyNodeGetParams", base: "cuGraphMemcpyNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Copy })), size: None, flags: None, params: &[
+    Function { id: 209, name: "cuGraphMemcpyNodeGetParams", base: "cuGraphMemcpyNodeGetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Copy })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 210, name: "cuGraphMemcpyNodeSetParams", base: "cuGraphMemcpyNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Copy })), size: None, flags: None, params: &[
+    Function { id: 210, name: "cuGraphMemcpyNodeSetParams", base: "cuGraphMemcpyNodeSetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Copy })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 211, name: "cuGraphMemsetNodeGetParams", base: "cuGraphMemsetNodeGetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Memset })), size: None, flags: None, params: &[
+    Function { id: 211, name: "cuGraphMemsetNodeGetParams", base: "cuGraphMemsetNodeGetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::GetNode(NodeParams { position: 1, kind: NodeKind::Memset })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(40)), may_differ: false },
     ] },
-    Function { id: 212, name: "cuGraphMemsetNodeSetParams", base: "cuGraphMemsetNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Memset })), size: None, flags: None, params: &[
+    Function { id: 212, name: "cuGraphMemsetNodeSetParams", base: "cuGraphMemsetNodeSetParams", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Memset })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "const CUDA_MEMSET_NODE_PARAMS *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
     ] },
-    Function { id: 213, name: "cuGraphNodeFindInClone", base: "cuGraphNodeFindInClone", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 213, name: "cuGraphNodeFindInClone", base: "cuGraphNodeFindInClone", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phNode", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::Find(Kind::GraphNode, Parent::Param(2)), may_differ: false },
         Param { name: "hOriginalNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "hClonedGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
     ] },
-    Function { id: 214, name: "cuGraphNodeGetDependencies", base: "cuGraphNodeGetDependencies", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 214, name: "cuGraphNodeGetDependencies", base: "cuGraphNodeGetDependencies", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(2)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 215, name: "cuGraphNodeGetDependencies_v2", base: "cuGraphNodeGetDependencies", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 215, name: "cuGraphNodeGetDependencies_v2", base: "cuGraphNodeGetDependencies", since: 12030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(3)), may_differ: false },
         Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(3, 8)), may_differ: true },
         Param { name: "numDependencies", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 216, name: "cuGraphNodeGetDependentNodes", base: "cuGraphNodeGetDependentNodes", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 216, name: "cuGraphNodeGetDependentNodes", base: "cuGraphNodeGetDependentNodes", since: 10000, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "dependentNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(2)), may_differ: false },
         Param { name: "numDependentNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 217, name: "cuGraphNodeGetDependentNodes_v2", base: "cuGraphNodeGetDependentNodes", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
+    Function { id: 217, name: "cuGraphNodeGetDependentNodes_v2", base: "cuGraphNodeGetDependentNodes", since: 12030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::List), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "dependentNodes", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::FindMany(Kind::GraphNode, Parent::None, Length::Param(3)), may_differ: false },
         Param { name: "edgeData", c_type: "CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(3, 8)), may_differ: true },
         Param { name: "numDependentNodes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 218, name: "cuGraphNodeGetEnabled", base: "cuGraphNodeGetEnabled", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 218, name: "cuGraphNodeGetEnabled", base: "cuGraphNodeGetEnabled", since: 11060, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "isEnabled", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 219, name: "cuGraphNodeGetType", base: "cuGraphNodeGetType", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 219, name: "cuGraphNodeGetType", base: "cuGraphNodeGetType", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "type", c_type: "CUgraphNodeType *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 220, name: "cuGraphNodeSetEnabled", base: "cuGraphNodeSetEnabled", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetEnabled), size: None, flags: None, params: &[
+    Function { id: 220, name: "cuGraphNodeSetEnabled", base: "cuGraphNodeSetEnabled", since: 11060, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetEnabled), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "isEnabled", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 221, name: "cuGraphNodeSetParams", base: "cuGraphNodeSetParams", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Any })), size: None, flags: None, params: &[
+    Function { id: 221, name: "cuGraphNodeSetParams", base: "cuGraphNodeSetParams", since: 12020, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::SetNode(NodeParams { position: 1, kind: NodeKind::Any })), size: None, flags: None, params: &[
         Param { name: "hNode", c_type: "CUgraphNode", width: Width::Unsigned(8), role: Role::Use(Kind::GraphNode), may_differ: false },
         Param { name: "nodeParams", c_type: "CUgraphNodeParams *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(256)), may_differ: false },
     ] },
-    Function { id: 222, name: "cuGraphReleaseUserObject", base: "cuGraphReleaseUserObject", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::ReleaseOfGraph), size: None, flags: None, params: &[
+    Function { id: 222, name: "cuGraphReleaseUserObject", base: "cuGraphReleaseUserObject", since: 11030, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::ReleaseOfGraph), size: None, flags: None, params: &[
         Param { name: "graph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 223, name: "cuGraphRemoveDependencies", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::RemoveEdges), size: None, flags: None, params: &[
+    Function { id: 223, name: "cuGraphRemoveDependencies", base: "cuGraphRemoveDependencies", since: 10000, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::RemoveEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 224, name: "cuGraphRemoveDependencies_v2", base: "cuGraphRemoveDependencies", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::RemoveEdges), size: None, flags: None, params: &[
+    Function { id: 224, name: "cuGraphRemoveDependencies_v2", base: "cuGraphRemoveDependencies", since: 12030, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::RemoveEdges), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "from", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "to", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
         Param { name: "edgeData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 225, name: "cuGraphRetainUserObject", base: "cuGraphRetainUserObject", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::RetainForGraph), size: None, flags: None, params: &[
+    Function { id: 225, name: "cuGraphRetainUserObject", base: "cuGraphRetainUserObject", since: 11030, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::RetainForGraph), size: None, flags: None, params: &[
         Param { name: "graph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 226, name: "cuGraphUpload", base: "cuGraphUpload", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Upload), size: None, flags: None, params: &[
+    Function { id: 226, name: "cuGraphUpload", base: "cuGraphUpload", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Upload), size: None, flags: None, params: &[
         Param { name: "hGraph", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 227, name: "cuGraphUpload_ptsz", base: "cuGraphUpload", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Upload), size: None, flags: None, params: &[
+    Function { id: 227, name: "cuGraphUpload_ptsz", base: "cuGraphUpload", since: 11010, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Graph(GraphOp::Upload), size: None, flags: None, params: &[
         Param { name: "hGraphExec", c_type: "CUgraphExec", width: Width::Unsigned(8), role: Role::Use(Kind::GraphExec), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 228, name: "cuUserObjectCreate", base: "cuUserObjectCreate", section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserObject { pointer: 1, destructor: 2 }, size: None, flags: None, params: &[
+    Function { id: 228, name: "cuUserObjectCreate", base: "cuUserObjectCreate", since: 11030, section: "Graph Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserObject { pointer: 1, destructor: 2 }, size: None, flags: None, params: &[
         Param { name: "object_out", c_type: "CUuserObject *", width: Width::Unsigned(8), role: Role::Make(Kind::UserObject, Parent::None), may_differ: false },
         Param { name: "ptr", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "destroy", c_type: "CUhostFn", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "initialRefcount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 229, name: "cuUserObjectRelease", base: "cuUserObjectRelease", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::Release), size: None, flags: None, params: &[
+    Function { id: 229, name: "cuUserObjectRelease", base: "cuUserObjectRelease", since: 11030, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::Release), size: None, flags: None, params: &[
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 230, name: "cuUserObjectRetain", base: "cuUserObjectRetain", section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::Retain), size: None, flags: None, params: &[
+    Function { id: 230, name: "cuUserObjectRetain", base: "cuUserObjectRetain", since: 11030, section: "Graph Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::UserReferences(UserReferenceOp::Retain), size: None, flags: None, params: &[
         Param { name: "object", c_type: "CUuserObject", width: Width::Unsigned(8), role: Role::Use(Kind::UserObject), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 231, name: "cuGraphicsMapResources", base: "cuGraphicsMapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 231, name: "cuGraphicsMapResources", base: "cuGraphicsMapResources", since: 3000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 232, name: "cuGraphicsMapResources_ptsz", base: "cuGraphicsMapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 232, name: "cuGraphicsMapResources_ptsz", base: "cuGraphicsMapResources", since: 7000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 233, name: "cuGraphicsResourceGetMappedMipmappedArray", base: "cuGraphicsResourceGetMappedMipmappedArray", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 233, name: "cuGraphicsResourceGetMappedMipmappedArray", base: "cuGraphicsResourceGetMappedMipmappedArray", since: 5000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pMipmappedArray", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 234, name: "cuGraphicsResourceGetMappedPointer", base: "cuGraphicsResourceGetMappedPointer", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 234, name: "cuGraphicsResourceGetMappedPointer", base: "cuGraphicsResourceGetMappedPointer", since: 3000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pDevPtr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pSize", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 235, name: "cuGraphicsResourceGetMappedPointer_v2", base: "cuGraphicsResourceGetMappedPointer", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 235, name: "cuGraphicsResourceGetMappedPointer_v2", base: "cuGraphicsResourceGetMappedPointer", since: 3020, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pDevPtr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pSize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 236, name: "cuGraphicsResourceSetMapFlags", base: "cuGraphicsResourceSetMapFlags", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 236, name: "cuGraphicsResourceSetMapFlags", base: "cuGraphicsResourceSetMapFlags", since: 3000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 237, name: "cuGraphicsResourceSetMapFlags_v2", base: "cuGraphicsResourceSetMapFlags", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 237, name: "cuGraphicsResourceSetMapFlags_v2", base: "cuGraphicsResourceSetMapFlags", since: 6050, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 238, name: "cuGraphicsSubResourceGetMappedArray", base: "cuGraphicsSubResourceGetMappedArray", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 238, name: "cuGraphicsSubResourceGetMappedArray", base: "cuGraphicsSubResourceGetMappedArray", since: 3000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
         Param { name: "arrayIndex", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "mipLevel", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 239, name: "cuGraphicsUnmapResources", base: "cuGraphicsUnmapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 239, name: "cuGraphicsUnmapResources", base: "cuGraphicsUnmapResources", since: 3000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 240, name: "cuGraphicsUnmapResources_ptsz", base: "cuGraphicsUnmapResources", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 240, name: "cuGraphicsUnmapResources_ptsz", base: "cuGraphicsUnmapResources", since: 7000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "resources", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 241, name: "cuGraphicsUnregisterResource", base: "cuGraphicsUnregisterResource", section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 241, name: "cuGraphicsUnregisterResource", base: "cuGraphicsUnregisterResource", since: 3000, section: "Graphics Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "resource", c_type: "CUgraphicsResource", width: Width::Unsigned(8), role: Role::Use(Kind::GraphicsResource), may_differ: false },
     ] },
-    Function { id: 242, name: "cuCtxFromGreenCtx", base: "cuCtxFromGreenCtx", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 242, name: "cuCtxFromGreenCtx", base: "cuCtxFromGreenCtx", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pContext", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Find(Kind::Context, Parent::Param(1)), may_differ: false },
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 243, name: "cuCtxGetDevResource", base: "cuCtxGetDevResource", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 243, name: "cuCtxGetDevResource", base: "cuCtxGetDevResource", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 244, name: "cuDevResourceGenerateDesc", base: "cuDevResourceGenerateDesc", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 244, name: "cuDevResourceGenerateDesc", base: "cuDevResourceGenerateDesc", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phDesc", c_type: "CUdevResourceDesc *", width: Width::Unsigned(8), role: Role::Make(Kind::ResourceDescriptor, Parent::None), may_differ: false },
         Param { name: "resources", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 144)), may_differ: false },
         Param { name: "nbResources", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 245, name: "cuDevSmResourceSplitByCount", base: "cuDevSmResourceSplitByCount", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 245, name: "cuDevSmResourceSplitByCount", base: "cuDevSmResourceSplitByCount", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "result", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(1, 144)), may_differ: false },
         Param { name: "nbGroups", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: false },
         Param { name: "input", c_type: "const CUdevResource *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(144)), may_differ: false },
@@ -1195,121 +1195,121 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "useFlags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "minCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 246, name: "cuDeviceGetDevResource", base: "cuDeviceGetDevResource", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 246, name: "cuDeviceGetDevResource", base: "cuDeviceGetDevResource", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 247, name: "cuGreenCtxCreate", base: "cuGreenCtxCreate", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Green(GreenOp::Create), size: None, flags: None, params: &[
+    Function { id: 247, name: "cuGreenCtxCreate", base: "cuGreenCtxCreate", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Green(GreenOp::Create), size: None, flags: None, params: &[
         Param { name: "phCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Make(Kind::GreenContext, Parent::None), may_differ: false },
         Param { name: "desc", c_type: "CUdevResourceDesc", width: Width::Unsigned(8), role: Role::Use(Kind::ResourceDescriptor), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 248, name: "cuGreenCtxDestroy", base: "cuGreenCtxDestroy", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 248, name: "cuGreenCtxDestroy", base: "cuGreenCtxDestroy", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Destroy(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 249, name: "cuGreenCtxGetDevResource", base: "cuGreenCtxGetDevResource", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 249, name: "cuGreenCtxGetDevResource", base: "cuGreenCtxGetDevResource", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "resource", c_type: "CUdevResource *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "type", c_type: "CUdevResourceType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 250, name: "cuGreenCtxGetId", base: "cuGreenCtxGetId", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 250, name: "cuGreenCtxGetId", base: "cuGreenCtxGetId", since: 12090, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "greenCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "greenCtxId", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 251, name: "cuGreenCtxRecordEvent", base: "cuGreenCtxRecordEvent", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 251, name: "cuGreenCtxRecordEvent", base: "cuGreenCtxRecordEvent", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 252, name: "cuGreenCtxStreamCreate", base: "cuGreenCtxStreamCreate", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Green(GreenOp::CreateStream), size: None, flags: None, params: &[
+    Function { id: 252, name: "cuGreenCtxStreamCreate", base: "cuGreenCtxStreamCreate", since: 12050, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Green(GreenOp::CreateStream), size: None, flags: None, params: &[
         Param { name: "phStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Make(Kind::Stream, Parent::Param(1)), may_differ: false },
         Param { name: "greenCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "priority", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 253, name: "cuGreenCtxWaitEvent", base: "cuGreenCtxWaitEvent", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 253, name: "cuGreenCtxWaitEvent", base: "cuGreenCtxWaitEvent", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hCtx", c_type: "CUgreenCtx", width: Width::Unsigned(8), role: Role::Use(Kind::GreenContext), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 254, name: "cuStreamGetGreenCtx", base: "cuStreamGetGreenCtx", section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 254, name: "cuStreamGetGreenCtx", base: "cuStreamGetGreenCtx", since: 12040, section: "Green Contexts", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "phCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Get(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 255, name: "cuInit", base: "cuInit", section: "Initialization", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Init, size: None, flags: None, params: &[
+    Function { id: 255, name: "cuInit", base: "cuInit", since: 2000, section: "Initialization", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Init, size: None, flags: None, params: &[
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 256, name: "cuKernelGetAttribute", base: "cuKernelGetAttribute", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::GetAttribute), size: None, flags: None, params: &[
+    Function { id: 256, name: "cuKernelGetAttribute", base: "cuKernelGetAttribute", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::GetAttribute), size: None, flags: None, params: &[
         Param { name: "pi", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "attrib", c_type: "CUfunction_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 257, name: "cuKernelGetFunction", base: "cuKernelGetFunction", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::OfKernel { output: 0, kernel: 1 }), size: None, flags: None, params: &[
+    Function { id: 257, name: "cuKernelGetFunction", base: "cuKernelGetFunction", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::OfKernel { output: 0, kernel: 1 }), size: None, flags: None, params: &[
         Param { name: "pFunc", c_type: "CUfunction *", width: Width::Unsigned(8), role: Role::Find(Kind::Function, Parent::Param(1)), may_differ: false },
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
     ] },
-    Function { id: 258, name: "cuKernelGetLibrary", base: "cuKernelGetLibrary", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 258, name: "cuKernelGetLibrary", base: "cuKernelGetLibrary", since: 12050, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pLib", c_type: "CUlibrary *", width: Width::Unsigned(8), role: Role::Get(Kind::Library), may_differ: false },
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
     ] },
-    Function { id: 259, name: "cuKernelGetName", base: "cuKernelGetName", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::Name { name: 0, handle: 1 }), size: None, flags: None, params: &[
+    Function { id: 259, name: "cuKernelGetName", base: "cuKernelGetName", since: 12030, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::Name { name: 0, handle: 1 }), size: None, flags: None, params: &[
         Param { name: "name", c_type: "const char **", width: Width::Unsigned(8), role: Role::OutString, may_differ: true },
         Param { name: "hfunc", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
     ] },
-    Function { id: 260, name: "cuKernelGetParamInfo", base: "cuKernelGetParamInfo", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::ParameterInfo), size: None, flags: None, params: &[
+    Function { id: 260, name: "cuKernelGetParamInfo", base: "cuKernelGetParamInfo", since: 12040, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::ParameterInfo), size: None, flags: None, params: &[
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
         Param { name: "paramIndex", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "paramOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "paramSize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 261, name: "cuKernelSetAttribute", base: "cuKernelSetAttribute", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::SetAttribute), size: None, flags: None, params: &[
+    Function { id: 261, name: "cuKernelSetAttribute", base: "cuKernelSetAttribute", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::SetAttribute), size: None, flags: None, params: &[
         Param { name: "attrib", c_type: "CUfunction_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "val", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 262, name: "cuKernelSetCacheConfig", base: "cuKernelSetCacheConfig", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::SetCacheConfig), size: None, flags: None, params: &[
+    Function { id: 262, name: "cuKernelSetCacheConfig", base: "cuKernelSetCacheConfig", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::SetCacheConfig), size: None, flags: None, params: &[
         Param { name: "kernel", c_type: "CUkernel", width: Width::Unsigned(8), role: Role::Use(Kind::Kernel), may_differ: false },
         Param { name: "config", c_type: "CUfunc_cache", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 263, name: "cuLibraryEnumerateKernels", base: "cuLibraryEnumerateKernels", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::List { output: 0, count: 1, owner: 2 }), size: None, flags: None, params: &[
+    Function { id: 263, name: "cuLibraryEnumerateKernels", base: "cuLibraryEnumerateKernels", since: 12040, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::List { output: 0, count: 1, owner: 2 }), size: None, flags: None, params: &[
         Param { name: "kernels", c_type: "CUkernel *", width: Width::Unsigned(8), role: Role::FindMany(Kind::Kernel, Parent::Param(2), Length::Param(1)), may_differ: false },
         Param { name: "numKernels", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "lib", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
     ] },
-    Function { id: 264, name: "cuLibraryGetGlobal", base: "cuLibraryGetGlobal", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Global(GlobalOwner::Library), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 264, name: "cuLibraryGetGlobal", base: "cuLibraryGetGlobal", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Global(GlobalOwner::Library), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Find(Kind::Global, Parent::Param(2)), may_differ: false },
         Param { name: "bytes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 265, name: "cuLibraryGetKernel", base: "cuLibraryGetKernel", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::Find { output: 0, owner: 1, name: 2 }), size: None, flags: None, params: &[
+    Function { id: 265, name: "cuLibraryGetKernel", base: "cuLibraryGetKernel", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::Find { output: 0, owner: 1, name: 2 }), size: None, flags: None, params: &[
         Param { name: "pKernel", c_type: "CUkernel *", width: Width::Unsigned(8), role: Role::Find(Kind::Kernel, Parent::Param(1)), may_differ: false },
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 266, name: "cuLibraryGetKernelCount", base: "cuLibraryGetKernelCount", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::Count), size: None, flags: None, params: &[
+    Function { id: 266, name: "cuLibraryGetKernelCount", base: "cuLibraryGetKernelCount", since: 12040, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Kernel(FunctionOp::Count), size: None, flags: None, params: &[
         Param { name: "count", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "lib", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
     ] },
-    Function { id: 267, name: "cuLibraryGetManaged", base: "cuLibraryGetManaged", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Global(GlobalOwner::Managed), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 267, name: "cuLibraryGetManaged", base: "cuLibraryGetManaged", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Global(GlobalOwner::Managed), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Find(Kind::Global, Parent::Param(2)), may_differ: false },
         Param { name: "bytes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 268, name: "cuLibraryGetModule", base: "cuLibraryGetModule", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LibraryModule, size: None, flags: None, params: &[
+    Function { id: 268, name: "cuLibraryGetModule", base: "cuLibraryGetModule", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LibraryModule, size: None, flags: None, params: &[
         Param { name: "pMod", c_type: "CUmodule *", width: Width::Unsigned(8), role: Role::Find(Kind::Module, Parent::Param(1)), may_differ: false },
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
     ] },
-    Function { id: 269, name: "cuLibraryGetUnifiedFunction", base: "cuLibraryGetUnifiedFunction", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 269, name: "cuLibraryGetUnifiedFunction", base: "cuLibraryGetUnifiedFunction", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "fptr", c_type: "void **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Use(Kind::Library), may_differ: false },
         Param { name: "symbol", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 270, name: "cuLibraryLoadData", base: "cuLibraryLoadData", section: "Library Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LibraryLoad(ImageLoad { source: ImageSource::Data(1), options: Some(OptionArray { count: 4, options: 2, values: 3 }), library_options: Some(OptionArray { count: 7, options: 5, values: 6 }) }), size: None, flags: None, params: &[
+    Function { id: 270, name: "cuLibraryLoadData", base: "cuLibraryLoadData", since: 12000, section: "Library Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LibraryLoad(ImageLoad { source: ImageSource::Data(1), options: Some(OptionArray { count: 4, options: 2, values: 3 }), library_options: Some(OptionArray { count: 7, options: 5, values: 6 }) }), size: None, flags: None, params: &[
         Param { name: "library", c_type: "CUlibrary *", width: Width::Unsigned(8), role: Role::Make(Kind::Library, Parent::None), may_differ: false },
         Param { name: "code", c_type: "const void *", width: Width::Unsigned(8), role: Role::Image, may_differ: false },
         Param { name: "jitOptions", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 4)), may_differ: false },
@@ -1319,7 +1319,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "libraryOptionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(7, 8)), may_differ: false },
         Param { name: "numLibraryOptions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 271, name: "cuLibraryLoadFromFile", base: "cuLibraryLoadFromFile", section: "Library Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LibraryLoad(ImageLoad { source: ImageSource::File(1), options: Some(OptionArray { count: 4, options: 2, values: 3 }), library_options: Some(OptionArray { count: 7, options: 5, values: 6 }) }), size: None, flags: None, params: &[
+    Function { id: 271, name: "cuLibraryLoadFromFile", base: "cuLibraryLoadFromFile", since: 12000, section: "Library Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LibraryLoad(ImageLoad { source: ImageSource::File(1), options: Some(OptionArray { count: 4, options: 2, values: 3 }), library_options: Some(OptionArray { count: 7, options: 5, values: 6 }) }), size: None, flags: None, params: &[
         Param { name: "library", c_type: "CUlibrary *", width: Width::Unsigned(8), role: Role::Make(Kind::Library, Parent::None), may_differ: false },
         Param { name: "fileName", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "jitOptions", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(4, 4)), may_differ: false },
@@ -1329,404 +1329,404 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "libraryOptionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(7, 8)), may_differ: false },
         Param { name: "numLibraryOptions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 272, name: "cuLibraryUnload", base: "cuLibraryUnload", section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::ContextIfLoaded, family: Family::LibraryUnload, size: None, flags: None, params: &[
+    Function { id: 272, name: "cuLibraryUnload", base: "cuLibraryUnload", since: 12000, section: "Library Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::ContextIfLoaded, family: Family::LibraryUnload, size: None, flags: None, params: &[
         Param { name: "library", c_type: "CUlibrary", width: Width::Unsigned(8), role: Role::Destroy(Kind::Library), may_differ: false },
     ] },
-    Function { id: 273, name: "cuArray3DCreate", base: "cuArray3DCreate", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 273, name: "cuArray3DCreate", base: "cuArray3DCreate", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY3D_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 274, name: "cuArray3DCreate_v2", base: "cuArray3DCreate", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 274, name: "cuArray3DCreate_v2", base: "cuArray3DCreate", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Make(Kind::Array, Parent::CurrentContext), may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY3D_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
     ] },
-    Function { id: 275, name: "cuArray3DGetDescriptor", base: "cuArray3DGetDescriptor", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 275, name: "cuArray3DGetDescriptor", base: "cuArray3DGetDescriptor", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY3D_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 276, name: "cuArray3DGetDescriptor_v2", base: "cuArray3DGetDescriptor", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 276, name: "cuArray3DGetDescriptor_v2", base: "cuArray3DGetDescriptor", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY3D_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(40)), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 277, name: "cuArrayCreate", base: "cuArrayCreate", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 277, name: "cuArrayCreate", base: "cuArrayCreate", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 278, name: "cuArrayCreate_v2", base: "cuArrayCreate", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 278, name: "cuArrayCreate_v2", base: "cuArrayCreate", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Make(Kind::Array, Parent::CurrentContext), may_differ: false },
         Param { name: "pAllocateArray", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
     ] },
-    Function { id: 279, name: "cuArrayDestroy", base: "cuArrayDestroy", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 279, name: "cuArrayDestroy", base: "cuArrayDestroy", since: 2000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Destroy(Kind::Array), may_differ: false },
     ] },
-    Function { id: 280, name: "cuArrayGetDescriptor", base: "cuArrayGetDescriptor", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 280, name: "cuArrayGetDescriptor", base: "cuArrayGetDescriptor", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 281, name: "cuArrayGetDescriptor_v2", base: "cuArrayGetDescriptor", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 281, name: "cuArrayGetDescriptor_v2", base: "cuArrayGetDescriptor", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pArrayDescriptor", c_type: "CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(24)), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 282, name: "cuArrayGetMemoryRequirements", base: "cuArrayGetMemoryRequirements", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
+    Function { id: 282, name: "cuArrayGetMemoryRequirements", base: "cuArrayGetMemoryRequirements", since: 11060, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "memoryRequirements", c_type: "CUDA_ARRAY_MEMORY_REQUIREMENTS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
         Param { name: "array", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 283, name: "cuArrayGetPlane", base: "cuArrayGetPlane", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 283, name: "cuArrayGetPlane", base: "cuArrayGetPlane", since: 11020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pPlaneArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Find(Kind::Array, Parent::Param(1)), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "planeIdx", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 284, name: "cuArrayGetSparseProperties", base: "cuArrayGetSparseProperties", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 284, name: "cuArrayGetSparseProperties", base: "cuArrayGetSparseProperties", since: 11010, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "sparseProperties", c_type: "CUDA_ARRAY_SPARSE_PROPERTIES *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(48)), may_differ: false },
         Param { name: "array", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
     ] },
-    Function { id: 285, name: "cuDeviceGetByPCIBusId", base: "cuDeviceGetByPCIBusId", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::ByBusId), size: None, flags: None, params: &[
+    Function { id: 285, name: "cuDeviceGetByPCIBusId", base: "cuDeviceGetByPCIBusId", since: 4010, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::ByBusId), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Find(Kind::Device, Parent::None), may_differ: false },
         Param { name: "pciBusId", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 286, name: "cuDeviceGetPCIBusId", base: "cuDeviceGetPCIBusId", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
+    Function { id: 286, name: "cuDeviceGetPCIBusId", base: "cuDeviceGetPCIBusId", since: 4010, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "pciBusId", c_type: "char *", width: Width::Unsigned(8), role: Role::Text(Length::Param(1)), may_differ: true },
         Param { name: "len", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 287, name: "cuDeviceRegisterAsyncNotification", base: "cuDeviceRegisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "registers a callback of the program; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 287, name: "cuDeviceRegisterAsyncNotification", base: "cuDeviceRegisterAsyncNotification", since: 12040, section: "Memory Management", class: Class::Opaque, reason: "registers a callback of the program; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "callbackFunc", c_type: "CUasyncCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "callback", c_type: "CUasyncCallbackHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::AsyncCallback, Parent::None), may_differ: false },
     ] },
-    Function { id: 288, name: "cuDeviceUnregisterAsyncNotification", base: "cuDeviceUnregisterAsyncNotification", section: "Memory Management", class: Class::Opaque, reason: "registers a callback of the program; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 288, name: "cuDeviceUnregisterAsyncNotification", base: "cuDeviceUnregisterAsyncNotification", since: 12040, section: "Memory Management", class: Class::Opaque, reason: "registers a callback of the program; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "callback", c_type: "CUasyncCallbackHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::AsyncCallback), may_differ: false },
     ] },
-    Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Close), size: None, flags: None, params: &[
+    Function { id: 289, name: "cuIpcCloseMemHandle", base: "cuIpcCloseMemHandle", since: 4010, section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Close), size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
-    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Event, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 290, name: "cuIpcGetEventHandle", base: "cuIpcGetEventHandle", since: 4010, section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Event, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUipcEventHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: true },
         Param { name: "event", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
     ] },
-    Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Memory, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 291, name: "cuIpcGetMemHandle", base: "cuIpcGetMemHandle", since: 4010, section: "Memory Management", class: Class::Unreplayable, reason: "exports a handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Memory, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUipcMemHandle *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: true },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 292, name: "cuIpcOpenEventHandle", base: "cuIpcOpenEventHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Event, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 292, name: "cuIpcOpenEventHandle", base: "cuIpcOpenEventHandle", since: 4010, section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Event, handle: 1, object: 0, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "phEvent", c_type: "CUevent *", width: Width::Unsigned(8), role: Role::Make(Kind::Event, Parent::CurrentContext), may_differ: false },
         Param { name: "handle", c_type: "CUipcEventHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
     ] },
-    Function { id: 293, name: "cuIpcOpenMemHandle", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: Some(56), params: &[
+    Function { id: 293, name: "cuIpcOpenMemHandle", base: "cuIpcOpenMemHandle", since: 4010, section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: Some(56), params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 294, name: "cuIpcOpenMemHandle_v2", base: "cuIpcOpenMemHandle", section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: Some(56), params: &[
+    Function { id: 294, name: "cuIpcOpenMemHandle_v2", base: "cuIpcOpenMemHandle", since: 11000, section: "Memory Management", class: Class::Unreplayable, reason: "needs a handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Memory, handle: 1, object: 0, handle_type: None })), size: None, flags: Some(56), params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "handle", c_type: "CUipcMemHandle", width: Width::Memory(64), role: Role::Value, may_differ: true },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 295, name: "cuMemAlloc", base: "cuMemAlloc", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 295, name: "cuMemAlloc", base: "cuMemAlloc", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "bytesize", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 296, name: "cuMemAllocHost", base: "cuMemAllocHost", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Allocate), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 296, name: "cuMemAllocHost", base: "cuMemAllocHost", since: 2000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Allocate), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "pp", c_type: "void **", width: Width::Unsigned(8), role: Role::Make(Kind::HostMemory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 297, name: "cuMemAllocHost_v2", base: "cuMemAllocHost", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Allocate), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 297, name: "cuMemAllocHost_v2", base: "cuMemAllocHost", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Allocate), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "pp", c_type: "void **", width: Width::Unsigned(8), role: Role::Make(Kind::HostMemory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 298, name: "cuMemAllocManaged", base: "cuMemAllocManaged", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateManaged), size: Some(Length::Param(1)), flags: Some(73), params: &[
+    Function { id: 298, name: "cuMemAllocManaged", base: "cuMemAllocManaged", since: 6000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateManaged), size: Some(Length::Param(1)), flags: Some(73), params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 299, name: "cuMemAllocPitch", base: "cuMemAllocPitch", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 299, name: "cuMemAllocPitch", base: "cuMemAllocPitch", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pPitch", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "WidthInBytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ElementSizeBytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 300, name: "cuMemAllocPitch_v2", base: "cuMemAllocPitch", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocatePitch { pitch: 1 }), size: Some(Length::Product(1, 3)), flags: None, params: &[
+    Function { id: 300, name: "cuMemAllocPitch_v2", base: "cuMemAllocPitch", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocatePitch { pitch: 1 }), size: Some(Length::Product(1, 3)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "pPitch", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "WidthInBytes", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ElementSizeBytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 301, name: "cuMemAlloc_v2", base: "cuMemAlloc", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::Allocate), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 301, name: "cuMemAlloc_v2", base: "cuMemAlloc", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::Allocate), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 302, name: "cuMemBatchDecompressAsync", base: "cuMemBatchDecompressAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 302, name: "cuMemBatchDecompressAsync", base: "cuMemBatchDecompressAsync", since: 12060, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "paramsArray", c_type: "CUmemDecompressParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 64)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 303, name: "cuMemBatchDecompressAsync_ptsz", base: "cuMemBatchDecompressAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 303, name: "cuMemBatchDecompressAsync_ptsz", base: "cuMemBatchDecompressAsync", since: 12060, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "paramsArray", c_type: "CUmemDecompressParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 64)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "errorIndex", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 304, name: "cuMemFree", base: "cuMemFree", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 304, name: "cuMemFree", base: "cuMemFree", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 305, name: "cuMemFreeHost", base: "cuMemFreeHost", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::HostMemory(HostMemoryOp::Free), size: None, flags: None, params: &[
+    Function { id: 305, name: "cuMemFreeHost", base: "cuMemFreeHost", since: 2000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::HostMemory(HostMemoryOp::Free), size: None, flags: None, params: &[
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::Destroy(Kind::HostMemory), may_differ: false },
     ] },
-    Function { id: 306, name: "cuMemFree_v2", base: "cuMemFree", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::ContextUnlessPool, family: Family::Memory(MemoryOp::Free), size: None, flags: None, params: &[
+    Function { id: 306, name: "cuMemFree_v2", base: "cuMemFree", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::ContextUnlessPool, family: Family::Memory(MemoryOp::Free), size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
     ] },
-    Function { id: 307, name: "cuMemGetAddressRange", base: "cuMemGetAddressRange", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 307, name: "cuMemGetAddressRange", base: "cuMemGetAddressRange", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pbase", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "psize", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 308, name: "cuMemGetAddressRange_v2", base: "cuMemGetAddressRange", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AddressRange), size: None, flags: None, params: &[
+    Function { id: 308, name: "cuMemGetAddressRange_v2", base: "cuMemGetAddressRange", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AddressRange), size: None, flags: None, params: &[
         Param { name: "pbase", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "psize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 309, name: "cuMemGetHandleForAddressRange", base: "cuMemGetHandleForAddressRange", section: "Memory Management", class: Class::Unreplayable, reason: "exports memory as a file descriptor for another API or process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 309, name: "cuMemGetHandleForAddressRange", base: "cuMemGetHandleForAddressRange", since: 11070, section: "Memory Management", class: Class::Unreplayable, reason: "exports memory as a file descriptor for another API or process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "handleType", c_type: "CUmemRangeHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 310, name: "cuMemGetInfo", base: "cuMemGetInfo", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 310, name: "cuMemGetInfo", base: "cuMemGetInfo", since: 2000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "free", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
         Param { name: "total", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
     ] },
-    Function { id: 311, name: "cuMemGetInfo_v2", base: "cuMemGetInfo", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 311, name: "cuMemGetInfo_v2", base: "cuMemGetInfo", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "free", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "total", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 312, name: "cuMemHostAlloc", base: "cuMemHostAlloc", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Allocate), size: Some(Length::Param(1)), flags: Some(5), params: &[
+    Function { id: 312, name: "cuMemHostAlloc", base: "cuMemHostAlloc", since: 2020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Allocate), size: Some(Length::Param(1)), flags: Some(5), params: &[
         Param { name: "pp", c_type: "void **", width: Width::Unsigned(8), role: Role::Make(Kind::HostMemory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 313, name: "cuMemHostGetDevicePointer", base: "cuMemHostGetDevicePointer", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 313, name: "cuMemHostGetDevicePointer", base: "cuMemHostGetDevicePointer", since: 2020, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 314, name: "cuMemHostGetDevicePointer_v2", base: "cuMemHostGetDevicePointer", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::DevicePointer), size: None, flags: None, params: &[
+    Function { id: 314, name: "cuMemHostGetDevicePointer_v2", base: "cuMemHostGetDevicePointer", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::DevicePointer), size: None, flags: None, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::HostAddress, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 315, name: "cuMemHostGetFlags", base: "cuMemHostGetFlags", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Flags), size: None, flags: None, params: &[
+    Function { id: 315, name: "cuMemHostGetFlags", base: "cuMemHostGetFlags", since: 2030, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Flags), size: None, flags: None, params: &[
         Param { name: "pFlags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::HostAddress, may_differ: false },
     ] },
-    Function { id: 316, name: "cuMemHostRegister", base: "cuMemHostRegister", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Register), size: Some(Length::Param(1)), flags: Some(6), params: &[
+    Function { id: 316, name: "cuMemHostRegister", base: "cuMemHostRegister", since: 4000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Register), size: Some(Length::Param(1)), flags: Some(6), params: &[
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::HostAddress, may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 317, name: "cuMemHostRegister_v2", base: "cuMemHostRegister", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Register), size: Some(Length::Param(1)), flags: Some(6), params: &[
+    Function { id: 317, name: "cuMemHostRegister_v2", base: "cuMemHostRegister", since: 6050, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::HostMemory(HostMemoryOp::Register), size: Some(Length::Param(1)), flags: Some(6), params: &[
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::HostAddress, may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 318, name: "cuMemHostUnregister", base: "cuMemHostUnregister", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::HostMemory(HostMemoryOp::Unregister), size: None, flags: None, params: &[
+    Function { id: 318, name: "cuMemHostUnregister", base: "cuMemHostUnregister", since: 4000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::HostMemory(HostMemoryOp::Unregister), size: None, flags: None, params: &[
         Param { name: "p", c_type: "void *", width: Width::Unsigned(8), role: Role::Destroy(Kind::Registration), may_differ: false },
     ] },
-    Function { id: 319, name: "cuMemcpy", base: "cuMemcpy", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
+    Function { id: 319, name: "cuMemcpy", base: "cuMemcpy", since: 4000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "src", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 320, name: "cuMemcpy2D", base: "cuMemcpy2D", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 320, name: "cuMemcpy2D", base: "cuMemcpy2D", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 321, name: "cuMemcpy2DAsync", base: "cuMemcpy2DAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 321, name: "cuMemcpy2DAsync", base: "cuMemcpy2DAsync", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 322, name: "cuMemcpy2DAsync_v2", base: "cuMemcpy2DAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
+    Function { id: 322, name: "cuMemcpy2DAsync_v2", base: "cuMemcpy2DAsync", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 323, name: "cuMemcpy2DAsync_v2_ptsz", base: "cuMemcpy2DAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
+    Function { id: 323, name: "cuMemcpy2DAsync_v2_ptsz", base: "cuMemcpy2DAsync", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 324, name: "cuMemcpy2DUnaligned", base: "cuMemcpy2DUnaligned", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 324, name: "cuMemcpy2DUnaligned", base: "cuMemcpy2DUnaligned", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 325, name: "cuMemcpy2DUnaligned_v2", base: "cuMemcpy2DUnaligned", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
+    Function { id: 325, name: "cuMemcpy2DUnaligned_v2", base: "cuMemcpy2DUnaligned", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
     ] },
-    Function { id: 326, name: "cuMemcpy2DUnaligned_v2_ptds", base: "cuMemcpy2DUnaligned", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
+    Function { id: 326, name: "cuMemcpy2DUnaligned_v2_ptds", base: "cuMemcpy2DUnaligned", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
     ] },
-    Function { id: 327, name: "cuMemcpy2D_v2", base: "cuMemcpy2D", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
+    Function { id: 327, name: "cuMemcpy2D_v2", base: "cuMemcpy2D", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
     ] },
-    Function { id: 328, name: "cuMemcpy2D_v2_ptds", base: "cuMemcpy2D", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
+    Function { id: 328, name: "cuMemcpy2D_v2_ptds", base: "cuMemcpy2D", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Plane)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY2D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(128)), may_differ: false },
     ] },
-    Function { id: 329, name: "cuMemcpy3D", base: "cuMemcpy3D", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 329, name: "cuMemcpy3D", base: "cuMemcpy3D", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 330, name: "cuMemcpy3DAsync", base: "cuMemcpy3DAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 330, name: "cuMemcpy3DAsync", base: "cuMemcpy3DAsync", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 331, name: "cuMemcpy3DAsync_v2", base: "cuMemcpy3DAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
+    Function { id: 331, name: "cuMemcpy3DAsync_v2", base: "cuMemcpy3DAsync", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 332, name: "cuMemcpy3DAsync_v2_ptsz", base: "cuMemcpy3DAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
+    Function { id: 332, name: "cuMemcpy3DAsync_v2_ptsz", base: "cuMemcpy3DAsync", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 333, name: "cuMemcpy3DBatchAsync", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
+    Function { id: 333, name: "cuMemcpy3DBatchAsync", base: "cuMemcpy3DBatchAsync", since: 12080, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
         Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 334, name: "cuMemcpy3DBatchAsync_ptsz", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
+    Function { id: 334, name: "cuMemcpy3DBatchAsync_ptsz", base: "cuMemcpy3DBatchAsync", since: 12080, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
         Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 335, name: "cuMemcpy3DBatchAsync_v2", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
+    Function { id: 335, name: "cuMemcpy3DBatchAsync_v2", base: "cuMemcpy3DBatchAsync", since: 13000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 336, name: "cuMemcpy3DBatchAsync_v2_ptsz", base: "cuMemcpy3DBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
+    Function { id: 336, name: "cuMemcpy3DBatchAsync_v2_ptsz", base: "cuMemcpy3DBatchAsync", since: 13000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch3D { operations: 1, count: 0 }), size: None, flags: None, params: &[
         Param { name: "numOps", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "opList", c_type: "CUDA_MEMCPY3D_BATCH_OP *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 112)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 337, name: "cuMemcpy3DPeer", base: "cuMemcpy3DPeer", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
+    Function { id: 337, name: "cuMemcpy3DPeer", base: "cuMemcpy3DPeer", since: 4000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_PEER *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 338, name: "cuMemcpy3DPeerAsync", base: "cuMemcpy3DPeerAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
-        Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_PEER *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-    ] },
-    Function { id: 339, name: "cuMemcpy3DPeerAsync_ptsz", base: "cuMemcpy3DPeerAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
+    Function { id: 338, name: "cuMemcpy3DPeerAsync", base: "cuMemcpy3DPeerAsync", since: 4000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_PEER *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 340, name: "cuMemcpy3DPeer_ptds", base: "cuMemcpy3DPeer", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
+    Function { id: 339, name: "cuMemcpy3DPeerAsync_ptsz", base: "cuMemcpy3DPeerAsync", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
+        Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_PEER *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+    ] },
+    Function { id: 340, name: "cuMemcpy3DPeer_ptds", base: "cuMemcpy3DPeer", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::PeerVolume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D_PEER *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 341, name: "cuMemcpy3D_v2", base: "cuMemcpy3D", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
+    Function { id: 341, name: "cuMemcpy3D_v2", base: "cuMemcpy3D", since: 3020, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 342, name: "cuMemcpy3D_v2_ptds", base: "cuMemcpy3D", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
+    Function { id: 342, name: "cuMemcpy3D_v2_ptds", base: "cuMemcpy3D", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Described(CopyShape::Volume)), size: None, flags: None, params: &[
         Param { name: "pCopy", c_type: "const CUDA_MEMCPY3D *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(200)), may_differ: false },
     ] },
-    Function { id: 343, name: "cuMemcpyAsync", base: "cuMemcpyAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
+    Function { id: 343, name: "cuMemcpyAsync", base: "cuMemcpyAsync", since: 4000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "src", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 344, name: "cuMemcpyAsync_ptsz", base: "cuMemcpyAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
+    Function { id: 344, name: "cuMemcpyAsync_ptsz", base: "cuMemcpyAsync", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "src", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 345, name: "cuMemcpyAtoA", base: "cuMemcpyAtoA", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 345, name: "cuMemcpyAtoA", base: "cuMemcpyAtoA", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 346, name: "cuMemcpyAtoA_v2", base: "cuMemcpyAtoA", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Array, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 346, name: "cuMemcpyAtoA_v2", base: "cuMemcpyAtoA", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Array, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 347, name: "cuMemcpyAtoA_v2_ptds", base: "cuMemcpyAtoA", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Array, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 347, name: "cuMemcpyAtoA_v2_ptds", base: "cuMemcpyAtoA", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Array, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 348, name: "cuMemcpyAtoD", base: "cuMemcpyAtoD", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 348, name: "cuMemcpyAtoD", base: "cuMemcpyAtoD", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 349, name: "cuMemcpyAtoD_v2", base: "cuMemcpyAtoD", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 349, name: "cuMemcpyAtoD_v2", base: "cuMemcpyAtoD", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(3)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 350, name: "cuMemcpyAtoD_v2_ptds", base: "cuMemcpyAtoD", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 350, name: "cuMemcpyAtoD_v2_ptds", base: "cuMemcpyAtoD", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(3)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 351, name: "cuMemcpyAtoH", base: "cuMemcpyAtoH", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 351, name: "cuMemcpyAtoH", base: "cuMemcpyAtoH", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 352, name: "cuMemcpyAtoHAsync", base: "cuMemcpyAtoHAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 352, name: "cuMemcpyAtoHAsync", base: "cuMemcpyAtoHAsync", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 353, name: "cuMemcpyAtoHAsync_v2", base: "cuMemcpyAtoHAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 353, name: "cuMemcpyAtoHAsync_v2", base: "cuMemcpyAtoHAsync", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(3)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 354, name: "cuMemcpyAtoHAsync_v2_ptsz", base: "cuMemcpyAtoHAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 354, name: "cuMemcpyAtoHAsync_v2_ptsz", base: "cuMemcpyAtoHAsync", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(3)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 355, name: "cuMemcpyAtoH_v2", base: "cuMemcpyAtoH", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 355, name: "cuMemcpyAtoH_v2", base: "cuMemcpyAtoH", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(3)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 356, name: "cuMemcpyAtoH_v2_ptds", base: "cuMemcpyAtoH", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 356, name: "cuMemcpyAtoH_v2_ptds", base: "cuMemcpyAtoH", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 3, from: MemoryType::Array, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(3)), may_differ: false },
         Param { name: "srcArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "srcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 357, name: "cuMemcpyBatchAsync", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
+    Function { id: 357, name: "cuMemcpyBatchAsync", base: "cuMemcpyBatchAsync", since: 12080, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1737,7 +1737,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 358, name: "cuMemcpyBatchAsync_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
+    Function { id: 358, name: "cuMemcpyBatchAsync_ptsz", base: "cuMemcpyBatchAsync", since: 12080, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(8), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1748,7 +1748,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "failIdx", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 359, name: "cuMemcpyBatchAsync_v2", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
+    Function { id: 359, name: "cuMemcpyBatchAsync_v2", base: "cuMemcpyBatchAsync", since: 13000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1758,7 +1758,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 360, name: "cuMemcpyBatchAsync_v2_ptsz", base: "cuMemcpyBatchAsync", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
+    Function { id: 360, name: "cuMemcpyBatchAsync_v2_ptsz", base: "cuMemcpyBatchAsync", since: 13000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Batch { targets: 0, sources: 1, sizes: 2, count: 3, attributes: 4, starts: 5, attribute_count: 6 }), size: None, flags: None, params: &[
         Param { name: "dsts", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "srcs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
@@ -1768,178 +1768,170 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numAttrs", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 361, name: "cuMemcpyDtoA", base: "cuMemcpyDtoA", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 361, name: "cuMemcpyDtoA", base: "cuMemcpyDtoA", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 362, name: "cuMemcpyDtoA_v2", base: "cuMemcpyDtoA", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Device, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 362, name: "cuMemcpyDtoA_v2", base: "cuMemcpyDtoA", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Device, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 363, name: "cuMemcpyDtoA_v2_ptds", base: "cuMemcpyDtoA", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Device, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 363, name: "cuMemcpyDtoA_v2_ptds", base: "cuMemcpyDtoA", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Device, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 364, name: "cuMemcpyDtoD", base: "cuMemcpyDtoD", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 364, name: "cuMemcpyDtoD", base: "cuMemcpyDtoD", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 365, name: "cuMemcpyDtoDAsync", base: "cuMemcpyDtoDAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 365, name: "cuMemcpyDtoDAsync", base: "cuMemcpyDtoDAsync", since: 3000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 366, name: "cuMemcpyDtoDAsync_v2", base: "cuMemcpyDtoDAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 366, name: "cuMemcpyDtoDAsync_v2", base: "cuMemcpyDtoDAsync", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 367, name: "cuMemcpyDtoDAsync_v2_ptsz", base: "cuMemcpyDtoDAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 367, name: "cuMemcpyDtoDAsync_v2_ptsz", base: "cuMemcpyDtoDAsync", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 368, name: "cuMemcpyDtoD_v2", base: "cuMemcpyDtoD", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 368, name: "cuMemcpyDtoD_v2", base: "cuMemcpyDtoD", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 369, name: "cuMemcpyDtoD_v2_ptds", base: "cuMemcpyDtoD", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 369, name: "cuMemcpyDtoD_v2_ptds", base: "cuMemcpyDtoD", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 370, name: "cuMemcpyDtoH", base: "cuMemcpyDtoH", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 370, name: "cuMemcpyDtoH", base: "cuMemcpyDtoH", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 371, name: "cuMemcpyDtoHAsync", base: "cuMemcpyDtoHAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 371, name: "cuMemcpyDtoHAsync", base: "cuMemcpyDtoHAsync", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 372, name: "cuMemcpyDtoHAsync_v2", base: "cuMemcpyDtoHAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 372, name: "cuMemcpyDtoHAsync_v2", base: "cuMemcpyDtoHAsync", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 373, name: "cuMemcpyDtoHAsync_v2_ptsz", base: "cuMemcpyDtoHAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 373, name: "cuMemcpyDtoHAsync_v2_ptsz", base: "cuMemcpyDtoHAsync", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 374, name: "cuMemcpyDtoH_v2", base: "cuMemcpyDtoH", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 374, name: "cuMemcpyDtoH_v2", base: "cuMemcpyDtoH", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 375, name: "cuMemcpyDtoH_v2_ptds", base: "cuMemcpyDtoH", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
+    Function { id: 375, name: "cuMemcpyDtoH_v2_ptds", base: "cuMemcpyDtoH", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Device, to: MemoryType::Host })), size: None, flags: None, params: &[
         Param { name: "dstHost", c_type: "void *", width: Width::Unsigned(8), role: Role::HostWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 376, name: "cuMemcpyHtoA", base: "cuMemcpyHtoA", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 376, name: "cuMemcpyHtoA", base: "cuMemcpyHtoA", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 377, name: "cuMemcpyHtoAAsync", base: "cuMemcpyHtoAAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 377, name: "cuMemcpyHtoAAsync", base: "cuMemcpyHtoAAsync", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 378, name: "cuMemcpyHtoAAsync_v2", base: "cuMemcpyHtoAAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 378, name: "cuMemcpyHtoAAsync_v2", base: "cuMemcpyHtoAAsync", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 379, name: "cuMemcpyHtoAAsync_v2_ptsz", base: "cuMemcpyHtoAAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 379, name: "cuMemcpyHtoAAsync_v2_ptsz", base: "cuMemcpyHtoAAsync", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 380, name: "cuMemcpyHtoA_v2", base: "cuMemcpyHtoA", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 380, name: "cuMemcpyHtoA_v2", base: "cuMemcpyHtoA", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 381, name: "cuMemcpyHtoA_v2_ptds", base: "cuMemcpyHtoA", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
+    Function { id: 381, name: "cuMemcpyHtoA_v2_ptds", base: "cuMemcpyHtoA", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 2, target: 0, bytes: 3, from: MemoryType::Host, to: MemoryType::Array })), size: None, flags: None, params: &[
         Param { name: "dstArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "dstOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(3)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 382, name: "cuMemcpyHtoD", base: "cuMemcpyHtoD", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 382, name: "cuMemcpyHtoD", base: "cuMemcpyHtoD", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 383, name: "cuMemcpyHtoDAsync", base: "cuMemcpyHtoDAsync", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 383, name: "cuMemcpyHtoDAsync", base: "cuMemcpyHtoDAsync", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "ByteCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 384, name: "cuMemcpyHtoDAsync_v2", base: "cuMemcpyHtoDAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 384, name: "cuMemcpyHtoDAsync_v2", base: "cuMemcpyHtoDAsync", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 385, name: "cuMemcpyHtoDAsync_v2_ptsz", base: "cuMemcpyHtoDAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 385, name: "cuMemcpyHtoDAsync_v2_ptsz", base: "cuMemcpyHtoDAsync", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 386, name: "cuMemcpyHtoD_v2", base: "cuMemcpyHtoD", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 386, name: "cuMemcpyHtoD_v2", base: "cuMemcpyHtoD", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 387, name: "cuMemcpyHtoD_v2_ptds", base: "cuMemcpyHtoD", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 387, name: "cuMemcpyHtoD_v2_ptds", base: "cuMemcpyHtoD", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Linear(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Host, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "srcHost", c_type: "const void *", width: Width::Unsigned(8), role: Role::HostRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 388, name: "cuMemcpyPeer", base: "cuMemcpyPeer", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 388, name: "cuMemcpyPeer", base: "cuMemcpyPeer", since: 4000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(4)), may_differ: false },
         Param { name: "dstContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(4)), may_differ: false },
         Param { name: "srcContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 389, name: "cuMemcpyPeerAsync", base: "cuMemcpyPeerAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
-        Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(4)), may_differ: false },
-        Param { name: "dstContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
-        Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(4)), may_differ: false },
-        Param { name: "srcContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
-        Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-    ] },
-    Function { id: 390, name: "cuMemcpyPeerAsync_ptsz", base: "cuMemcpyPeerAsync", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 389, name: "cuMemcpyPeerAsync", base: "cuMemcpyPeerAsync", since: 4000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(4)), may_differ: false },
         Param { name: "dstContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(4)), may_differ: false },
@@ -1947,53 +1939,61 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 391, name: "cuMemcpyPeer_ptds", base: "cuMemcpyPeer", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+    Function { id: 390, name: "cuMemcpyPeerAsync_ptsz", base: "cuMemcpyPeerAsync", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
+        Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(4)), may_differ: false },
+        Param { name: "dstContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
+        Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(4)), may_differ: false },
+        Param { name: "srcContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
+        Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+    ] },
+    Function { id: 391, name: "cuMemcpyPeer_ptds", base: "cuMemcpyPeer", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Peer(Transfer { source: 2, target: 0, bytes: 4, from: MemoryType::Device, to: MemoryType::Device })), size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(4)), may_differ: false },
         Param { name: "dstContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "srcDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(4)), may_differ: false },
         Param { name: "srcContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 392, name: "cuMemcpy_ptds", base: "cuMemcpy", section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
+    Function { id: 392, name: "cuMemcpy_ptds", base: "cuMemcpy", since: 7000, section: "Memory Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Copy(CopyOp::Unified(Transfer { source: 1, target: 0, bytes: 2, from: MemoryType::Unified, to: MemoryType::Unified })), size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "src", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(2)), may_differ: false },
         Param { name: "ByteCount", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 393, name: "cuMemsetD16", base: "cuMemsetD16", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 393, name: "cuMemsetD16", base: "cuMemsetD16", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 394, name: "cuMemsetD16Async", base: "cuMemsetD16Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 394, name: "cuMemsetD16Async", base: "cuMemsetD16Async", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 2)), may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 395, name: "cuMemsetD16Async_ptsz", base: "cuMemsetD16Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 395, name: "cuMemsetD16Async_ptsz", base: "cuMemsetD16Async", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 2)), may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 396, name: "cuMemsetD16_v2", base: "cuMemsetD16", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 396, name: "cuMemsetD16_v2", base: "cuMemsetD16", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 2)), may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 397, name: "cuMemsetD16_v2_ptds", base: "cuMemsetD16", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 397, name: "cuMemsetD16_v2_ptds", base: "cuMemsetD16", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 2)), may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 398, name: "cuMemsetD2D16", base: "cuMemsetD2D16", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 398, name: "cuMemsetD2D16", base: "cuMemsetD2D16", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "dstPitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 399, name: "cuMemsetD2D16Async", base: "cuMemsetD2D16Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 399, name: "cuMemsetD2D16Async", base: "cuMemsetD2D16Async", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 2, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
@@ -2001,7 +2001,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 400, name: "cuMemsetD2D16Async_ptsz", base: "cuMemsetD2D16Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 400, name: "cuMemsetD2D16Async_ptsz", base: "cuMemsetD2D16Async", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 2, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
@@ -2009,28 +2009,28 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 401, name: "cuMemsetD2D16_v2", base: "cuMemsetD2D16", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 401, name: "cuMemsetD2D16_v2", base: "cuMemsetD2D16", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 2, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 402, name: "cuMemsetD2D16_v2_ptds", base: "cuMemsetD2D16", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 402, name: "cuMemsetD2D16_v2_ptds", base: "cuMemsetD2D16", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 2, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "us", c_type: "unsigned short", width: Width::Unsigned(2), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 403, name: "cuMemsetD2D32", base: "cuMemsetD2D32", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 403, name: "cuMemsetD2D32", base: "cuMemsetD2D32", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "dstPitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 404, name: "cuMemsetD2D32Async", base: "cuMemsetD2D32Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 404, name: "cuMemsetD2D32Async", base: "cuMemsetD2D32Async", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 4, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2038,7 +2038,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 405, name: "cuMemsetD2D32Async_ptsz", base: "cuMemsetD2D32Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 405, name: "cuMemsetD2D32Async_ptsz", base: "cuMemsetD2D32Async", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 4, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -2046,28 +2046,28 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 406, name: "cuMemsetD2D32_v2", base: "cuMemsetD2D32", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 406, name: "cuMemsetD2D32_v2", base: "cuMemsetD2D32", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 4, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 407, name: "cuMemsetD2D32_v2_ptds", base: "cuMemsetD2D32", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 407, name: "cuMemsetD2D32_v2_ptds", base: "cuMemsetD2D32", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 4, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 408, name: "cuMemsetD2D8", base: "cuMemsetD2D8", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 408, name: "cuMemsetD2D8", base: "cuMemsetD2D8", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "dstPitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 409, name: "cuMemsetD2D8Async", base: "cuMemsetD2D8Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 409, name: "cuMemsetD2D8Async", base: "cuMemsetD2D8Async", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 1, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
@@ -2075,7 +2075,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 410, name: "cuMemsetD2D8Async_ptsz", base: "cuMemsetD2D8Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 410, name: "cuMemsetD2D8Async_ptsz", base: "cuMemsetD2D8Async", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(5), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 1, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
@@ -2083,97 +2083,97 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 411, name: "cuMemsetD2D8_v2", base: "cuMemsetD2D8", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 411, name: "cuMemsetD2D8_v2", base: "cuMemsetD2D8", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 1, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 412, name: "cuMemsetD2D8_v2_ptds", base: "cuMemsetD2D8", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 412, name: "cuMemsetD2D8_v2_ptds", base: "cuMemsetD2D8", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::PitchedBy(1, 1, 3, 4)), may_differ: false },
         Param { name: "dstPitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "Width", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "Height", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 413, name: "cuMemsetD32", base: "cuMemsetD32", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 413, name: "cuMemsetD32", base: "cuMemsetD32", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 414, name: "cuMemsetD32Async", base: "cuMemsetD32Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 414, name: "cuMemsetD32Async", base: "cuMemsetD32Async", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 415, name: "cuMemsetD32Async_ptsz", base: "cuMemsetD32Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 415, name: "cuMemsetD32Async_ptsz", base: "cuMemsetD32Async", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 416, name: "cuMemsetD32_v2", base: "cuMemsetD32", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 416, name: "cuMemsetD32_v2", base: "cuMemsetD32", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 417, name: "cuMemsetD32_v2_ptds", base: "cuMemsetD32", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 417, name: "cuMemsetD32_v2_ptds", base: "cuMemsetD32", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "ui", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 418, name: "cuMemsetD8", base: "cuMemsetD8", section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 418, name: "cuMemsetD8", base: "cuMemsetD8", since: 2000, section: "Memory Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 419, name: "cuMemsetD8Async", base: "cuMemsetD8Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 419, name: "cuMemsetD8Async", base: "cuMemsetD8Async", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 420, name: "cuMemsetD8Async_ptsz", base: "cuMemsetD8Async", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 420, name: "cuMemsetD8Async_ptsz", base: "cuMemsetD8Async", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 421, name: "cuMemsetD8_v2", base: "cuMemsetD8", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 421, name: "cuMemsetD8_v2", base: "cuMemsetD8", since: 3020, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 422, name: "cuMemsetD8_v2_ptds", base: "cuMemsetD8", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
+    Function { id: 422, name: "cuMemsetD8_v2_ptds", base: "cuMemsetD8", since: 7000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memset, size: None, flags: None, params: &[
         Param { name: "dstDevice", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Param(2)), may_differ: false },
         Param { name: "uc", c_type: "unsigned char", width: Width::Unsigned(1), role: Role::Value, may_differ: false },
         Param { name: "N", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 423, name: "cuMipmappedArrayCreate", base: "cuMipmappedArrayCreate", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 423, name: "cuMipmappedArrayCreate", base: "cuMipmappedArrayCreate", since: 5000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pHandle", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Make(Kind::MipmappedArray, Parent::CurrentContext), may_differ: false },
         Param { name: "pMipmappedArrayDesc", c_type: "const CUDA_ARRAY3D_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(40)), may_differ: false },
         Param { name: "numMipmapLevels", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 424, name: "cuMipmappedArrayDestroy", base: "cuMipmappedArrayDestroy", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 424, name: "cuMipmappedArrayDestroy", base: "cuMipmappedArrayDestroy", since: 5000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hMipmappedArray", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Destroy(Kind::MipmappedArray), may_differ: false },
     ] },
-    Function { id: 425, name: "cuMipmappedArrayGetLevel", base: "cuMipmappedArrayGetLevel", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 425, name: "cuMipmappedArrayGetLevel", base: "cuMipmappedArrayGetLevel", since: 5000, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pLevelArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Find(Kind::Array, Parent::Param(1)), may_differ: false },
         Param { name: "hMipmappedArray", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
         Param { name: "level", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 426, name: "cuMipmappedArrayGetMemoryRequirements", base: "cuMipmappedArrayGetMemoryRequirements", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
+    Function { id: 426, name: "cuMipmappedArrayGetMemoryRequirements", base: "cuMipmappedArrayGetMemoryRequirements", since: 11060, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "memoryRequirements", c_type: "CUDA_ARRAY_MEMORY_REQUIREMENTS *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
         Param { name: "mipmap", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 427, name: "cuMipmappedArrayGetSparseProperties", base: "cuMipmappedArrayGetSparseProperties", section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 427, name: "cuMipmappedArrayGetSparseProperties", base: "cuMipmappedArrayGetSparseProperties", since: 11010, section: "Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "sparseProperties", c_type: "CUDA_ARRAY_SPARSE_PROPERTIES *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(48)), may_differ: false },
         Param { name: "mipmap", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
     ] },
-    Function { id: 428, name: "cuLinkAddData", base: "cuLinkAddData", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddData { data: 2, size: 3, options: OptionArray { count: 5, options: 6, values: 7 } }), size: None, flags: None, params: &[
+    Function { id: 428, name: "cuLinkAddData", base: "cuLinkAddData", since: 5050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddData { data: 2, size: 3, options: OptionArray { count: 5, options: 6, values: 7 } }), size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Use(Kind::Link), may_differ: false },
         Param { name: "type", c_type: "CUjitInputType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "data", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(3)), may_differ: false },
@@ -2183,7 +2183,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(5, 8)), may_differ: false },
     ] },
-    Function { id: 429, name: "cuLinkAddData_v2", base: "cuLinkAddData", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddData { data: 2, size: 3, options: OptionArray { count: 5, options: 6, values: 7 } }), size: None, flags: None, params: &[
+    Function { id: 429, name: "cuLinkAddData_v2", base: "cuLinkAddData", since: 6050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddData { data: 2, size: 3, options: OptionArray { count: 5, options: 6, values: 7 } }), size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Use(Kind::Link), may_differ: false },
         Param { name: "type", c_type: "CUjitInputType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "data", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::Param(3)), may_differ: false },
@@ -2193,7 +2193,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(5, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(5, 8)), may_differ: false },
     ] },
-    Function { id: 430, name: "cuLinkAddFile", base: "cuLinkAddFile", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddFile { path: 2, options: OptionArray { count: 3, options: 4, values: 5 } }), size: None, flags: None, params: &[
+    Function { id: 430, name: "cuLinkAddFile", base: "cuLinkAddFile", since: 5050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddFile { path: 2, options: OptionArray { count: 3, options: 4, values: 5 } }), size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Use(Kind::Link), may_differ: false },
         Param { name: "type", c_type: "CUjitInputType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "path", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
@@ -2201,7 +2201,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(3, 8)), may_differ: false },
     ] },
-    Function { id: 431, name: "cuLinkAddFile_v2", base: "cuLinkAddFile", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddFile { path: 2, options: OptionArray { count: 3, options: 4, values: 5 } }), size: None, flags: None, params: &[
+    Function { id: 431, name: "cuLinkAddFile_v2", base: "cuLinkAddFile", since: 6050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::AddFile { path: 2, options: OptionArray { count: 3, options: 4, values: 5 } }), size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Use(Kind::Link), may_differ: false },
         Param { name: "type", c_type: "CUjitInputType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "path", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
@@ -2209,99 +2209,99 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(3, 8)), may_differ: false },
     ] },
-    Function { id: 432, name: "cuLinkComplete", base: "cuLinkComplete", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Complete { cubin: 1, size: 2 }), size: None, flags: None, params: &[
+    Function { id: 432, name: "cuLinkComplete", base: "cuLinkComplete", since: 5050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Complete { cubin: 1, size: 2 }), size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Use(Kind::Link), may_differ: false },
         Param { name: "cubinOut", c_type: "void **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "sizeOut", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 433, name: "cuLinkCreate", base: "cuLinkCreate", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Create { options: OptionArray { count: 0, options: 1, values: 2 }, output: 3 }), size: None, flags: None, params: &[
+    Function { id: 433, name: "cuLinkCreate", base: "cuLinkCreate", since: 5050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Create { options: OptionArray { count: 0, options: 1, values: 2 }, output: 3 }), size: None, flags: None, params: &[
         Param { name: "numOptions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(0, 8)), may_differ: false },
         Param { name: "stateOut", c_type: "CUlinkState *", width: Width::Unsigned(8), role: Role::Make(Kind::Link, Parent::CurrentContext), may_differ: false },
     ] },
-    Function { id: 434, name: "cuLinkCreate_v2", base: "cuLinkCreate", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Create { options: OptionArray { count: 0, options: 1, values: 2 }, output: 3 }), size: None, flags: None, params: &[
+    Function { id: 434, name: "cuLinkCreate_v2", base: "cuLinkCreate", since: 6050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Create { options: OptionArray { count: 0, options: 1, values: 2 }, output: 3 }), size: None, flags: None, params: &[
         Param { name: "numOptions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(0, 8)), may_differ: false },
         Param { name: "stateOut", c_type: "CUlinkState *", width: Width::Unsigned(8), role: Role::Make(Kind::Link, Parent::CurrentContext), may_differ: false },
     ] },
-    Function { id: 435, name: "cuLinkDestroy", base: "cuLinkDestroy", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Destroy), size: None, flags: None, params: &[
+    Function { id: 435, name: "cuLinkDestroy", base: "cuLinkDestroy", since: 5050, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Link(LinkOp::Destroy), size: None, flags: None, params: &[
         Param { name: "state", c_type: "CUlinkState", width: Width::Unsigned(8), role: Role::Destroy(Kind::Link), may_differ: false },
     ] },
-    Function { id: 436, name: "cuModuleEnumerateFunctions", base: "cuModuleEnumerateFunctions", section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::List { output: 0, count: 1, owner: 2 }), size: None, flags: None, params: &[
+    Function { id: 436, name: "cuModuleEnumerateFunctions", base: "cuModuleEnumerateFunctions", since: 12040, section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::List { output: 0, count: 1, owner: 2 }), size: None, flags: None, params: &[
         Param { name: "functions", c_type: "CUfunction *", width: Width::Unsigned(8), role: Role::FindMany(Kind::Function, Parent::Param(2), Length::Param(1)), may_differ: false },
         Param { name: "numFunctions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "mod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
     ] },
-    Function { id: 437, name: "cuModuleGetFunction", base: "cuModuleGetFunction", section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::Find { output: 0, owner: 1, name: 2 }), size: None, flags: None, params: &[
+    Function { id: 437, name: "cuModuleGetFunction", base: "cuModuleGetFunction", since: 2000, section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::Find { output: 0, owner: 1, name: 2 }), size: None, flags: None, params: &[
         Param { name: "hfunc", c_type: "CUfunction *", width: Width::Unsigned(8), role: Role::Find(Kind::Function, Parent::Param(1)), may_differ: false },
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 438, name: "cuModuleGetFunctionCount", base: "cuModuleGetFunctionCount", section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::Count), size: None, flags: None, params: &[
+    Function { id: 438, name: "cuModuleGetFunctionCount", base: "cuModuleGetFunctionCount", since: 12040, section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Function(FunctionOp::Count), size: None, flags: None, params: &[
         Param { name: "count", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "mod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
     ] },
-    Function { id: 439, name: "cuModuleGetGlobal", base: "cuModuleGetGlobal", section: "Module Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 439, name: "cuModuleGetGlobal", base: "cuModuleGetGlobal", since: 2000, section: "Module Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "bytes", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
     ] },
-    Function { id: 440, name: "cuModuleGetGlobal_v2", base: "cuModuleGetGlobal", section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Global(GlobalOwner::Module), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 440, name: "cuModuleGetGlobal_v2", base: "cuModuleGetGlobal", since: 3020, section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Global(GlobalOwner::Module), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Find(Kind::Global, Parent::Param(2)), may_differ: false },
         Param { name: "bytes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 441, name: "cuModuleGetLoadingMode", base: "cuModuleGetLoadingMode", section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LoadingMode, size: None, flags: None, params: &[
+    Function { id: 441, name: "cuModuleGetLoadingMode", base: "cuModuleGetLoadingMode", since: 11070, section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::LoadingMode, size: None, flags: None, params: &[
         Param { name: "mode", c_type: "CUmoduleLoadingMode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 442, name: "cuModuleGetSurfRef", base: "cuModuleGetSurfRef", section: "Module Management", class: Class::Plain, reason: "", deprecated: "surface objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 442, name: "cuModuleGetSurfRef", base: "cuModuleGetSurfRef", since: 3000, section: "Module Management", class: Class::Plain, reason: "", deprecated: "surface objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pSurfRef", c_type: "CUsurfref *", width: Width::Unsigned(8), role: Role::Find(Kind::SurfaceReference, Parent::Param(1)), may_differ: false },
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 443, name: "cuModuleGetTexRef", base: "cuModuleGetTexRef", section: "Module Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 443, name: "cuModuleGetTexRef", base: "cuModuleGetTexRef", since: 2000, section: "Module Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pTexRef", c_type: "CUtexref *", width: Width::Unsigned(8), role: Role::Find(Kind::TextureReference, Parent::Param(1)), may_differ: false },
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Use(Kind::Module), may_differ: false },
         Param { name: "name", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 444, name: "cuModuleLoad", base: "cuModuleLoad", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ModuleLoad(ImageLoad { source: ImageSource::File(1), options: None, library_options: None }), size: None, flags: None, params: &[
+    Function { id: 444, name: "cuModuleLoad", base: "cuModuleLoad", since: 2000, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ModuleLoad(ImageLoad { source: ImageSource::File(1), options: None, library_options: None }), size: None, flags: None, params: &[
         Param { name: "module", c_type: "CUmodule *", width: Width::Unsigned(8), role: Role::Make(Kind::Module, Parent::CurrentContext), may_differ: false },
         Param { name: "fname", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
     ] },
-    Function { id: 445, name: "cuModuleLoadData", base: "cuModuleLoadData", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::ModuleLoad(ImageLoad { source: ImageSource::Data(1), options: None, library_options: None }), size: None, flags: None, params: &[
+    Function { id: 445, name: "cuModuleLoadData", base: "cuModuleLoadData", since: 2000, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::ModuleLoad(ImageLoad { source: ImageSource::Data(1), options: None, library_options: None }), size: None, flags: None, params: &[
         Param { name: "module", c_type: "CUmodule *", width: Width::Unsigned(8), role: Role::Make(Kind::Module, Parent::CurrentContext), may_differ: false },
         Param { name: "image", c_type: "const void *", width: Width::Unsigned(8), role: Role::Image, may_differ: false },
     ] },
-    Function { id: 446, name: "cuModuleLoadDataEx", base: "cuModuleLoadDataEx", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ModuleLoad(ImageLoad { source: ImageSource::Data(1), options: Some(OptionArray { count: 2, options: 3, values: 4 }), library_options: None }), size: None, flags: None, params: &[
+    Function { id: 446, name: "cuModuleLoadDataEx", base: "cuModuleLoadDataEx", since: 2010, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ModuleLoad(ImageLoad { source: ImageSource::Data(1), options: Some(OptionArray { count: 2, options: 3, values: 4 }), library_options: None }), size: None, flags: None, params: &[
         Param { name: "module", c_type: "CUmodule *", width: Width::Unsigned(8), role: Role::Make(Kind::Module, Parent::CurrentContext), may_differ: false },
         Param { name: "image", c_type: "const void *", width: Width::Unsigned(8), role: Role::Image, may_differ: false },
         Param { name: "numOptions", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "options", c_type: "CUjit_option *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "optionValues", c_type: "void **", width: Width::Unsigned(8), role: Role::InOut(Length::Scaled(2, 8)), may_differ: false },
     ] },
-    Function { id: 447, name: "cuModuleLoadFatBinary", base: "cuModuleLoadFatBinary", section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ModuleLoad(ImageLoad { source: ImageSource::FatBinary(1), options: None, library_options: None }), size: None, flags: None, params: &[
+    Function { id: 447, name: "cuModuleLoadFatBinary", base: "cuModuleLoadFatBinary", since: 2000, section: "Module Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::ModuleLoad(ImageLoad { source: ImageSource::FatBinary(1), options: None, library_options: None }), size: None, flags: None, params: &[
         Param { name: "module", c_type: "CUmodule *", width: Width::Unsigned(8), role: Role::Make(Kind::Module, Parent::CurrentContext), may_differ: false },
         Param { name: "fatCubin", c_type: "const void *", width: Width::Unsigned(8), role: Role::Image, may_differ: false },
     ] },
-    Function { id: 448, name: "cuModuleUnload", base: "cuModuleUnload", section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::ModuleUnload, size: None, flags: None, params: &[
+    Function { id: 448, name: "cuModuleUnload", base: "cuModuleUnload", since: 2000, section: "Module Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::Context, family: Family::ModuleUnload, size: None, flags: None, params: &[
         Param { name: "hmod", c_type: "CUmodule", width: Width::Unsigned(8), role: Role::Destroy(Kind::Module), may_differ: false },
     ] },
-    Function { id: 449, name: "cuMulticastAddDevice", base: "cuMulticastAddDevice", section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::AddDevice), size: None, flags: None, params: &[
+    Function { id: 449, name: "cuMulticastAddDevice", base: "cuMulticastAddDevice", since: 12010, section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::AddDevice), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 450, name: "cuMulticastBindAddr", base: "cuMulticastBindAddr", section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Bind), size: None, flags: None, params: &[
+    Function { id: 450, name: "cuMulticastBindAddr", base: "cuMulticastBindAddr", since: 12010, section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Bind), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "memptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 451, name: "cuMulticastBindMem", base: "cuMulticastBindMem", section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Bind), size: None, flags: None, params: &[
+    Function { id: 451, name: "cuMulticastBindMem", base: "cuMulticastBindMem", since: 12010, section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Bind), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "memHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
@@ -2309,46 +2309,46 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 452, name: "cuMulticastCreate", base: "cuMulticastCreate", section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Create), size: Some(Length::Override), flags: None, params: &[
+    Function { id: 452, name: "cuMulticastCreate", base: "cuMulticastCreate", since: 12010, section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Create), size: Some(Length::Override), flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::Allocation, Parent::None), may_differ: false },
         Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
     ] },
-    Function { id: 453, name: "cuMulticastGetGranularity", base: "cuMulticastGetGranularity", section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 453, name: "cuMulticastGetGranularity", base: "cuMulticastGetGranularity", since: 12010, section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "granularity", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "prop", c_type: "const CUmulticastObjectProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "option", c_type: "CUmulticastGranularity_flags", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 454, name: "cuMulticastUnbind", base: "cuMulticastUnbind", section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Unbind), size: None, flags: None, params: &[
+    Function { id: 454, name: "cuMulticastUnbind", base: "cuMulticastUnbind", since: 12010, section: "Multicast Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Multicast(MulticastOp::Unbind), size: None, flags: None, params: &[
         Param { name: "mcHandle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "mcOffset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 455, name: "cuOccupancyAvailableDynamicSMemPerBlock", base: "cuOccupancyAvailableDynamicSMemPerBlock", section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: None, params: &[
+    Function { id: 455, name: "cuOccupancyAvailableDynamicSMemPerBlock", base: "cuOccupancyAvailableDynamicSMemPerBlock", since: 10020, section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: None, params: &[
         Param { name: "dynamicSmemSize", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "numBlocks", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "blockSize", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 456, name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", base: "cuOccupancyMaxActiveBlocksPerMultiprocessor", section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: None, params: &[
+    Function { id: 456, name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", base: "cuOccupancyMaxActiveBlocksPerMultiprocessor", since: 6050, section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: None, params: &[
         Param { name: "numBlocks", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "blockSize", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dynamicSMemSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 457, name: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", base: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: Some(89), params: &[
+    Function { id: 457, name: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", base: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", since: 7000, section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: Some(89), params: &[
         Param { name: "numBlocks", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "blockSize", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "dynamicSMemSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 458, name: "cuOccupancyMaxActiveClusters", base: "cuOccupancyMaxActiveClusters", section: "Occupancy", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Config { config: 2, function: 1 }), size: None, flags: None, params: &[
+    Function { id: 458, name: "cuOccupancyMaxActiveClusters", base: "cuOccupancyMaxActiveClusters", since: 11070, section: "Occupancy", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Config { config: 2, function: 1 }), size: None, flags: None, params: &[
         Param { name: "numClusters", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 459, name: "cuOccupancyMaxPotentialBlockSize", base: "cuOccupancyMaxPotentialBlockSize", section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: None, params: &[
+    Function { id: 459, name: "cuOccupancyMaxPotentialBlockSize", base: "cuOccupancyMaxPotentialBlockSize", since: 6050, section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: None, params: &[
         Param { name: "minGridSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "blockSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
@@ -2356,7 +2356,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dynamicSMemSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "blockSizeLimit", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 460, name: "cuOccupancyMaxPotentialBlockSizeWithFlags", base: "cuOccupancyMaxPotentialBlockSizeWithFlags", section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: Some(89), params: &[
+    Function { id: 460, name: "cuOccupancyMaxPotentialBlockSizeWithFlags", base: "cuOccupancyMaxPotentialBlockSizeWithFlags", since: 7000, section: "Occupancy", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Function), size: None, flags: Some(89), params: &[
         Param { name: "minGridSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "blockSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
@@ -2365,187 +2365,187 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "blockSizeLimit", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 461, name: "cuOccupancyMaxPotentialClusterSize", base: "cuOccupancyMaxPotentialClusterSize", section: "Occupancy", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Config { config: 2, function: 1 }), size: None, flags: None, params: &[
+    Function { id: 461, name: "cuOccupancyMaxPotentialClusterSize", base: "cuOccupancyMaxPotentialClusterSize", since: 11070, section: "Occupancy", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Occupancy(OccupancyOp::Config { config: 2, function: 1 }), size: None, flags: None, params: &[
         Param { name: "clusterSize", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "func", c_type: "CUfunction", width: Width::Unsigned(8), role: Role::Use(Kind::Function), may_differ: false },
         Param { name: "config", c_type: "const CUlaunchConfig *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(56)), may_differ: false },
     ] },
-    Function { id: 462, name: "cuGLCtxCreate", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 462, name: "cuGLCtxCreate", base: "cuGLCtxCreate", since: 2000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 463, name: "cuGLCtxCreate_v2", base: "cuGLCtxCreate", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 463, name: "cuGLCtxCreate_v2", base: "cuGLCtxCreate", since: 3020, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 464, name: "cuGLGetDevices", base: "cuGLGetDevices", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 464, name: "cuGLGetDevices", base: "cuGLGetDevices", since: 4010, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaDeviceCount", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaDevices", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "cudaDeviceCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "deviceList", c_type: "CUGLDeviceList", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 465, name: "cuGLGetDevices_v2", base: "cuGLGetDevices", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 465, name: "cuGLGetDevices_v2", base: "cuGLGetDevices", since: 6050, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaDeviceCount", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "pCudaDevices", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "cudaDeviceCount", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "deviceList", c_type: "CUGLDeviceList", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 466, name: "cuGLInit", base: "cuGLInit", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 466, name: "cuGLInit", base: "cuGLInit", since: 2000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
     ] },
-    Function { id: 467, name: "cuGLMapBufferObject", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 467, name: "cuGLMapBufferObject", base: "cuGLMapBufferObject", since: 2000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 468, name: "cuGLMapBufferObjectAsync", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 468, name: "cuGLMapBufferObjectAsync", base: "cuGLMapBufferObjectAsync", since: 2030, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 469, name: "cuGLMapBufferObjectAsync_v2", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 469, name: "cuGLMapBufferObjectAsync_v2", base: "cuGLMapBufferObjectAsync", since: 3020, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 470, name: "cuGLMapBufferObjectAsync_v2_ptsz", base: "cuGLMapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 470, name: "cuGLMapBufferObjectAsync_v2_ptsz", base: "cuGLMapBufferObjectAsync", since: 7000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 471, name: "cuGLMapBufferObject_v2", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 471, name: "cuGLMapBufferObject_v2", base: "cuGLMapBufferObject", since: 3020, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 472, name: "cuGLMapBufferObject_v2_ptds", base: "cuGLMapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 472, name: "cuGLMapBufferObject_v2_ptds", base: "cuGLMapBufferObject", since: 7000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "size", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 473, name: "cuGLRegisterBufferObject", base: "cuGLRegisterBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 473, name: "cuGLRegisterBufferObject", base: "cuGLRegisterBufferObject", since: 2000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 474, name: "cuGLSetBufferObjectMapFlags", base: "cuGLSetBufferObjectMapFlags", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 474, name: "cuGLSetBufferObjectMapFlags", base: "cuGLSetBufferObjectMapFlags", since: 2030, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 475, name: "cuGLUnmapBufferObject", base: "cuGLUnmapBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 475, name: "cuGLUnmapBufferObject", base: "cuGLUnmapBufferObject", since: 2000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 476, name: "cuGLUnmapBufferObjectAsync", base: "cuGLUnmapBufferObjectAsync", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 476, name: "cuGLUnmapBufferObjectAsync", base: "cuGLUnmapBufferObjectAsync", since: 2030, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 477, name: "cuGLUnregisterBufferObject", base: "cuGLUnregisterBufferObject", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 477, name: "cuGLUnregisterBufferObject", base: "cuGLUnregisterBufferObject", since: 2000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 478, name: "cuGraphicsGLRegisterBuffer", base: "cuGraphicsGLRegisterBuffer", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 478, name: "cuGraphicsGLRegisterBuffer", base: "cuGraphicsGLRegisterBuffer", since: 3000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "buffer", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 479, name: "cuGraphicsGLRegisterImage", base: "cuGraphicsGLRegisterImage", section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 479, name: "cuGraphicsGLRegisterImage", base: "cuGraphicsGLRegisterImage", since: 3000, section: "OpenGL Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "image", c_type: "GLuint", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "target", c_type: "GLenum", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 480, name: "cuCtxDisablePeerAccess", base: "cuCtxDisablePeerAccess", section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::DisablePeer), size: None, flags: None, params: &[
+    Function { id: 480, name: "cuCtxDisablePeerAccess", base: "cuCtxDisablePeerAccess", since: 4000, section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::DisablePeer), size: None, flags: None, params: &[
         Param { name: "peerContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
     ] },
-    Function { id: 481, name: "cuCtxEnablePeerAccess", base: "cuCtxEnablePeerAccess", section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::EnablePeer), size: None, flags: None, params: &[
+    Function { id: 481, name: "cuCtxEnablePeerAccess", base: "cuCtxEnablePeerAccess", since: 4000, section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Context(ContextOp::EnablePeer), size: None, flags: None, params: &[
         Param { name: "peerContext", c_type: "CUcontext", width: Width::Unsigned(8), role: Role::Use(Kind::Context), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 482, name: "cuDeviceCanAccessPeer", base: "cuDeviceCanAccessPeer", section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
+    Function { id: 482, name: "cuDeviceCanAccessPeer", base: "cuDeviceCanAccessPeer", since: 4000, section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "canAccessPeer", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "peerDev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 483, name: "cuDeviceGetP2PAtomicCapabilities", base: "cuDeviceGetP2PAtomicCapabilities", section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
+    Function { id: 483, name: "cuDeviceGetP2PAtomicCapabilities", base: "cuDeviceGetP2PAtomicCapabilities", since: 13000, section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "capabilities", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "operations", c_type: "const CUatomicOperation *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 4)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "dstDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 484, name: "cuDeviceGetP2PAttribute", base: "cuDeviceGetP2PAttribute", section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
+    Function { id: 484, name: "cuDeviceGetP2PAttribute", base: "cuDeviceGetP2PAttribute", since: 8000, section: "Peer Context Memory Access", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Device(DeviceOp::Hardware), size: None, flags: None, params: &[
         Param { name: "value", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "attrib", c_type: "CUdevice_P2PAttribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "srcDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "dstDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 485, name: "cuDevicePrimaryCtxGetState", base: "cuDevicePrimaryCtxGetState", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(19), params: &[
+    Function { id: 485, name: "cuDevicePrimaryCtxGetState", base: "cuDevicePrimaryCtxGetState", since: 7000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(19), params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "active", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
     ] },
-    Function { id: 486, name: "cuDevicePrimaryCtxRelease", base: "cuDevicePrimaryCtxRelease", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Release), size: None, flags: None, params: &[
+    Function { id: 486, name: "cuDevicePrimaryCtxRelease", base: "cuDevicePrimaryCtxRelease", since: 7000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Release), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 487, name: "cuDevicePrimaryCtxRelease_v2", base: "cuDevicePrimaryCtxRelease", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Release), size: None, flags: None, params: &[
+    Function { id: 487, name: "cuDevicePrimaryCtxRelease_v2", base: "cuDevicePrimaryCtxRelease", since: 11000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Release), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 488, name: "cuDevicePrimaryCtxReset", base: "cuDevicePrimaryCtxReset", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Reset), size: None, flags: None, params: &[
+    Function { id: 488, name: "cuDevicePrimaryCtxReset", base: "cuDevicePrimaryCtxReset", since: 7000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Reset), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 489, name: "cuDevicePrimaryCtxReset_v2", base: "cuDevicePrimaryCtxReset", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Reset), size: None, flags: None, params: &[
+    Function { id: 489, name: "cuDevicePrimaryCtxReset_v2", base: "cuDevicePrimaryCtxReset", since: 11000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Reset), size: None, flags: None, params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 490, name: "cuDevicePrimaryCtxRetain", base: "cuDevicePrimaryCtxRetain", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Retain), size: None, flags: None, params: &[
+    Function { id: 490, name: "cuDevicePrimaryCtxRetain", base: "cuDevicePrimaryCtxRetain", since: 7000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::Retain), size: None, flags: None, params: &[
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Find(Kind::Context, Parent::None), may_differ: false },
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 491, name: "cuDevicePrimaryCtxSetFlags", base: "cuDevicePrimaryCtxSetFlags", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::SetFlags), size: None, flags: Some(19), params: &[
+    Function { id: 491, name: "cuDevicePrimaryCtxSetFlags", base: "cuDevicePrimaryCtxSetFlags", since: 7000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::SetFlags), size: None, flags: Some(19), params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 492, name: "cuDevicePrimaryCtxSetFlags_v2", base: "cuDevicePrimaryCtxSetFlags", section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::SetFlags), size: None, flags: Some(19), params: &[
+    Function { id: 492, name: "cuDevicePrimaryCtxSetFlags_v2", base: "cuDevicePrimaryCtxSetFlags", since: 11000, section: "Primary Context Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::PrimaryContext(PrimaryOp::SetFlags), size: None, flags: Some(19), params: &[
         Param { name: "dev", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 493, name: "cuProfilerInitialize", base: "cuProfilerInitialize", section: "Profiler Control", class: Class::Opaque, reason: "configures the profiler of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 493, name: "cuProfilerInitialize", base: "cuProfilerInitialize", since: 4000, section: "Profiler Control", class: Class::Opaque, reason: "configures the profiler of the recorded process; no effect on device work", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "configFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "outputFile", c_type: "const char *", width: Width::Unsigned(8), role: Role::String, may_differ: false },
         Param { name: "outputMode", c_type: "CUoutput_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 494, name: "cuProfilerStart", base: "cuProfilerStart", section: "Profiler Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 494, name: "cuProfilerStart", base: "cuProfilerStart", since: 4000, section: "Profiler Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
     ] },
-    Function { id: 495, name: "cuProfilerStop", base: "cuProfilerStop", section: "Profiler Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 495, name: "cuProfilerStop", base: "cuProfilerStop", since: 4000, section: "Profiler Control", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
     ] },
-    Function { id: 496, name: "cuStreamAddCallback", base: "cuStreamAddCallback", section: "Stream Management", class: Class::Override, reason: "", deprecated: "cuLaunchHostFunc", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamCallback, size: None, flags: None, params: &[
+    Function { id: 496, name: "cuStreamAddCallback", base: "cuStreamAddCallback", since: 5000, section: "Stream Management", class: Class::Override, reason: "", deprecated: "cuLaunchHostFunc", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamCallback, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "callback", c_type: "CUstreamCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 497, name: "cuStreamAddCallback_ptsz", base: "cuStreamAddCallback", section: "Stream Management", class: Class::Override, reason: "", deprecated: "cuLaunchHostFunc", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamCallback, size: None, flags: None, params: &[
+    Function { id: 497, name: "cuStreamAddCallback_ptsz", base: "cuStreamAddCallback", since: 7000, section: "Stream Management", class: Class::Override, reason: "", deprecated: "cuLaunchHostFunc", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamCallback, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "callback", c_type: "CUstreamCallback", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
         Param { name: "userData", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 498, name: "cuStreamAttachMemAsync", base: "cuStreamAttachMemAsync", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::AttachMemory), size: None, flags: Some(73), params: &[
+    Function { id: 498, name: "cuStreamAttachMemAsync", base: "cuStreamAttachMemAsync", since: 6000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::AttachMemory), size: None, flags: Some(73), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "length", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 499, name: "cuStreamAttachMemAsync_ptsz", base: "cuStreamAttachMemAsync", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::AttachMemory), size: None, flags: Some(73), params: &[
+    Function { id: 499, name: "cuStreamAttachMemAsync_ptsz", base: "cuStreamAttachMemAsync", since: 7000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::AttachMemory), size: None, flags: Some(73), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "length", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 500, name: "cuStreamBeginCapture", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
+    Function { id: 500, name: "cuStreamBeginCapture", base: "cuStreamBeginCapture", since: 10000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 501, name: "cuStreamBeginCaptureToGraph", base: "cuStreamBeginCaptureToGraph", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
+    Function { id: 501, name: "cuStreamBeginCaptureToGraph", base: "cuStreamBeginCaptureToGraph", since: 12030, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
@@ -2553,7 +2553,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 502, name: "cuStreamBeginCaptureToGraph_ptsz", base: "cuStreamBeginCaptureToGraph", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
+    Function { id: 502, name: "cuStreamBeginCaptureToGraph_ptsz", base: "cuStreamBeginCaptureToGraph", since: 12030, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "hGraph", c_type: "CUgraph", width: Width::Unsigned(8), role: Role::Use(Kind::Graph), may_differ: false },
         Param { name: "dependencies", c_type: "const CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(4)), may_differ: false },
@@ -2561,77 +2561,69 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 503, name: "cuStreamBeginCapture_ptsz", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
+    Function { id: 503, name: "cuStreamBeginCapture_ptsz", base: "cuStreamBeginCapture", since: 10000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 504, name: "cuStreamBeginCapture_v2", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-    ] },
-    Function { id: 505, name: "cuStreamBeginCapture_v2_ptsz", base: "cuStreamBeginCapture", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
+    Function { id: 504, name: "cuStreamBeginCapture_v2", base: "cuStreamBeginCapture", since: 10010, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 506, name: "cuStreamCopyAttributes", base: "cuStreamCopyAttributes", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 505, name: "cuStreamBeginCapture_v2_ptsz", base: "cuStreamBeginCapture", since: 10010, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::BeginCapture), size: None, flags: None, params: &[
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+        Param { name: "mode", c_type: "CUstreamCaptureMode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
+    ] },
+    Function { id: 506, name: "cuStreamCopyAttributes", base: "cuStreamCopyAttributes", since: 11000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dstStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "srcStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 507, name: "cuStreamCopyAttributes_ptsz", base: "cuStreamCopyAttributes", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 507, name: "cuStreamCopyAttributes_ptsz", base: "cuStreamCopyAttributes", since: 11000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dst", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "src", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 508, name: "cuStreamCreate", base: "cuStreamCreate", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
+    Function { id: 508, name: "cuStreamCreate", base: "cuStreamCreate", since: 2000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
         Param { name: "phStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Make(Kind::Stream, Parent::CurrentContext), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 509, name: "cuStreamCreateWithPriority", base: "cuStreamCreateWithPriority", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
+    Function { id: 509, name: "cuStreamCreateWithPriority", base: "cuStreamCreateWithPriority", since: 5050, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
         Param { name: "phStream", c_type: "CUstream *", width: Width::Unsigned(8), role: Role::Make(Kind::Stream, Parent::CurrentContext), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "priority", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 510, name: "cuStreamDestroy", base: "cuStreamDestroy", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Destroy), size: None, flags: None, params: &[
+    Function { id: 510, name: "cuStreamDestroy", base: "cuStreamDestroy", since: 2000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Destroy), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Destroy(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 511, name: "cuStreamDestroy_v2", base: "cuStreamDestroy", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Destroy), size: None, flags: None, params: &[
+    Function { id: 511, name: "cuStreamDestroy_v2", base: "cuStreamDestroy", since: 4000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Destroy), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Destroy(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 512, name: "cuStreamEndCapture", base: "cuStreamEndCapture", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::EndCapture), size: None, flags: None, params: &[
+    Function { id: 512, name: "cuStreamEndCapture", base: "cuStreamEndCapture", since: 10000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::EndCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
     ] },
-    Function { id: 513, name: "cuStreamEndCapture_ptsz", base: "cuStreamEndCapture", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::EndCapture), size: None, flags: None, params: &[
+    Function { id: 513, name: "cuStreamEndCapture_ptsz", base: "cuStreamEndCapture", since: 10000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::EndCapture), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "phGraph", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
     ] },
-    Function { id: 514, name: "cuStreamGetAttribute", base: "cuStreamGetAttribute", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 514, name: "cuStreamGetAttribute", base: "cuStreamGetAttribute", since: 11000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, AttributeTable::CUlaunchAttributeID)), may_differ: false },
     ] },
-    Function { id: 515, name: "cuStreamGetAttribute_ptsz", base: "cuStreamGetAttribute", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 515, name: "cuStreamGetAttribute_ptsz", base: "cuStreamGetAttribute", since: 11000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value_out", c_type: "CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, AttributeTable::CUlaunchAttributeID)), may_differ: false },
     ] },
-    Function { id: 516, name: "cuStreamGetCaptureInfo", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
+    Function { id: 516, name: "cuStreamGetCaptureInfo", base: "cuStreamGetCaptureInfo", since: 10010, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 517, name: "cuStreamGetCaptureInfo_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
+    Function { id: 517, name: "cuStreamGetCaptureInfo_ptsz", base: "cuStreamGetCaptureInfo", since: 10010, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 518, name: "cuStreamGetCaptureInfo_v2", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
-        Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
-        Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
-    ] },
-    Function { id: 519, name: "cuStreamGetCaptureInfo_v2_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
+    Function { id: 518, name: "cuStreamGetCaptureInfo_v2", base: "cuStreamGetCaptureInfo", since: 11030, section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
@@ -2639,16 +2631,15 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 520, name: "cuStreamGetCaptureInfo_v3", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
+    Function { id: 519, name: "cuStreamGetCaptureInfo_v2_ptsz", base: "cuStreamGetCaptureInfo", since: 11030, section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
         Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
-        Param { name: "edgeData_out", c_type: "const CUgraphEdgeData **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 521, name: "cuStreamGetCaptureInfo_v3_ptsz", base: "cuStreamGetCaptureInfo", section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
+    Function { id: 520, name: "cuStreamGetCaptureInfo_v3", base: "cuStreamGetCaptureInfo", since: 12030, section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
@@ -2657,363 +2648,372 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "edgeData_out", c_type: "const CUgraphEdgeData **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
         Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 522, name: "cuStreamGetCtx", base: "cuStreamGetCtx", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 521, name: "cuStreamGetCaptureInfo_v3_ptsz", base: "cuStreamGetCaptureInfo", since: 12030, section: "Stream Management", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::CaptureInfo { status: 1 }), size: None, flags: None, params: &[
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+        Param { name: "captureStatus_out", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
+        Param { name: "id_out", c_type: "cuuint64_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
+        Param { name: "graph_out", c_type: "CUgraph *", width: Width::Unsigned(8), role: Role::Find(Kind::Graph, Parent::None), may_differ: false },
+        Param { name: "dependencies_out", c_type: "const CUgraphNode **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
+        Param { name: "edgeData_out", c_type: "const CUgraphEdgeData **", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
+        Param { name: "numDependencies_out", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
+    ] },
+    Function { id: 522, name: "cuStreamGetCtx", base: "cuStreamGetCtx", since: 9020, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
     ] },
-    Function { id: 523, name: "cuStreamGetCtx_ptsz", base: "cuStreamGetCtx", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 523, name: "cuStreamGetCtx_ptsz", base: "cuStreamGetCtx", since: 9020, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "pctx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
     ] },
-    Function { id: 524, name: "cuStreamGetCtx_v2", base: "cuStreamGetCtx", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 524, name: "cuStreamGetCtx_v2", base: "cuStreamGetCtx", since: 12050, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
         Param { name: "pGreenCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Get(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 525, name: "cuStreamGetCtx_v2_ptsz", base: "cuStreamGetCtx", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 525, name: "cuStreamGetCtx_v2_ptsz", base: "cuStreamGetCtx", since: 12050, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Get(Kind::Context), may_differ: false },
         Param { name: "pGreenCtx", c_type: "CUgreenCtx *", width: Width::Unsigned(8), role: Role::Get(Kind::GreenContext), may_differ: false },
     ] },
-    Function { id: 526, name: "cuStreamGetDevice", base: "cuStreamGetDevice", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 526, name: "cuStreamGetDevice", base: "cuStreamGetDevice", since: 12080, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "device", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Get(Kind::Device), may_differ: false },
     ] },
-    Function { id: 527, name: "cuStreamGetDevice_ptsz", base: "cuStreamGetDevice", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 527, name: "cuStreamGetDevice_ptsz", base: "cuStreamGetDevice", since: 12080, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "device", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Get(Kind::Device), may_differ: false },
     ] },
-    Function { id: 528, name: "cuStreamGetFlags", base: "cuStreamGetFlags", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
+    Function { id: 528, name: "cuStreamGetFlags", base: "cuStreamGetFlags", since: 5050, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "flags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 529, name: "cuStreamGetFlags_ptsz", base: "cuStreamGetFlags", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
+    Function { id: 529, name: "cuStreamGetFlags_ptsz", base: "cuStreamGetFlags", since: 7000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: Some(106), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "flags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 530, name: "cuStreamGetId", base: "cuStreamGetId", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 530, name: "cuStreamGetId", base: "cuStreamGetId", since: 12000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "streamId", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 531, name: "cuStreamGetId_ptsz", base: "cuStreamGetId", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 531, name: "cuStreamGetId_ptsz", base: "cuStreamGetId", since: 12000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "streamId", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: true },
     ] },
-    Function { id: 532, name: "cuStreamGetPriority", base: "cuStreamGetPriority", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 532, name: "cuStreamGetPriority", base: "cuStreamGetPriority", since: 5050, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "priority", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 533, name: "cuStreamGetPriority_ptsz", base: "cuStreamGetPriority", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 533, name: "cuStreamGetPriority_ptsz", base: "cuStreamGetPriority", since: 7000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "priority", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 534, name: "cuStreamIsCapturing", base: "cuStreamIsCapturing", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 534, name: "cuStreamIsCapturing", base: "cuStreamIsCapturing", since: 10000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 535, name: "cuStreamIsCapturing_ptsz", base: "cuStreamIsCapturing", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 535, name: "cuStreamIsCapturing_ptsz", base: "cuStreamIsCapturing", since: 10000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "captureStatus", c_type: "CUstreamCaptureStatus *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 536, name: "cuStreamQuery", base: "cuStreamQuery", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Query), size: None, flags: None, params: &[
+    Function { id: 536, name: "cuStreamQuery", base: "cuStreamQuery", since: 2000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Query), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 537, name: "cuStreamQuery_ptsz", base: "cuStreamQuery", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Query), size: None, flags: None, params: &[
+    Function { id: 537, name: "cuStreamQuery_ptsz", base: "cuStreamQuery", since: 7000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Query), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 538, name: "cuStreamSetAttribute", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::SetAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
+    Function { id: 538, name: "cuStreamSetAttribute", base: "cuStreamSetAttribute", since: 11000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::SetAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "param", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, AttributeTable::CUlaunchAttributeID)), may_differ: false },
     ] },
-    Function { id: 539, name: "cuStreamSetAttribute_ptsz", base: "cuStreamSetAttribute", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::SetAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
+    Function { id: 539, name: "cuStreamSetAttribute_ptsz", base: "cuStreamSetAttribute", since: 11000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::SetAttribute { attribute: 1, value: 2 }), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "attr", c_type: "CUstreamAttrID", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "const CUstreamAttrValue *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, AttributeTable::CUlaunchAttributeID)), may_differ: false },
     ] },
-    Function { id: 540, name: "cuStreamSynchronize", base: "cuStreamSynchronize", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Synchronize), size: None, flags: None, params: &[
+    Function { id: 540, name: "cuStreamSynchronize", base: "cuStreamSynchronize", since: 2000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Synchronize), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 541, name: "cuStreamSynchronize_ptsz", base: "cuStreamSynchronize", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Synchronize), size: None, flags: None, params: &[
+    Function { id: 541, name: "cuStreamSynchronize_ptsz", base: "cuStreamSynchronize", since: 7000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::Stream(0), implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::Synchronize), size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 542, name: "cuStreamUpdateCaptureDependencies", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-        Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(2)), may_differ: false },
-        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
-    ] },
-    Function { id: 543, name: "cuStreamUpdateCaptureDependencies_ptsz", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 542, name: "cuStreamUpdateCaptureDependencies", base: "cuStreamUpdateCaptureDependencies", since: 11030, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(2)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 544, name: "cuStreamUpdateCaptureDependencies_v2", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 543, name: "cuStreamUpdateCaptureDependencies_ptsz", base: "cuStreamUpdateCaptureDependencies", since: 11030, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+        Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(2)), may_differ: false },
+        Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
+        Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
+    ] },
+    Function { id: 544, name: "cuStreamUpdateCaptureDependencies_v2", base: "cuStreamUpdateCaptureDependencies", since: 12030, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 545, name: "cuStreamUpdateCaptureDependencies_v2_ptsz", base: "cuStreamUpdateCaptureDependencies", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 545, name: "cuStreamUpdateCaptureDependencies_v2_ptsz", base: "cuStreamUpdateCaptureDependencies", since: 12030, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "dependencies", c_type: "CUgraphNode *", width: Width::Unsigned(8), role: Role::UseMany(Kind::GraphNode, Length::Param(3)), may_differ: false },
         Param { name: "dependencyData", c_type: "const CUgraphEdgeData *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "numDependencies", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 546, name: "cuStreamWaitEvent", base: "cuStreamWaitEvent", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::WaitEvent), size: None, flags: Some(33), params: &[
+    Function { id: 546, name: "cuStreamWaitEvent", base: "cuStreamWaitEvent", since: 3020, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::WaitEvent), size: None, flags: Some(33), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 547, name: "cuStreamWaitEvent_ptsz", base: "cuStreamWaitEvent", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::WaitEvent), size: None, flags: Some(33), params: &[
+    Function { id: 547, name: "cuStreamWaitEvent_ptsz", base: "cuStreamWaitEvent", since: 7000, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Stream(StreamOp::WaitEvent), size: None, flags: Some(33), params: &[
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "hEvent", c_type: "CUevent", width: Width::Unsigned(8), role: Role::Use(Kind::Event), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 548, name: "cuThreadExchangeStreamCaptureMode", base: "cuThreadExchangeStreamCaptureMode", section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 548, name: "cuThreadExchangeStreamCaptureMode", base: "cuThreadExchangeStreamCaptureMode", since: 10010, section: "Stream Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "mode", c_type: "CUstreamCaptureMode *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(4)), may_differ: false },
     ] },
-    Function { id: 549, name: "cuStreamBatchMemOp", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
+    Function { id: 549, name: "cuStreamBatchMemOp", base: "cuStreamBatchMemOp", since: 8000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 550, name: "cuStreamBatchMemOp_ptsz", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
+    Function { id: 550, name: "cuStreamBatchMemOp_ptsz", base: "cuStreamBatchMemOp", since: 8000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 551, name: "cuStreamBatchMemOp_v2", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
+    Function { id: 551, name: "cuStreamBatchMemOp_v2", base: "cuStreamBatchMemOp", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 552, name: "cuStreamBatchMemOp_v2_ptsz", base: "cuStreamBatchMemOp", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
+    Function { id: 552, name: "cuStreamBatchMemOp_v2_ptsz", base: "cuStreamBatchMemOp", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Batch), size: None, flags: None, params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "paramArray", c_type: "CUstreamBatchMemOpParams *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 48)), may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 553, name: "cuStreamWaitValue32", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 553, name: "cuStreamWaitValue32", base: "cuStreamWaitValue32", since: 8000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 554, name: "cuStreamWaitValue32_ptsz", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 554, name: "cuStreamWaitValue32_ptsz", base: "cuStreamWaitValue32", since: 8000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 555, name: "cuStreamWaitValue32_v2", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 555, name: "cuStreamWaitValue32_v2", base: "cuStreamWaitValue32", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 556, name: "cuStreamWaitValue32_v2_ptsz", base: "cuStreamWaitValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 556, name: "cuStreamWaitValue32_v2_ptsz", base: "cuStreamWaitValue32", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 557, name: "cuStreamWaitValue64", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 557, name: "cuStreamWaitValue64", base: "cuStreamWaitValue64", since: 9000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 558, name: "cuStreamWaitValue64_ptsz", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 558, name: "cuStreamWaitValue64_ptsz", base: "cuStreamWaitValue64", since: 9000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 559, name: "cuStreamWaitValue64_v2", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 559, name: "cuStreamWaitValue64_v2", base: "cuStreamWaitValue64", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 560, name: "cuStreamWaitValue64_v2_ptsz", base: "cuStreamWaitValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
+    Function { id: 560, name: "cuStreamWaitValue64_v2_ptsz", base: "cuStreamWaitValue64", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Wait), size: None, flags: Some(104), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 561, name: "cuStreamWriteValue32", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 561, name: "cuStreamWriteValue32", base: "cuStreamWriteValue32", since: 8000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 562, name: "cuStreamWriteValue32_ptsz", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 562, name: "cuStreamWriteValue32_ptsz", base: "cuStreamWriteValue32", since: 8000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 563, name: "cuStreamWriteValue32_v2", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 563, name: "cuStreamWriteValue32_v2", base: "cuStreamWriteValue32", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 564, name: "cuStreamWriteValue32_v2_ptsz", base: "cuStreamWriteValue32", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 564, name: "cuStreamWriteValue32_v2_ptsz", base: "cuStreamWriteValue32", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(4)), may_differ: false },
         Param { name: "value", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 565, name: "cuStreamWriteValue64", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 565, name: "cuStreamWriteValue64", base: "cuStreamWriteValue64", since: 9000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 566, name: "cuStreamWriteValue64_ptsz", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 566, name: "cuStreamWriteValue64_ptsz", base: "cuStreamWriteValue64", since: 9000, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 567, name: "cuStreamWriteValue64_v2", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 567, name: "cuStreamWriteValue64_v2", base: "cuStreamWriteValue64", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 568, name: "cuStreamWriteValue64_v2_ptsz", base: "cuStreamWriteValue64", section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
+    Function { id: 568, name: "cuStreamWriteValue64_v2_ptsz", base: "cuStreamWriteValue64", since: 11070, section: "Stream Memory Operations", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(0), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::StreamMemory(StreamMemoryOp::Write), size: None, flags: Some(105), params: &[
         Param { name: "stream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceWrite(Length::Fixed(8)), may_differ: false },
         Param { name: "value", c_type: "cuuint64_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 569, name: "cuMemAllocAsync", base: "cuMemAllocAsync", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 569, name: "cuMemAllocAsync", base: "cuMemAllocAsync", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 570, name: "cuMemAllocAsync_ptsz", base: "cuMemAllocAsync", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 570, name: "cuMemAllocAsync_ptsz", base: "cuMemAllocAsync", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 571, name: "cuMemAllocFromPoolAsync", base: "cuMemAllocFromPoolAsync", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
-        Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
-        Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
-        Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
-        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
-    ] },
-    Function { id: 572, name: "cuMemAllocFromPoolAsync_ptsz", base: "cuMemAllocFromPoolAsync", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 571, name: "cuMemAllocFromPoolAsync", base: "cuMemAllocFromPoolAsync", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
         Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 573, name: "cuMemFreeAsync", base: "cuMemFreeAsync", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::FreeAsync), size: None, flags: None, params: &[
+    Function { id: 572, name: "cuMemAllocFromPoolAsync_ptsz", base: "cuMemAllocFromPoolAsync", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::AllocateAsync), size: Some(Length::Param(1)), flags: None, params: &[
+        Param { name: "dptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::CurrentContext), may_differ: false },
+        Param { name: "bytesize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
+        Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
+        Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
+    ] },
+    Function { id: 573, name: "cuMemFreeAsync", base: "cuMemFreeAsync", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::FreeAsync), size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 574, name: "cuMemFreeAsync_ptsz", base: "cuMemFreeAsync", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::FreeAsync), size: None, flags: None, params: &[
+    Function { id: 574, name: "cuMemFreeAsync_ptsz", base: "cuMemFreeAsync", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(1), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Memory(MemoryOp::FreeAsync), size: None, flags: None, params: &[
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Memory), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 575, name: "cuMemGetDefaultMemPool", base: "cuMemGetDefaultMemPool", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 575, name: "cuMemGetDefaultMemPool", base: "cuMemGetDefaultMemPool", since: 13000, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Find(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "location", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
         Param { name: "type", c_type: "CUmemAllocationType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 576, name: "cuMemGetMemPool", base: "cuMemGetMemPool", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 576, name: "cuMemGetMemPool", base: "cuMemGetMemPool", since: 13000, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Find(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "location", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
         Param { name: "type", c_type: "CUmemAllocationType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 577, name: "cuMemPoolCreate", base: "cuMemPoolCreate", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 577, name: "cuMemPoolCreate", base: "cuMemPoolCreate", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Make(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "poolProps", c_type: "const CUmemPoolProps *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(88)), may_differ: false },
     ] },
-    Function { id: 578, name: "cuMemPoolDestroy", base: "cuMemPoolDestroy", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 578, name: "cuMemPoolDestroy", base: "cuMemPoolDestroy", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Destroy(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports a pointer for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::PoolMemory, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 579, name: "cuMemPoolExportPointer", base: "cuMemPoolExportPointer", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports a pointer for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::PoolMemory, handle: 0, object: 1, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "shareData_out", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(64)), may_differ: true },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Pool, handle: 0, object: 1, handle_type: Some(2) })), size: None, flags: None, params: &[
+    Function { id: 580, name: "cuMemPoolExportToShareableHandle", base: "cuMemPoolExportToShareableHandle", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Pool, handle: 0, object: 1, handle_type: Some(2) })), size: None, flags: None, params: &[
         Param { name: "handle_out", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, AttributeTable::CUmemAllocationHandleType)), may_differ: true },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 581, name: "cuMemPoolGetAccess", base: "cuMemPoolGetAccess", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 581, name: "cuMemPoolGetAccess", base: "cuMemPoolGetAccess", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "flags", c_type: "CUmemAccess_flags *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "memPool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "location", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
     ] },
-    Function { id: 582, name: "cuMemPoolGetAttribute", base: "cuMemPoolGetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 582, name: "cuMemPoolGetAttribute", base: "cuMemPoolGetAttribute", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, AttributeTable::CUmemPool_attribute)), may_differ: false },
     ] },
-    Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Pool, handle: 1, object: 0, handle_type: Some(2) })), size: None, flags: None, params: &[
+    Function { id: 583, name: "cuMemPoolImportFromShareableHandle", base: "cuMemPoolImportFromShareableHandle", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Pool, handle: 1, object: 0, handle_type: Some(2) })), size: None, flags: None, params: &[
         Param { name: "pool_out", c_type: "CUmemoryPool *", width: Width::Unsigned(8), role: Role::Make(Kind::MemoryPool, Parent::None), may_differ: false },
         Param { name: "handle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: true },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs a pointer that another process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::PoolMemory, handle: 2, object: 0, handle_type: None })), size: None, flags: None, params: &[
+    Function { id: 584, name: "cuMemPoolImportPointer", base: "cuMemPoolImportPointer", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Unreplayable, reason: "needs a pointer that another process exported", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::PoolMemory, handle: 2, object: 0, handle_type: None })), size: None, flags: None, params: &[
         Param { name: "ptr_out", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Memory, Parent::Param(1)), may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "shareData", c_type: "CUmemPoolPtrExportData *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(64)), may_differ: true },
     ] },
-    Function { id: 585, name: "cuMemPoolSetAccess", base: "cuMemPoolSetAccess", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 585, name: "cuMemPoolSetAccess", base: "cuMemPoolSetAccess", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "map", c_type: "const CUmemAccessDesc *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 12)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 586, name: "cuMemPoolSetAttribute", base: "cuMemPoolSetAttribute", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pool(PoolOp::SetAttribute), size: None, flags: None, params: &[
+    Function { id: 586, name: "cuMemPoolSetAttribute", base: "cuMemPoolSetAttribute", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pool(PoolOp::SetAttribute), size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "attr", c_type: "CUmemPool_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "value", c_type: "void *", width: Width::Unsigned(8), role: Role::In(Length::ByAttribute(1, AttributeTable::CUmemPool_attribute)), may_differ: false },
     ] },
-    Function { id: 587, name: "cuMemPoolTrimTo", base: "cuMemPoolTrimTo", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 587, name: "cuMemPoolTrimTo", base: "cuMemPoolTrimTo", since: 11020, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
         Param { name: "minBytesToKeep", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 588, name: "cuMemSetMemPool", base: "cuMemSetMemPool", section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pool(PoolOp::SetCurrent), size: None, flags: None, params: &[
+    Function { id: 588, name: "cuMemSetMemPool", base: "cuMemSetMemPool", since: 13000, section: "Stream Ordered Memory Allocator", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pool(PoolOp::SetCurrent), size: None, flags: None, params: &[
         Param { name: "location", c_type: "CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
         Param { name: "type", c_type: "CUmemAllocationType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "pool", c_type: "CUmemoryPool", width: Width::Unsigned(8), role: Role::Use(Kind::MemoryPool), may_differ: false },
     ] },
-    Function { id: 589, name: "cuSurfObjectCreate", base: "cuSurfObjectCreate", section: "Surface Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 589, name: "cuSurfObjectCreate", base: "cuSurfObjectCreate", since: 5000, section: "Surface Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pSurfObject", c_type: "CUsurfObject *", width: Width::Unsigned(8), role: Role::Make(Kind::SurfaceObject, Parent::CurrentContext), may_differ: false },
         Param { name: "pResDesc", c_type: "const CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(144)), may_differ: false },
     ] },
-    Function { id: 590, name: "cuSurfObjectDestroy", base: "cuSurfObjectDestroy", section: "Surface Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 590, name: "cuSurfObjectDestroy", base: "cuSurfObjectDestroy", since: 5000, section: "Surface Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "surfObject", c_type: "CUsurfObject", width: Width::Unsigned(8), role: Role::Destroy(Kind::SurfaceObject), may_differ: false },
     ] },
-    Function { id: 591, name: "cuSurfObjectGetResourceDesc", base: "cuSurfObjectGetResourceDesc", section: "Surface Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 591, name: "cuSurfObjectGetResourceDesc", base: "cuSurfObjectGetResourceDesc", since: 5000, section: "Surface Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pResDesc", c_type: "CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "surfObject", c_type: "CUsurfObject", width: Width::Unsigned(8), role: Role::Use(Kind::SurfaceObject), may_differ: false },
     ] },
-    Function { id: 592, name: "cuSurfRefGetArray", base: "cuSurfRefGetArray", section: "Surface Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 592, name: "cuSurfRefGetArray", base: "cuSurfRefGetArray", since: 3000, section: "Surface Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Get(Kind::Array), may_differ: false },
         Param { name: "hSurfRef", c_type: "CUsurfref", width: Width::Unsigned(8), role: Role::Use(Kind::SurfaceReference), may_differ: false },
     ] },
-    Function { id: 593, name: "cuSurfRefSetArray", base: "cuSurfRefSetArray", section: "Surface Reference Management", class: Class::Plain, reason: "", deprecated: "surface objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 593, name: "cuSurfRefSetArray", base: "cuSurfRefSetArray", since: 3000, section: "Surface Reference Management", class: Class::Plain, reason: "", deprecated: "surface objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hSurfRef", c_type: "CUsurfref", width: Width::Unsigned(8), role: Role::Use(Kind::SurfaceReference), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 594, name: "cuTensorMapEncodeIm2col", base: "cuTensorMapEncodeIm2col", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 594, name: "cuTensorMapEncodeIm2col", base: "cuTensorMapEncodeIm2col", since: 12000, section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(128)), may_differ: false },
         Param { name: "tensorDataType", c_type: "CUtensorMapDataType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "tensorRank", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -3030,7 +3030,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "l2Promotion", c_type: "CUtensorMapL2promotion", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "oobFill", c_type: "CUtensorMapFloatOOBfill", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 595, name: "cuTensorMapEncodeIm2colWide", base: "cuTensorMapEncodeIm2colWide", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 595, name: "cuTensorMapEncodeIm2colWide", base: "cuTensorMapEncodeIm2colWide", since: 12080, section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(128)), may_differ: false },
         Param { name: "tensorDataType", c_type: "CUtensorMapDataType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "tensorRank", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -3048,7 +3048,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "l2Promotion", c_type: "CUtensorMapL2promotion", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "oobFill", c_type: "CUtensorMapFloatOOBfill", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 596, name: "cuTensorMapEncodeTiled", base: "cuTensorMapEncodeTiled", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 596, name: "cuTensorMapEncodeTiled", base: "cuTensorMapEncodeTiled", since: 12000, section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(128)), may_differ: false },
         Param { name: "tensorDataType", c_type: "CUtensorMapDataType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "tensorRank", c_type: "cuuint32_t", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
@@ -3062,184 +3062,184 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "l2Promotion", c_type: "CUtensorMapL2promotion", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "oobFill", c_type: "CUtensorMapFloatOOBfill", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 597, name: "cuTensorMapReplaceAddress", base: "cuTensorMapReplaceAddress", section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 597, name: "cuTensorMapReplaceAddress", base: "cuTensorMapReplaceAddress", since: 12000, section: "Tensor Map Object Managment", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "tensorMap", c_type: "CUtensorMap *", width: Width::Unsigned(8), role: Role::InOut(Length::Fixed(128)), may_differ: false },
         Param { name: "globalAddress", c_type: "void *", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 598, name: "cuTexObjectCreate", base: "cuTexObjectCreate", section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 598, name: "cuTexObjectCreate", base: "cuTexObjectCreate", since: 5000, section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pTexObject", c_type: "CUtexObject *", width: Width::Unsigned(8), role: Role::Make(Kind::TextureObject, Parent::CurrentContext), may_differ: false },
         Param { name: "pResDesc", c_type: "const CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(144)), may_differ: false },
         Param { name: "pTexDesc", c_type: "const CUDA_TEXTURE_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(104)), may_differ: false },
         Param { name: "pResViewDesc", c_type: "const CUDA_RESOURCE_VIEW_DESC *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(112)), may_differ: false },
     ] },
-    Function { id: 599, name: "cuTexObjectDestroy", base: "cuTexObjectDestroy", section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 599, name: "cuTexObjectDestroy", base: "cuTexObjectDestroy", since: 5000, section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Destroy(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 600, name: "cuTexObjectGetResourceDesc", base: "cuTexObjectGetResourceDesc", section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 600, name: "cuTexObjectGetResourceDesc", base: "cuTexObjectGetResourceDesc", since: 5000, section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pResDesc", c_type: "CUDA_RESOURCE_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(144)), may_differ: false },
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Use(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 601, name: "cuTexObjectGetResourceViewDesc", base: "cuTexObjectGetResourceViewDesc", section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 601, name: "cuTexObjectGetResourceViewDesc", base: "cuTexObjectGetResourceViewDesc", since: 5000, section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pResViewDesc", c_type: "CUDA_RESOURCE_VIEW_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(112)), may_differ: false },
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Use(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 602, name: "cuTexObjectGetTextureDesc", base: "cuTexObjectGetTextureDesc", section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 602, name: "cuTexObjectGetTextureDesc", base: "cuTexObjectGetTextureDesc", since: 5000, section: "Texture Object Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pTexDesc", c_type: "CUDA_TEXTURE_DESC *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(104)), may_differ: false },
         Param { name: "texObject", c_type: "CUtexObject", width: Width::Unsigned(8), role: Role::Use(Kind::TextureObject), may_differ: false },
     ] },
-    Function { id: 603, name: "cuTexRefCreate", base: "cuTexRefCreate", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 603, name: "cuTexRefCreate", base: "cuTexRefCreate", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pTexRef", c_type: "CUtexref *", width: Width::Unsigned(8), role: Role::Make(Kind::TextureReference, Parent::CurrentContext), may_differ: false },
     ] },
-    Function { id: 604, name: "cuTexRefDestroy", base: "cuTexRefDestroy", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 604, name: "cuTexRefDestroy", base: "cuTexRefDestroy", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Destroy(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 605, name: "cuTexRefGetAddress", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 605, name: "cuTexRefGetAddress", base: "cuTexRefGetAddress", since: 2000, section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 606, name: "cuTexRefGetAddressMode", base: "cuTexRefGetAddressMode", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 606, name: "cuTexRefGetAddressMode", base: "cuTexRefGetAddressMode", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pam", c_type: "CUaddress_mode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dim", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 607, name: "cuTexRefGetAddress_v2", base: "cuTexRefGetAddress", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 607, name: "cuTexRefGetAddress_v2", base: "cuTexRefGetAddress", since: 3020, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pdptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 608, name: "cuTexRefGetArray", base: "cuTexRefGetArray", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 608, name: "cuTexRefGetArray", base: "cuTexRefGetArray", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phArray", c_type: "CUarray *", width: Width::Unsigned(8), role: Role::Get(Kind::Array), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 609, name: "cuTexRefGetBorderColor", base: "cuTexRefGetBorderColor", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 609, name: "cuTexRefGetBorderColor", base: "cuTexRefGetBorderColor", since: 8000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pBorderColor", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(16)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 610, name: "cuTexRefGetFilterMode", base: "cuTexRefGetFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 610, name: "cuTexRefGetFilterMode", base: "cuTexRefGetFilterMode", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pfm", c_type: "CUfilter_mode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 611, name: "cuTexRefGetFlags", base: "cuTexRefGetFlags", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 611, name: "cuTexRefGetFlags", base: "cuTexRefGetFlags", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pFlags", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 612, name: "cuTexRefGetFormat", base: "cuTexRefGetFormat", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 612, name: "cuTexRefGetFormat", base: "cuTexRefGetFormat", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pFormat", c_type: "CUarray_format *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "pNumChannels", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 613, name: "cuTexRefGetMaxAnisotropy", base: "cuTexRefGetMaxAnisotropy", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 613, name: "cuTexRefGetMaxAnisotropy", base: "cuTexRefGetMaxAnisotropy", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pmaxAniso", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 614, name: "cuTexRefGetMipmapFilterMode", base: "cuTexRefGetMipmapFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 614, name: "cuTexRefGetMipmapFilterMode", base: "cuTexRefGetMipmapFilterMode", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pfm", c_type: "CUfilter_mode *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 615, name: "cuTexRefGetMipmapLevelBias", base: "cuTexRefGetMipmapLevelBias", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 615, name: "cuTexRefGetMipmapLevelBias", base: "cuTexRefGetMipmapLevelBias", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pbias", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 616, name: "cuTexRefGetMipmapLevelClamp", base: "cuTexRefGetMipmapLevelClamp", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 616, name: "cuTexRefGetMipmapLevelClamp", base: "cuTexRefGetMipmapLevelClamp", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pminMipmapLevelClamp", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "pmaxMipmapLevelClamp", c_type: "float *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 617, name: "cuTexRefGetMipmappedArray", base: "cuTexRefGetMipmappedArray", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 617, name: "cuTexRefGetMipmappedArray", base: "cuTexRefGetMipmappedArray", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "phMipmappedArray", c_type: "CUmipmappedArray *", width: Width::Unsigned(8), role: Role::Get(Kind::MipmappedArray), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
     ] },
-    Function { id: 618, name: "cuTexRefSetAddress", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 618, name: "cuTexRefSetAddress", base: "cuTexRefSetAddress", since: 2000, section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "ByteOffset", c_type: "unsigned int *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "bytes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 619, name: "cuTexRefSetAddress2D", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 619, name: "cuTexRefSetAddress2D", base: "cuTexRefSetAddress2D", since: 2020, section: "Texture Reference Management", class: Class::Opaque, reason: "takes 32-bit addresses and sizes (ABI of CUDA 3.1)", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR_v1 *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr_v1", width: Width::Unsigned(4), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "Pitch", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 620, name: "cuTexRefSetAddress2D_v2", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 620, name: "cuTexRefSetAddress2D_v2", base: "cuTexRefSetAddress2D", since: 3020, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "Pitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 621, name: "cuTexRefSetAddress2D_v3", base: "cuTexRefSetAddress2D", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 621, name: "cuTexRefSetAddress2D_v3", base: "cuTexRefSetAddress2D", since: 4010, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "desc", c_type: "const CUDA_ARRAY_DESCRIPTOR *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(24)), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "Pitch", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 622, name: "cuTexRefSetAddressMode", base: "cuTexRefSetAddressMode", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 622, name: "cuTexRefSetAddressMode", base: "cuTexRefSetAddressMode", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dim", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
         Param { name: "am", c_type: "CUaddress_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 623, name: "cuTexRefSetAddress_v2", base: "cuTexRefSetAddress", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 623, name: "cuTexRefSetAddress_v2", base: "cuTexRefSetAddress", since: 3020, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "ByteOffset", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "dptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Param(3)), may_differ: false },
         Param { name: "bytes", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 624, name: "cuTexRefSetArray", base: "cuTexRefSetArray", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 624, name: "cuTexRefSetArray", base: "cuTexRefSetArray", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "texture objects", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "hArray", c_type: "CUarray", width: Width::Unsigned(8), role: Role::Use(Kind::Array), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 625, name: "cuTexRefSetBorderColor", base: "cuTexRefSetBorderColor", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 625, name: "cuTexRefSetBorderColor", base: "cuTexRefSetBorderColor", since: 8000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "pBorderColor", c_type: "float *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(16)), may_differ: false },
     ] },
-    Function { id: 626, name: "cuTexRefSetFilterMode", base: "cuTexRefSetFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 626, name: "cuTexRefSetFilterMode", base: "cuTexRefSetFilterMode", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "fm", c_type: "CUfilter_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 627, name: "cuTexRefSetFlags", base: "cuTexRefSetFlags", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 627, name: "cuTexRefSetFlags", base: "cuTexRefSetFlags", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 628, name: "cuTexRefSetFormat", base: "cuTexRefSetFormat", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 628, name: "cuTexRefSetFormat", base: "cuTexRefSetFormat", since: 2000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "fmt", c_type: "CUarray_format", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "NumPackedComponents", c_type: "int", width: Width::Signed(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 629, name: "cuTexRefSetMaxAnisotropy", base: "cuTexRefSetMaxAnisotropy", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 629, name: "cuTexRefSetMaxAnisotropy", base: "cuTexRefSetMaxAnisotropy", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "maxAniso", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 630, name: "cuTexRefSetMipmapFilterMode", base: "cuTexRefSetMipmapFilterMode", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 630, name: "cuTexRefSetMipmapFilterMode", base: "cuTexRefSetMipmapFilterMode", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "fm", c_type: "CUfilter_mode", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 631, name: "cuTexRefSetMipmapLevelBias", base: "cuTexRefSetMipmapLevelBias", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 631, name: "cuTexRefSetMipmapLevelBias", base: "cuTexRefSetMipmapLevelBias", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "bias", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 632, name: "cuTexRefSetMipmapLevelClamp", base: "cuTexRefSetMipmapLevelClamp", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 632, name: "cuTexRefSetMipmapLevelClamp", base: "cuTexRefSetMipmapLevelClamp", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "minMipmapLevelClamp", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
         Param { name: "maxMipmapLevelClamp", c_type: "float", width: Width::Float(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 633, name: "cuTexRefSetMipmappedArray", base: "cuTexRefSetMipmappedArray", section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 633, name: "cuTexRefSetMipmappedArray", base: "cuTexRefSetMipmappedArray", since: 5000, section: "Texture Reference Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "hTexRef", c_type: "CUtexref", width: Width::Unsigned(8), role: Role::Use(Kind::TextureReference), may_differ: false },
         Param { name: "hMipmappedArray", c_type: "CUmipmappedArray", width: Width::Unsigned(8), role: Role::Use(Kind::MipmappedArray), may_differ: false },
         Param { name: "Flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 634, name: "cuMemAdvise", base: "cuMemAdvise", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 634, name: "cuMemAdvise", base: "cuMemAdvise", since: 8000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "advice", c_type: "CUmem_advise", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
     ] },
-    Function { id: 635, name: "cuMemAdvise_v2", base: "cuMemAdvise", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 635, name: "cuMemAdvise_v2", base: "cuMemAdvise", since: 12020, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "advice", c_type: "CUmem_advise", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "location", c_type: "CUmemLocation", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 636, name: "cuMemDiscardAndPrefetchBatchAsync", base: "cuMemDiscardAndPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 636, name: "cuMemDiscardAndPrefetchBatchAsync", base: "cuMemDiscardAndPrefetchBatchAsync", since: 13000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -3249,7 +3249,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 637, name: "cuMemDiscardAndPrefetchBatchAsync_ptsz", base: "cuMemDiscardAndPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 637, name: "cuMemDiscardAndPrefetchBatchAsync_ptsz", base: "cuMemDiscardAndPrefetchBatchAsync", since: 13000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -3259,47 +3259,47 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 638, name: "cuMemDiscardBatchAsync", base: "cuMemDiscardBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 638, name: "cuMemDiscardBatchAsync", base: "cuMemDiscardBatchAsync", since: 13000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 639, name: "cuMemDiscardBatchAsync_ptsz", base: "cuMemDiscardBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 639, name: "cuMemDiscardBatchAsync_ptsz", base: "cuMemDiscardBatchAsync", since: 13000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 640, name: "cuMemPrefetchAsync", base: "cuMemPrefetchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
+    Function { id: 640, name: "cuMemPrefetchAsync", base: "cuMemPrefetchAsync", since: 8000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "dstDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 641, name: "cuMemPrefetchAsync_ptsz", base: "cuMemPrefetchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
+    Function { id: 641, name: "cuMemPrefetchAsync_ptsz", base: "cuMemPrefetchAsync", since: 8000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(3), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "dstDevice", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 642, name: "cuMemPrefetchAsync_v2", base: "cuMemPrefetchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
+    Function { id: 642, name: "cuMemPrefetchAsync_v2", base: "cuMemPrefetchAsync", since: 12020, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "location", c_type: "CUmemLocation", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 643, name: "cuMemPrefetchAsync_v2_ptsz", base: "cuMemPrefetchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
+    Function { id: 643, name: "cuMemPrefetchAsync_v2_ptsz", base: "cuMemPrefetchAsync", since: 12020, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(4), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Prefetch, size: None, flags: None, params: &[
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "location", c_type: "CUmemLocation", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 644, name: "cuMemPrefetchBatchAsync", base: "cuMemPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 644, name: "cuMemPrefetchBatchAsync", base: "cuMemPrefetchBatchAsync", since: 13000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -3309,7 +3309,7 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 645, name: "cuMemPrefetchBatchAsync_ptsz", base: "cuMemPrefetchBatchAsync", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 645, name: "cuMemPrefetchBatchAsync_ptsz", base: "cuMemPrefetchBatchAsync", since: 13000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(7), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "dptrs", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "sizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(2, 8)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
@@ -3319,14 +3319,14 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 646, name: "cuMemRangeGetAttribute", base: "cuMemRangeGetAttribute", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::RangeAttribute), size: None, flags: None, params: &[
+    Function { id: 646, name: "cuMemRangeGetAttribute", base: "cuMemRangeGetAttribute", since: 8000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::RangeAttribute), size: None, flags: None, params: &[
         Param { name: "data", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::Param(1)), may_differ: false },
         Param { name: "dataSize", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "attribute", c_type: "CUmem_range_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 647, name: "cuMemRangeGetAttributes", base: "cuMemRangeGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::RangeAttributes { data: 0, count: 3, attributes: 2, sizes: 1 }), size: None, flags: None, params: &[
+    Function { id: 647, name: "cuMemRangeGetAttributes", base: "cuMemRangeGetAttributes", since: 8000, section: "Unified Addressing", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::RangeAttributes { data: 0, count: 3, attributes: 2, sizes: 1 }), size: None, flags: None, params: &[
         Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "dataSizes", c_type: "size_t *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 8)), may_differ: false },
         Param { name: "attributes", c_type: "CUmem_range_attribute *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 4)), may_differ: false },
@@ -3334,127 +3334,127 @@ pub static FUNCTIONS: [Function; 672] = [
         Param { name: "devPtr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 648, name: "cuPointerGetAttribute", base: "cuPointerGetAttribute", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::Attribute), size: None, flags: None, params: &[
+    Function { id: 648, name: "cuPointerGetAttribute", base: "cuPointerGetAttribute", since: 4000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::Attribute), size: None, flags: None, params: &[
         Param { name: "data", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(1, AttributeTable::CUpointer_attribute)), may_differ: false },
         Param { name: "attribute", c_type: "CUpointer_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 649, name: "cuPointerGetAttributes", base: "cuPointerGetAttributes", section: "Unified Addressing", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::Attributes { data: 2, count: 0, attributes: 1 }), size: None, flags: None, params: &[
+    Function { id: 649, name: "cuPointerGetAttributes", base: "cuPointerGetAttributes", since: 7000, section: "Unified Addressing", class: Class::Override, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::Attributes { data: 2, count: 0, attributes: 1 }), size: None, flags: None, params: &[
         Param { name: "numAttributes", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "attributes", c_type: "CUpointer_attribute *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 4)), may_differ: false },
         Param { name: "data", c_type: "void **", width: Width::Unsigned(8), role: Role::In(Length::Scaled(0, 8)), may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 650, name: "cuPointerSetAttribute", base: "cuPointerSetAttribute", section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::SetAttribute), size: None, flags: None, params: &[
+    Function { id: 650, name: "cuPointerSetAttribute", base: "cuPointerSetAttribute", since: 6000, section: "Unified Addressing", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Pointer(PointerOp::SetAttribute), size: None, flags: None, params: &[
         Param { name: "value", c_type: "const void *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(4)), may_differ: false },
         Param { name: "attribute", c_type: "CUpointer_attribute", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 651, name: "cuGraphicsVDPAURegisterOutputSurface", base: "cuGraphicsVDPAURegisterOutputSurface", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 651, name: "cuGraphicsVDPAURegisterOutputSurface", base: "cuGraphicsVDPAURegisterOutputSurface", since: 3010, section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "vdpSurface", c_type: "VdpOutputSurface", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 652, name: "cuGraphicsVDPAURegisterVideoSurface", base: "cuGraphicsVDPAURegisterVideoSurface", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 652, name: "cuGraphicsVDPAURegisterVideoSurface", base: "cuGraphicsVDPAURegisterVideoSurface", since: 3010, section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCudaResource", c_type: "CUgraphicsResource *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "vdpSurface", c_type: "VdpVideoSurface", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 653, name: "cuVDPAUCtxCreate", base: "cuVDPAUCtxCreate", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 653, name: "cuVDPAUCtxCreate", base: "cuVDPAUCtxCreate", since: 3010, section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
     ] },
-    Function { id: 654, name: "cuVDPAUCtxCreate_v2", base: "cuVDPAUCtxCreate", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 654, name: "cuVDPAUCtxCreate_v2", base: "cuVDPAUCtxCreate", since: 3020, section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pCtx", c_type: "CUcontext *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "flags", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "device", c_type: "CUdevice", width: Width::Signed(4), role: Role::Use(Kind::Device), may_differ: false },
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
     ] },
-    Function { id: 655, name: "cuVDPAUGetDevice", base: "cuVDPAUGetDevice", section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 655, name: "cuVDPAUGetDevice", base: "cuVDPAUGetDevice", since: 3010, section: "VDPAU Interoperability", class: Class::Unreplayable, reason: "needs a graphics object of the recorded process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "pDevice", c_type: "CUdevice *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: false },
         Param { name: "vdpDevice", c_type: "VdpDevice", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "vdpGetProcAddress", c_type: "VdpGetProcAddress", width: Width::Unsigned(8), role: Role::Callback, may_differ: false },
     ] },
-    Function { id: 656, name: "cuDriverGetVersion", base: "cuDriverGetVersion", section: "Version Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::DriverVersion, size: None, flags: None, params: &[
+    Function { id: 656, name: "cuDriverGetVersion", base: "cuDriverGetVersion", since: 2020, section: "Version Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::DriverVersion, size: None, flags: None, params: &[
         Param { name: "driverVersion", c_type: "int *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(4)), may_differ: true },
     ] },
-    Function { id: 657, name: "cuMemAddressFree", base: "cuMemAddressFree", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::FreeReservation), size: None, flags: None, params: &[
+    Function { id: 657, name: "cuMemAddressFree", base: "cuMemAddressFree", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::FreeReservation), size: None, flags: None, params: &[
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Destroy(Kind::Reservation), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 658, name: "cuMemAddressReserve", base: "cuMemAddressReserve", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Reserve), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 658, name: "cuMemAddressReserve", base: "cuMemAddressReserve", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Reserve), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "ptr", c_type: "CUdeviceptr *", width: Width::Unsigned(8), role: Role::Make(Kind::Reservation, Parent::None), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "alignment", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "addr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 659, name: "cuMemCreate", base: "cuMemCreate", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Create { size: 1, properties: 2 }), size: Some(Length::Param(1)), flags: None, params: &[
+    Function { id: 659, name: "cuMemCreate", base: "cuMemCreate", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Create { size: 1, properties: 2 }), size: Some(Length::Param(1)), flags: None, params: &[
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::Allocation, Parent::None), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "prop", c_type: "const CUmemAllocationProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Allocation, handle: 0, object: 1, handle_type: Some(2) })), size: None, flags: None, params: &[
+    Function { id: 660, name: "cuMemExportToShareableHandle", base: "cuMemExportToShareableHandle", since: 10020, section: "Virtual Memory Management", class: Class::Unreplayable, reason: "exports an operating system's handle for another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Export(Shared { kind: SharedKind::Allocation, handle: 0, object: 1, handle_type: Some(2) })), size: None, flags: None, params: &[
         Param { name: "shareableHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Out(Length::ByAttribute(2, AttributeTable::CUmemAllocationHandleType)), may_differ: true },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "handleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 661, name: "cuMemGetAccess", base: "cuMemGetAccess", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 661, name: "cuMemGetAccess", base: "cuMemGetAccess", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "flags", c_type: "unsigned long long *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "location", c_type: "const CUmemLocation *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(8)), may_differ: false },
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 662, name: "cuMemGetAllocationGranularity", base: "cuMemGetAllocationGranularity", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 662, name: "cuMemGetAllocationGranularity", base: "cuMemGetAllocationGranularity", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "granularity", c_type: "size_t *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(8)), may_differ: false },
         Param { name: "prop", c_type: "const CUmemAllocationProp *", width: Width::Unsigned(8), role: Role::In(Length::Fixed(32)), may_differ: false },
         Param { name: "option", c_type: "CUmemAllocationGranularity_flags", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 663, name: "cuMemGetAllocationPropertiesFromHandle", base: "cuMemGetAllocationPropertiesFromHandle", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 663, name: "cuMemGetAllocationPropertiesFromHandle", base: "cuMemGetAllocationPropertiesFromHandle", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "prop", c_type: "CUmemAllocationProp *", width: Width::Unsigned(8), role: Role::Out(Length::Fixed(32)), may_differ: false },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
     ] },
-    Function { id: 664, name: "cuMemImportFromShareableHandle", base: "cuMemImportFromShareableHandle", section: "Virtual Memory Management", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Allocation, handle: 1, object: 0, handle_type: Some(2) })), size: None, flags: None, params: &[
+    Function { id: 664, name: "cuMemImportFromShareableHandle", base: "cuMemImportFromShareableHandle", since: 10020, section: "Virtual Memory Management", class: Class::Unreplayable, reason: "needs an operating system's handle of another process", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Sharing(SharingOp::Import(Shared { kind: SharedKind::Allocation, handle: 1, object: 0, handle_type: Some(2) })), size: None, flags: None, params: &[
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Make(Kind::Allocation, Parent::None), may_differ: false },
         Param { name: "osHandle", c_type: "void *", width: Width::Unsigned(8), role: Role::Pointer, may_differ: true },
         Param { name: "shHandleType", c_type: "CUmemAllocationHandleType", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 665, name: "cuMemMap", base: "cuMemMap", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Map { address: 0, size: 1, allocation: 3 }), size: None, flags: None, params: &[
+    Function { id: 665, name: "cuMemMap", base: "cuMemMap", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Map { address: 0, size: 1, allocation: 3 }), size: None, flags: None, params: &[
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "offset", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Use(Kind::Allocation), may_differ: false },
         Param { name: "flags", c_type: "unsigned long long", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 666, name: "cuMemMapArrayAsync", base: "cuMemMapArrayAsync", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 666, name: "cuMemMapArrayAsync", base: "cuMemMapArrayAsync", since: 11010, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "mapInfoList", c_type: "CUarrayMapInfo *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 96)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 667, name: "cuMemMapArrayAsync_ptsz", base: "cuMemMapArrayAsync", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 667, name: "cuMemMapArrayAsync_ptsz", base: "cuMemMapArrayAsync", since: 11010, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: Some(2), per_thread: true, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "mapInfoList", c_type: "CUarrayMapInfo *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(1, 96)), may_differ: false },
         Param { name: "count", c_type: "unsigned int", width: Width::Unsigned(4), role: Role::Value, may_differ: false },
         Param { name: "hStream", c_type: "CUstream", width: Width::Unsigned(8), role: Role::Use(Kind::Stream), may_differ: false },
     ] },
-    Function { id: 668, name: "cuMemRelease", base: "cuMemRelease", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Release), size: None, flags: None, params: &[
+    Function { id: 668, name: "cuMemRelease", base: "cuMemRelease", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Release), size: None, flags: None, params: &[
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle", width: Width::Unsigned(8), role: Role::Destroy(Kind::Allocation), may_differ: false },
     ] },
-    Function { id: 669, name: "cuMemRetainAllocationHandle", base: "cuMemRetainAllocationHandle", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
+    Function { id: 669, name: "cuMemRetainAllocationHandle", base: "cuMemRetainAllocationHandle", since: 11000, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::Plain, size: None, flags: None, params: &[
         Param { name: "handle", c_type: "CUmemGenericAllocationHandle *", width: Width::Unsigned(8), role: Role::Find(Kind::Allocation, Parent::None), may_differ: false },
         Param { name: "addr", c_type: "void *", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
     ] },
-    Function { id: 670, name: "cuMemSetAccess", base: "cuMemSetAccess", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::SetAccess { address: 0, size: 1 }), size: None, flags: None, params: &[
+    Function { id: 670, name: "cuMemSetAccess", base: "cuMemSetAccess", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::SetAccess { address: 0, size: 1 }), size: None, flags: None, params: &[
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
         Param { name: "desc", c_type: "const CUmemAccessDesc *", width: Width::Unsigned(8), role: Role::In(Length::Scaled(3, 12)), may_differ: false },
         Param { name: "count", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },
-    Function { id: 671, name: "cuMemUnmap", base: "cuMemUnmap", section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Unmap { address: 0, size: 1 }), size: None, flags: None, params: &[
+    Function { id: 671, name: "cuMemUnmap", base: "cuMemUnmap", since: 10020, section: "Virtual Memory Management", class: Class::Plain, reason: "", deprecated: "", returns_result: true, stream: None, per_thread: false, waits: Waits::No, implicit_wait: ImplicitWait::No, family: Family::VirtualMemory(VirtualMemoryOp::Unmap { address: 0, size: 1 }), size: None, flags: None, params: &[
         Param { name: "ptr", c_type: "CUdeviceptr", width: Width::Unsigned(8), role: Role::DeviceRead(Length::Fixed(0)), may_differ: false },
         Param { name: "size", c_type: "size_t", width: Width::Unsigned(8), role: Role::Value, may_differ: false },
     ] },

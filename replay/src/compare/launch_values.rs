@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::compare::digest_kernel::Recorded;
 use crate::place::address::Range;
-use crate::place::mapped::Mapped;
 use crate::report::{DifferingRange, LaunchValues, MemoryPieces};
 
 /// Launches that are digested; what comes behind them is not.
@@ -29,8 +28,6 @@ pub(crate) struct LaunchDigests {
     pub words: Vec<u64>,
     /// Addresses among the parameters of kernels in graphs.
     pub graph_words: BTreeSet<u64>,
-    /// What the program has mapped itself.
-    pub mapped: Mapped,
     /// Live contexts that the driver refused to prepare.
     refused: HashSet<u64>,
 }

@@ -64,14 +64,10 @@ pub(crate) fn parameters(job: &mut Job<'_, '_>, packed: &[u8]) {
     }
 }
 
-/// After a call, which was given to the driver if `is_issued`: a launch, or one that maps memory.
+/// After a call, which was given to the driver if `is_issued`.
 pub(crate) fn after(job: &mut Job<'_, '_>, is_issued: bool) {
     if job.options.launches == DigestedLaunches::None {
         return;
-    }
-    if is_issued {
-        let (call, function) = (job.call, job.function);
-        job.launch_digests.mapped.follow(call, Some(function));
     }
     let is_due = job.traits.is_launch && job.call.succeeded() && !job.current.is_captured;
     if !is_due || !are_wanted(job) {
@@ -219,16 +215,17 @@ fn mapped(
     address: u64,
     device: Option<i32>,
 ) -> Option<Range> {
-    let piece = player.launch_digests.mapped.find(address)?;
-    let ordinal = |&recorded: &i32| player.machine.devices.ordinal(recorded);
-    let mut usable = piece.devices.iter().filter_map(ordinal);
+    let (bytes, mapping) = player.mapped.mappings.find(address)?;
+    let ordinal = |recorded: i32| player.machine.devices.ordinal(recorded);
+    let mut usable = mapping.writers().filter_map(ordinal);
+    let made_by = cutape_registry::function(mapping.site.function)?;
     usable.any(|usable| Some(usable) == device).then(|| Range {
-        start: piece.start,
-        length: piece.length,
-        live: reservation.live + (piece.start - reservation.start),
+        start: bytes.start,
+        length: bytes.end - bytes.start,
+        live: reservation.live + (bytes.start - reservation.start),
         kind: Kind::Memory,
-        made: piece.made,
-        made_by: piece.made_by,
+        made: mapping.site.index,
+        made_by,
         ..reservation.clone()
     })
 }

@@ -3,18 +3,18 @@
 //!
 //! The guarding process reads such memory while the call lasts, before the watchdog ends it.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cutape_format::layout::SharedMappingNote;
 use cutape_format::{Call, Note, Trace};
-use cutape_registry::{Family, Function, HostMemoryOp, MemoryOp, Role, StreamMemoryOp, Waits};
+use cutape_model::{ObjectId, Scope, TraceState};
+use cutape_registry::{Family, Function, Role, StreamMemoryOp, Waits};
 
 use crate::api::buffer::number;
 use crate::guard::attempt::Guard;
 use crate::plan::function_of;
-use crate::plan::length::made_length;
 use crate::process::position::Page;
 
 /// So many later calls are searched for what the memory held then.
@@ -47,21 +47,8 @@ impl Surroundings<'_> {
     }
 }
 
-/// Page-locked memory of the recorded process.
-struct HostRange {
-    length: u64,
-    made: u64,
-    made_by: &'static str,
-    /// Parts that are mapped from files, and the file's name.
-    shared: Vec<(SharedMappingNote, String)>,
-}
-
-impl HostRange {
-    fn part(&self, address: u64) -> Option<&(SharedMappingNote, String)> {
-        let mut parts = self.shared.iter();
-        parts.find(|(part, _)| address >= part.address && address - part.address < part.length)
-    }
-}
+/// A part of registered memory that is mapped from a file, and the file's name.
+type SharedPart = (SharedMappingNote, String);
 
 /// A wait of a stream for a value in memory.
 struct MemoryWait {
@@ -98,34 +85,43 @@ impl MemoryWait {
 }
 
 /// The state of the recorded process before a call.
-#[derive(Default)]
 struct Known {
-    ranges: BTreeMap<u64, HostRange>,
+    process: TraceState,
+    /// By registration.
+    shared: HashMap<ObjectId, Vec<SharedPart>>,
     waits: Vec<MemoryWait>,
 }
 
 impl Known {
+    fn new() -> Self {
+        Self {
+            process: TraceState::new(Scope::Work),
+            shared: HashMap::new(),
+            waits: Vec::new(),
+        }
+    }
+
     fn observe(&mut self, call: &Call<'_>) {
+        let changes = self.process.observe(call).unwrap_or_default();
+        for id in changes.ended.iter().chain(&changes.superseded) {
+            self.shared.remove(id);
+        }
+        for &id in &changes.created {
+            let parts = call.notes().filter_map(|note| match note {
+                Note::SharedMapping(part, name) => Some((part, name)),
+                _ => None,
+            });
+            let parts: Vec<_> = parts.collect();
+            if !parts.is_empty() {
+                self.shared.insert(id, parts);
+            }
+        }
         let function = function_of(call).filter(|_| call.succeeded());
         let Some(function) = function else {
             return;
         };
-        match function.family {
-            Family::HostMemory(HostMemoryOp::Allocate)
-            | Family::Memory(MemoryOp::AllocateManaged) => {
-                if let Some(start) = call.out(0) {
-                    self.add(call, function, start);
-                }
-            }
-            Family::HostMemory(HostMemoryOp::Register) => {
-                self.add(call, function, call.argument(0));
-            }
-            Family::HostMemory(HostMemoryOp::Free | HostMemoryOp::Unregister)
-            | Family::Memory(MemoryOp::Free) => {
-                self.ranges.remove(&call.argument(0));
-            }
-            Family::StreamMemory(StreamMemoryOp::Wait) => self.add_wait(call, function),
-            _ => {}
+        if function.family == Family::StreamMemory(StreamMemoryOp::Wait) {
+            self.add_wait(call, function);
         }
         match function.waits {
             Waits::Context => self.waits.clear(),
@@ -135,20 +131,6 @@ impl Known {
             }
             Waits::No | Waits::Event(_) => {}
         }
-    }
-
-    fn add(&mut self, call: &Call<'_>, function: &'static Function, start: u64) {
-        let shared = call.notes().filter_map(|note| match note {
-            Note::SharedMapping(part, name) => Some((part, name)),
-            _ => None,
-        });
-        let range = HostRange {
-            length: made_length(call, function),
-            made: call.index,
-            made_by: function.name,
-            shared: shared.collect(),
-        };
-        self.ranges.insert(start, range);
     }
 
     fn add_wait(&mut self, call: &Call<'_>, function: &'static Function) {
@@ -173,31 +155,44 @@ impl Known {
         });
     }
 
-    fn find(&self, address: u64) -> Option<(u64, &HostRange)> {
-        let (&start, range) = self.ranges.range(..=address).next_back()?;
-        (address - start < range.length).then_some((start, range))
+    /// The memory that host and device share at an address.
+    fn find(&self, address: u64) -> Option<(u64, ObjectId)> {
+        let (range, id) = self.process.state.shared_at(address)?;
+        Some((range.start, id))
+    }
+
+    /// The part of it that is mapped from a file.
+    fn part(&self, address: u64) -> Option<&SharedPart> {
+        let (_, id) = self.find(address)?;
+        let mut parts = self.shared.get(&id)?.iter();
+        parts.find(|(part, _)| address >= part.address && address - part.address < part.length)
     }
 
     /// `offset 0x40 of /dev/shm/x (registered by call 5)`.
     fn describe(&self, address: u64) -> String {
-        match self.find(address) {
-            Some((start, range)) => match range.part(address) {
-                Some((part, name)) => {
-                    let offset = address - part.address + part.offset;
-                    let name = name.escape_debug();
-                    format!(
-                        "offset {offset:#x} of {name} (registered by call {})",
-                        range.made
-                    )
-                }
-                None => format!(
-                    "offset {:#x} of the memory of call {} ({})",
-                    address - start,
-                    range.made,
-                    range.made_by
-                ),
-            },
-            None => format!("{address:#x}"),
+        let found = self.find(address);
+        let created = found.and_then(|(start, id)| {
+            let object = self.process.state.objects.get(id)?;
+            Some((start, object.created))
+        });
+        let Some((start, created)) = created else {
+            return format!("{address:#x}");
+        };
+        match self.part(address) {
+            Some((part, name)) => {
+                let offset = address - part.address + part.offset;
+                let name = name.escape_debug();
+                format!(
+                    "offset {offset:#x} of {name} (registered by call {})",
+                    created.index
+                )
+            }
+            None => format!(
+                "offset {:#x} of the memory of call {} ({})",
+                address - start,
+                created.index,
+                created.function
+            ),
         }
     }
 }
@@ -215,7 +210,7 @@ pub(crate) fn explain(
     // Calls before all of these are done.
     let at = threads.min().unwrap_or(page.read().0);
     let are_moved = page.counters().moved.load(Ordering::Relaxed) != 0;
-    let mut known = Known::default();
+    let mut known = Known::new();
     let mut lines = Vec::new();
     let mut files: Vec<FileNumber> = Vec::new();
     let mut seen: Vec<(u64, u64)> = Vec::new();
@@ -226,9 +221,7 @@ pub(crate) fn explain(
         }
         if call.index == at {
             let read = |address, length| {
-                let part = known
-                    .find(address)
-                    .and_then(|(_, range)| range.part(address));
+                let part = known.part(address);
                 read_now((process, are_moved), part, address, length, surroundings)
             };
             for wait in &known.waits {
@@ -265,14 +258,11 @@ pub(crate) fn explain(
             };
             let range = (note.address, note.address + new.len() as u64);
             let is_known = |&(start, end): &(u64, u64)| start < range.1 && range.0 < end;
-            let Some((_, host)) = known.find(note.address) else {
-                continue;
-            };
-            if new.is_empty() || seen.iter().any(is_known) {
+            if known.find(note.address).is_none() || new.is_empty() || seen.iter().any(is_known) {
                 continue;
             }
             seen.push(range);
-            let part = host.part(note.address);
+            let part = known.part(note.address);
             let process = (process, are_moved);
             let now = read_now(process, part, note.address, new.len(), surroundings);
             let Some(now) = now else { continue };
@@ -296,12 +286,14 @@ pub(crate) fn explain(
     }
     if lines.is_empty() {
         // Whoever writes to memory that ranks share may be another rank.
-        for (&start, range) in &known.ranges {
-            for (part, _) in &range.shared {
+        let shared = known.process.state.shared_memory();
+        let all = shared.filter_map(|(range, id)| Some((range.start, known.shared.get(&id)?)));
+        for (start, parts) in all {
+            for (part, _) in parts {
                 note_file(&known, part.address.max(start), &mut files);
             }
         }
-        if !known.ranges.is_empty() {
+        if known.process.state.shared_memory().next().is_some() {
             lines.push(if are_moved {
                 "whether page-locked memory differs from the recording is not known: it is at \
                  other addresses"
@@ -325,10 +317,7 @@ fn start_of_word(address: u64, byte: usize) -> usize {
 }
 
 fn note_file(known: &Known, address: u64, files: &mut Vec<FileNumber>) {
-    let part = known
-        .find(address)
-        .and_then(|(_, range)| range.part(address));
-    if let Some((part, _)) = part {
+    if let Some((part, _)) = known.part(address) {
         let file = (part.device, part.inode);
         if !files.contains(&file) {
             files.push(file);
@@ -340,7 +329,7 @@ fn note_file(known: &Known, address: u64, files: &mut Vec<FileNumber>) {
 /// address.
 fn read_now(
     (process, are_moved): (u32, bool),
-    part: Option<&(SharedMappingNote, String)>,
+    part: Option<&SharedPart>,
     address: u64,
     length: usize,
     surroundings: &Surroundings<'_>,

@@ -15,14 +15,12 @@ use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
 use crate::observation::watch::Watch;
-use crate::place::mapped::Mapped;
 
 /// Observes calls of a replay.
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) job: Observation,
     pub(crate) pages: Pages,
-    pub(crate) mapped: Mapped,
     /// The call in progress.
     pub(crate) pending: Option<Pending>,
     pub(crate) done: Vec<ObservedCall>,
@@ -87,7 +85,6 @@ impl Observer {
         Ok(Self {
             job,
             pages,
-            mapped: Mapped::default(),
             pending: None,
             done: Vec::new(),
             first_seen: FxHashMap::default(),

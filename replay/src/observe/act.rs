@@ -115,7 +115,7 @@ fn observe(
         ));
     }
     wait(job, observer, "before")?;
-    let mut regions = all_live(job, &observer.mapped);
+    let mut regions = all_live(job);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
     }
@@ -242,9 +242,6 @@ fn endless(work: &str) -> String {
 }
 
 fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
-    if skipped.is_none() {
-        observer.mapped.follow(job.call, Some(job.function));
-    }
     observer.waits_for_memory |= matches!(
         job.function.family,
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch)
@@ -349,7 +346,7 @@ fn read_again(
     pending: &mut Pending,
 ) -> Result<(), String> {
     wait(job, observer, "after")?;
-    let live = all_live(job, &observer.mapped);
+    let live = all_live(job);
     let still_lives =
         |region: &Region| region.is_of_launch() || live.iter().any(|other| region.is_in(other));
     read_after(&mut reader(job, observer), still_lives, pending)

@@ -8,11 +8,10 @@ use crate::objects::handles::Resolved;
 use crate::observation::memory::Region;
 use crate::observation::observer::Observer;
 use crate::observation::variables::variables_of;
-use crate::place::mapped::Mapped;
 use crate::player::{Job, Player};
 
 /// All live memory, sorted by live address. Mapped memory in one piece is one region.
-pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
+pub(super) fn all_live(player: &Player<'_>) -> Vec<Region> {
     let mut regions: Vec<Region> = player.ranges.all_live().filter_map(Region::of).collect();
     for region in &mut regions {
         if !player.handles.is_taken(Kind::Context, region.context) {
@@ -20,7 +19,8 @@ pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
         }
     }
     let mut last: Option<usize> = None;
-    for (recorded, length, made) in mapped.pieces() {
+    for (bytes, mapping) in player.mapped.mappings.iter() {
+        let (recorded, length) = (bytes.start, bytes.end - bytes.start);
         let live = player.ranges.translate(recorded);
         if let Some(before) = last.and_then(|last| regions.get_mut(last))
             && (before.recorded + before.length, before.end()) == (recorded, live)
@@ -29,7 +29,7 @@ pub(super) fn all_live(player: &Player<'_>, mapped: &Mapped) -> Vec<Region> {
             continue;
         }
         last = Some(regions.len());
-        regions.push(Region::mapped((recorded, live), length, made));
+        regions.push(Region::mapped((recorded, live), length, mapping.site.index));
     }
     regions.sort_by_key(|region| region.live);
     regions

@@ -10,7 +10,6 @@ use crate::observe::act::{prepare_graph, wait};
 use crate::observe::launch;
 use crate::observe::live::all_live;
 use crate::place::address::Found;
-use crate::place::mapped::Mapped;
 use crate::player::{Job, Player};
 
 /// Before a call: finds what CPU code has written, and lets a graph run node by node.
@@ -42,8 +41,7 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
         return;
     }
     let call = job.call.index;
-    let Observer { watch, mapped, .. } = &mut *observer;
-    let begins = watch.place(call, |range| find(job, mapped, range));
+    let begins = observer.watch.place(call, |range| find(job, range));
     let may_write =
         job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
     if !(begins || may_write) || job.current.is_captured || !watches_any(observer) {
@@ -76,7 +74,7 @@ fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: 
         let watch = &mut observer.watch;
         watch.add_parameters(call, &Writer::Call, &described.launch);
     }
-    let regions = all_live(job, &observer.mapped);
+    let regions = all_live(job);
     let first = regions.first().map_or(0, |region| region.live);
     let end = regions.iter().map(Region::end).max().unwrap_or(0);
     observer.watch.resolve_parameters(call, |live| {
@@ -90,15 +88,16 @@ fn watches_any(observer: &Observer) -> bool {
 }
 
 /// Where a recorded range lies, and the memory around it.
-fn find(player: &Player<'_>, mapped: &Mapped, range: WatchedRange) -> Option<(Region, Region)> {
+fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, Region)> {
     let Found::Live(found, _) = player.ranges.find(range.address) else {
         return None;
     };
     let mut whole = match found.kind {
         Kind::Reservation => {
-            let piece = mapped.find(range.address)?;
-            let live = player.ranges.translate(piece.start);
-            Region::mapped((piece.start, live), piece.length, piece.made)
+            let (bytes, mapping) = player.mapped.mappings.find(range.address)?;
+            let live = player.ranges.translate(bytes.start);
+            let length = bytes.end - bytes.start;
+            Region::mapped((bytes.start, live), length, mapping.site.index)
         }
         _ => Region::of(found)?,
     };

@@ -2,6 +2,5 @@
 
 pub(crate) mod address;
 pub(crate) mod graph_memory;
-pub(crate) mod mapped;
 pub(crate) mod natural;
 pub(crate) mod placement;

@@ -177,14 +177,8 @@ pub(crate) fn has_address_spaces(trace: &Trace) -> bool {
 pub(crate) fn needs(trace: &Trace) -> Needs {
     let mut observer = Observer::new(trace);
     for call in trace.calls() {
-        let Some(function) = function_of(&call) else {
-            continue;
-        };
-        if let Family::Sharing(op) = function.family {
-            observer.observe_sharing(&call, op);
-        }
-        if not_reissued(function).is_none() {
-            observer.observe(&call, function);
+        if let Some(function) = function_of(&call) {
+            observer.observe(&call, function, not_reissued(function).is_none());
         }
     }
     observer.finish()
@@ -255,11 +249,10 @@ impl<'t> Planner<'t> {
             *self.plan.unknown_functions.entry(name).or_default() += 1;
             return;
         };
-        if let Family::Sharing(op) = function.family {
-            self.observer.observe_sharing(call, op);
-        }
+        let left_out = not_reissued(function);
+        self.observer.observe(call, function, left_out.is_none());
         self.private_memory.observe(self.trace, call, function);
-        if let Some(forever) = not_reissued(function) {
+        if let Some(forever) = left_out {
             let new = || Unreplayable {
                 function: function.name.to_owned(),
                 reason: function.reason.to_owned(),
@@ -274,7 +267,6 @@ impl<'t> Planner<'t> {
             let name = function.name.to_owned();
             *self.plan.missing_bytes.entry(name).or_default() += 1;
         }
-        self.observer.observe(call, function);
         self.take_address_space(call, function);
         let Some(result) = call.result() else {
             let name = function.name.to_owned();

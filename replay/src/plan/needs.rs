@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use cutape_format::layout::{BlobRef, field};
 use cutape_format::{Bytes, Call, Trace};
-use cutape_model::ContextStacks;
+use cutape_model::{Changes, Data, MemoryKind, ObjectId, Scope, TraceState};
 use cutape_registry::{
-    ContextOp, FUNCTIONS, Family, Field, Function, Kind, LinkOp, Meaning, MemoryOp, PrimaryOp,
-    Role, Shared, SharedKind, SharingOp, Struct, VirtualMemoryOp, structure,
+    ContextOp, FUNCTIONS, Family, Field, Function, Kind, LinkOp, Meaning, MemoryOp, Role, Shared,
+    SharedKind, SharingOp, Struct, VirtualMemoryOp, structure,
 };
 use serde::Serialize;
 
 use crate::api::NOT_INITIALIZED;
 use crate::api::buffer::number;
-use crate::plan::length::made_length;
 
 /// What a trace needs of a machine.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -77,7 +76,7 @@ pub struct MissingImage {
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Device(i32),
-    Context(u64),
+    Context(ObjectId),
 }
 
 /// Memory that is allocated.
@@ -85,8 +84,6 @@ enum Owner {
 struct Allocated {
     owner: Owner,
     size: i64,
-    /// The context that it goes with.
-    context: Option<u64>,
 }
 
 /// What the calls of a function can say about needs: most say nothing, and a trace has many of
@@ -96,7 +93,6 @@ struct Interest {
     first: u64,
     contexts: bool,
     devices: bool,
-    memory: bool,
     images: bool,
 }
 
@@ -133,13 +129,6 @@ impl Interest {
             first,
             contexts: any(of_context),
             devices: (makes || !asks) && names_device,
-            memory: any(|role| {
-                matches!(
-                    role,
-                    Role::Make(Kind::Memory | Kind::Allocation, _)
-                        | Role::Destroy(Kind::Memory | Kind::Allocation)
-                )
-            }),
             images: any(|role| matches!(role, Role::Image | Role::String))
                 || matches!(function.family, Family::Link(_)),
         }
@@ -169,15 +158,12 @@ pub(crate) struct Observer<'t> {
     /// By the registry's id.
     interests: Vec<Option<Interest>>,
     initialised: bool,
-    stacks: ContextStacks,
-    /// The devices of contexts.
-    contexts: HashMap<u64, i32>,
+    /// The recorded process.
+    process: TraceState,
     /// Allocations and frees in order.
     changes: Vec<(Owner, i64)>,
-    /// What is allocated: by kind, since a handle and an address may be the same number.
-    live: HashMap<(Kind, u64), Allocated>,
-    /// The primary context of a device, and how often it was retained and not released.
-    primaries: HashMap<i32, (u64, i64)>,
+    /// What is allocated.
+    live: HashMap<ObjectId, Allocated>,
     /// Cubins of link states that live: address, bytes.
     cubins: HashMap<u64, (u64, u64)>,
     seen: HashSet<(BlobRef, Option<i32>)>,
@@ -215,18 +201,35 @@ impl<'t> Observer<'t> {
             needs: Needs::default(),
             interests: vec![None; FUNCTIONS.len()],
             initialised: false,
-            stacks: ContextStacks::default(),
-            contexts: HashMap::new(),
+            process: TraceState::new(Scope::Work),
             changes: Vec::new(),
             live: HashMap::new(),
-            primaries: HashMap::new(),
             cubins: HashMap::new(),
             seen: HashSet::new(),
         }
     }
 
+    /// Takes in the next call; expects every call, in order.
+    pub(crate) fn observe(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        is_reissued: bool,
+    ) {
+        if let Family::Sharing(op) = function.family {
+            self.observe_sharing(call, op);
+        }
+        let freed = self.freed(call, function);
+        let mut changes = self.process.observe(call).unwrap_or_default();
+        changes.ended.extend(freed);
+        self.follow_memory(call, function, &changes, is_reissued);
+        if is_reissued {
+            self.observe_reissued(call, function);
+        }
+    }
+
     /// Takes in a call that is going to be re-issued.
-    pub(crate) fn observe(&mut self, call: &Call<'t>, function: &'static Function) {
+    fn observe_reissued(&mut self, call: &Call<'t>, function: &'static Function) {
         let Some(result) = call.result() else { return };
         self.needs.starts_uninitialised |= !self.initialised && result == NOT_INITIALIZED;
         if !call.succeeded() {
@@ -243,16 +246,13 @@ impl<'t> Observer<'t> {
         if interest.devices {
             self.follow_devices(call, function);
         }
-        if interest.memory {
-            self.follow_memory(call, function);
-        }
         if interest.images {
             self.follow_images(call, function);
         }
     }
 
     /// Takes in a call that exports or imports, whether it is re-issued or not.
-    pub(crate) fn observe_sharing(&mut self, call: &Call<'t>, op: SharingOp) {
+    fn observe_sharing(&mut self, call: &Call<'t>, op: SharingOp) {
         if !call.succeeded() {
             return;
         }
@@ -264,12 +264,14 @@ impl<'t> Observer<'t> {
         let device = match op {
             SharingOp::Export(shared) => {
                 let object = call.argument(usize::from(shared.object));
-                let known = kind_of(shared).and_then(|kind| self.live.get(&(kind, object)));
-                known.and_then(|known| device_of(&self.contexts, known.owner))
+                let objects = &self.process.state.objects;
+                let id = kind_of(shared).and_then(|kind| objects.live(kind, object));
+                let known = id.and_then(|id| self.live.get(&id));
+                known.and_then(|known| self.device_of(known.owner))
             }
-            SharingOp::Import(shared) => kind_of(shared)
-                .and_then(|_| self.current(call.thread))
-                .and_then(|context| self.contexts.get(&context).copied()),
+            SharingOp::Import(shared) => {
+                kind_of(shared).and_then(|_| self.current_device(call.thread))
+            }
             SharingOp::Close => None,
         };
         self.needs
@@ -277,54 +279,47 @@ impl<'t> Observer<'t> {
             .extend(device.map(|device| (call.index, device)));
     }
 
-    fn current(&self, thread: u32) -> Option<u64> {
-        Some(self.stacks.current(thread).handle).filter(|&context| context != 0)
+    /// The context that is current in a thread, also if it has ended: the handle of a primary
+    /// context stays.
+    fn current(&self, thread: u32) -> Option<ObjectId> {
+        let state = &self.process.state;
+        let current = state.contexts.current(thread);
+        let ended = || state.objects.find(Kind::Context, current.handle).known();
+        current.object.or_else(ended)
+    }
+
+    fn current_device(&self, thread: u32) -> Option<i32> {
+        self.device_of(Owner::Context(self.current(thread)?))
+    }
+
+    fn device_of(&self, owner: Owner) -> Option<i32> {
+        match owner {
+            Owner::Device(device) => Some(device),
+            Owner::Context(context) => match self.process.state.objects.get(context)?.data {
+                Data::Context(context) => Some(context.device),
+                _ => None,
+            },
+        }
     }
 
     fn follow_contexts(&mut self, call: &Call<'t>, function: &'static Function) {
-        let given = call.argument(0);
-        if let Family::Context(operation) = function.family {
-            self.stacks.apply(operation, function.name, call);
-        }
-        match function.family {
-            Family::Context(ContextOp::Destroy) => self.ended(given),
-            Family::PrimaryContext(PrimaryOp::Retain) => {
-                let device = call.argument(1) as i32;
-                let known = self.primaries.entry(device).or_default();
-                *known = (call.out(0).unwrap_or(known.0), known.1 + 1);
+        if function.family == Family::Context(ContextOp::EnablePeer) {
+            let objects = &self.process.state.objects;
+            let peer = objects.find(Kind::Context, call.argument(0)).known();
+            let peer = peer.and_then(|peer| self.device_of(Owner::Context(peer)));
+            let user = self.current_device(call.thread);
+            let known = &mut self.needs.peer_access;
+            if let (Some(user), Some(peer)) = (user, peer)
+                && !known
+                    .iter()
+                    .any(|known| (known.device, known.peer) == (user, peer))
+            {
+                known.push(PeerAccess {
+                    device: user,
+                    peer,
+                    call: call.index,
+                });
             }
-            Family::PrimaryContext(operation @ (PrimaryOp::Release | PrimaryOp::Reset)) => {
-                if let Some((context, count)) = self.primaries.get_mut(&(given as i32)) {
-                    *count -= 1;
-                    if *count <= 0 || operation == PrimaryOp::Reset {
-                        *count = 0;
-                        let context = *context;
-                        self.ended(context);
-                    }
-                }
-            }
-            Family::Context(ContextOp::EnablePeer) => {
-                let device = |context: u64| self.contexts.get(&context).copied();
-                let user = self.current(call.thread).and_then(device);
-                let known = &mut self.needs.peer_access;
-                if let (Some(user), Some(peer)) = (user, device(given))
-                    && !known
-                        .iter()
-                        .any(|known| (known.device, known.peer) == (user, peer))
-                {
-                    known.push(PeerAccess {
-                        device: user,
-                        peer,
-                        call: call.index,
-                    });
-                }
-            }
-            Family::Context(ContextOp::Device) if function.params.len() == 1 => {
-                if let (Some(context), Some(device)) = (self.current(call.thread), call.out(0)) {
-                    self.contexts.insert(context, device as i32);
-                }
-            }
-            _ => {}
         }
         let device = function
             .params
@@ -336,9 +331,8 @@ impl<'t> Observer<'t> {
                 Role::Make(Kind::Context, _) | Role::Find(Kind::Context, _)
             )
         });
-        if let (Some(device), Some(context)) = (device, makes.and_then(|made| call.out(made))) {
+        if let (Some(device), Some(_)) = (device, makes.and_then(|made| call.out(made))) {
             let device = call.argument(device) as i32;
-            self.contexts.insert(context, device);
             self.needs.context_devices.insert(device);
         }
     }
@@ -376,75 +370,47 @@ impl<'t> Observer<'t> {
         }
     }
 
-    fn follow_memory(&mut self, call: &Call<'t>, function: &'static Function) {
-        let is_managed = function.family == Family::Memory(MemoryOp::AllocateManaged);
-        let current = self.current(call.thread).map(Owner::Context);
-        for (position, param) in function.params.iter().enumerate() {
-            match param.role {
-                Role::Make(Kind::Memory, _) if !is_managed => {
-                    if let (Some(address), Some(owner)) = (call.out(position), current) {
-                        self.allocated((Kind::Memory, address), owner, made_length(call, function));
-                    }
-                }
-                Role::Make(Kind::Allocation, _) => {
-                    let Family::VirtualMemory(VirtualMemoryOp::Create { size, properties }) =
-                        function.family
-                    else {
-                        continue;
-                    };
-                    let device = call
-                        .snapshot(usize::from(properties), field::POINTEE)
-                        .and_then(|snapshot| snapshot.bytes.inline())
-                        .and_then(|bytes| {
-                            let (_, member) = device_members("CUmemAllocationProp").next()?;
-                            device_in(bytes, member).map(|device| device as i32)
-                        });
-                    if let (Some(handle), Some(device)) = (call.out(position), device) {
-                        let owner = Owner::Device(device);
-                        let size = call.argument(usize::from(size));
-                        self.allocated((Kind::Allocation, handle), owner, size);
-                    }
-                }
-                // A released allocation may still be mapped: this makes the sum a lower bound.
-                Role::Destroy(kind @ (Kind::Memory | Kind::Allocation)) => {
-                    let key = (kind, call.argument(position));
-                    if let Some(gone) = self.live.remove(&key) {
-                        self.changes.push((gone.owner, -gone.size));
-                    }
-                }
-                _ => {}
-            }
+    /// The memory of a pool that a call frees, also if a graph does so later: counted at once, this
+    /// makes the sum a lower bound.
+    fn freed(&self, call: &Call<'t>, function: &Function) -> Option<ObjectId> {
+        if function.family != Family::Memory(MemoryOp::FreeAsync) || !call.succeeded() {
+            return None;
         }
+        let objects = &self.process.state.objects;
+        objects.live(Kind::Memory, call.argument(0))
     }
 
-    fn allocated(&mut self, key: (Kind, u64), owner: Owner, length: u64) {
-        let size = i64::try_from(length).unwrap_or(i64::MAX);
-        let (owner, context) = match owner {
-            Owner::Context(context) => {
-                let device = self.contexts.get(&context);
-                let owner = device.map_or(owner, |&device| Owner::Device(device));
-                (owner, Some(context))
+    /// A released allocation may still be mapped: this makes the sum a lower bound, too.
+    fn follow_memory(
+        &mut self,
+        call: &Call<'t>,
+        function: &'static Function,
+        changes: &Changes,
+        is_reissued: bool,
+    ) {
+        for id in changes.ended.iter().chain(&changes.superseded) {
+            if let Some(gone) = self.live.remove(id) {
+                self.changes.push((gone.owner, -gone.size));
             }
-            Owner::Device(_) => (owner, None),
-        };
-        let made = Allocated {
-            owner,
-            size,
-            context,
-        };
-        if let Some(gone) = self.live.insert(key, made) {
-            self.changes.push((gone.owner, -gone.size));
         }
-        self.changes.push((owner, size));
-    }
-
-    /// What was allocated in a context ends with it.
-    fn ended(&mut self, context: u64) {
-        for (_, gone) in self
-            .live
-            .extract_if(|_, known| known.context == Some(context))
-        {
-            self.changes.push((gone.owner, -gone.size));
+        for &id in changes.created.iter().filter(|_| is_reissued) {
+            let state = &self.process.state;
+            let Some(object) = state.objects.get(id) else {
+                continue;
+            };
+            let owner = match MemoryKind::of(object) {
+                Some(MemoryKind::Device | MemoryKind::Pool) => {
+                    let owner = self.current(call.thread).map(Owner::Context);
+                    owner.map(|owner| self.device_of(owner).map_or(owner, Owner::Device))
+                }
+                Some(MemoryKind::Physical) => physical_device(call, function).map(Owner::Device),
+                Some(MemoryKind::Managed | MemoryKind::PinnedHost) | None => None,
+            };
+            if let Some(owner) = owner {
+                let size = i64::try_from(object.size).unwrap_or(i64::MAX);
+                self.live.insert(id, Allocated { owner, size });
+                self.changes.push((owner, size));
+            }
         }
     }
 
@@ -460,9 +426,7 @@ impl<'t> Observer<'t> {
             Family::Link(LinkOp::Destroy) => drop(self.cubins.remove(&call.argument(0))),
             _ => {}
         }
-        let device = self
-            .current(call.thread)
-            .and_then(|context| self.contexts.get(&context).copied());
+        let device = self.current_device(call.thread);
         for snapshot in images(call, function) {
             let address = call.argument(usize::from(snapshot.parameter));
             // The replay links it again, for this machine's device.
@@ -512,16 +476,16 @@ impl<'t> Observer<'t> {
     }
 
     /// What was found.
-    pub(crate) fn finish(self) -> Needs {
-        let mut needs = self.needs;
+    pub(crate) fn finish(mut self) -> Needs {
+        let mut needs = std::mem::take(&mut self.needs);
         needs.functions = FUNCTIONS
             .iter()
             .zip(&self.interests)
             .filter_map(|(function, interest)| Some((function.name, interest.as_ref()?.first)))
             .collect();
         let mut allocated: HashMap<i32, i64> = HashMap::new();
-        for (owner, change) in self.changes {
-            let Some(device) = device_of(&self.contexts, owner) else {
+        for &(owner, change) in &self.changes {
+            let Some(device) = self.device_of(owner) else {
                 continue;
             };
             let sum = allocated.entry(device).or_default();
@@ -533,11 +497,14 @@ impl<'t> Observer<'t> {
     }
 }
 
-fn device_of(contexts: &HashMap<u64, i32>, owner: Owner) -> Option<i32> {
-    match owner {
-        Owner::Device(device) => Some(device),
-        Owner::Context(context) => contexts.get(&context).copied(),
-    }
+/// The device whose memory `cuMemCreate` allocates.
+fn physical_device(call: &Call<'_>, function: &Function) -> Option<i32> {
+    let Family::VirtualMemory(VirtualMemoryOp::Create { properties, .. }) = function.family else {
+        return None;
+    };
+    let snapshot = call.snapshot(usize::from(properties), field::POINTEE)?;
+    let (_, member) = device_members("CUmemAllocationProp").next()?;
+    device_in(snapshot.bytes.inline()?, member).map(|device| device as i32)
 }
 
 /// The device in a member of a struct, if that member counts.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cutape_format::Trace;
+use cutape_model::VirtualMemory;
 
 use crate::api::Api;
 use crate::api::buffer::Buffer;
@@ -49,6 +50,8 @@ pub(crate) struct ReplayState<'t> {
     /// is destroyed.
     pub links: HashMap<u64, Vec<Buffer>>,
     pub ranges: Ranges,
+    /// What issued calls have mapped into reservations, at recorded addresses.
+    pub mapped: VirtualMemory,
     pub placement: Placement,
     pub fillers: Fillers,
     pub unavailable: Unavailable,
@@ -89,6 +92,7 @@ impl<'t> ReplayState<'t> {
             handles: Handles::default(),
             links: HashMap::new(),
             ranges: Ranges::default(),
+            mapped: VirtualMemory::default(),
             placement: Placement::default(),
             fillers: Fillers::new(options.lessons.clone(), &plan.registered),
             unavailable: Unavailable::new(plan),

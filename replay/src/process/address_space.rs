@@ -1,5 +1,7 @@
 //! An address space in which fillers keep places taken.
 
+use cutape_maps::mappings;
+
 use crate::process::mapping::{self, map_exactly};
 use crate::process::slots::union;
 
@@ -28,15 +30,13 @@ pub(crate) struct OwnSpace;
 
 impl AddressSpace for OwnSpace {
     fn mapped(&self) -> Option<(Ranges, u64)> {
-        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
-        let below_stack = text.lines().take_while(|line| !line.ends_with("[stack]"));
-        let range = |line: &str| {
-            let (start, rest) = line.split_once('-')?;
-            let (end, _) = rest.split_once(' ')?;
-            let address = |text| u64::from_str_radix(text, 16).ok();
-            Some((address(start)?, address(end)?))
-        };
-        let ranges = union(below_stack.map(range).collect::<Option<_>>()?);
+        let list = std::fs::read("/proc/self/maps").ok()?;
+        let below_stack = mappings(&list).take_while(|mapping| !mapping.is_stack());
+        let ranges = union(
+            below_stack
+                .map(|mapping| (mapping.start, mapping.end))
+                .collect(),
+        );
         let highest = ranges.last()?.1;
         Some((ranges, highest))
     }

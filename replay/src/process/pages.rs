@@ -71,14 +71,9 @@ mod tests {
     #[test]
     fn pages_are_unmapped() {
         let is_mapped = |start: u64| {
-            let maps = fs::read_to_string("/proc/self/maps").unwrap();
-            let ranges = maps.lines().filter_map(|line| line.split_once(' '));
-            let mut ranges = ranges.filter_map(|(range, _)| {
-                let (first, end) = range.split_once('-')?;
-                let number = |text| u64::from_str_radix(text, 16).ok();
-                Some(number(first)?..number(end)?)
-            });
-            ranges.any(|range| range.contains(&start))
+            let list = fs::read("/proc/self/maps").unwrap();
+            let mut mappings = cutape_maps::mappings(&list);
+            mappings.any(|mapping| (mapping.start..mapping.end).contains(&start))
         };
         // So long that nothing else comes there meanwhile.
         let pages = Pages::map(1 << 40).unwrap();

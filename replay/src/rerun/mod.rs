@@ -27,7 +27,6 @@ use crate::api::buffer::Buffer;
 use crate::api::{Code, result_name};
 use crate::calls::steps::{self, Recorder, Step, calls_of};
 use crate::error::Error;
-use crate::place::mapped::Mapped;
 use crate::play::play;
 use crate::player::Player;
 use crate::player::current::Decoded;
@@ -159,7 +158,6 @@ pub(crate) struct Rerun {
     measure: Measure,
     position: Arc<Position>,
     pub(crate) outcome: Outcome,
-    mapped: Mapped,
     begun: bool,
     left: usize,
     snapshot: Option<Snapshot>,
@@ -196,7 +194,6 @@ impl Rerun {
             measure,
             position,
             outcome: Outcome::default(),
-            mapped: Mapped::default(),
             begun: false,
             snapshot: None,
             steps: Vec::new(),
@@ -253,7 +250,6 @@ impl Rerun {
                 }
                 self.outcome.between += u64::from(self.begun && !wanted);
                 play(player, next)?;
-                self.mapped.follow(&next.call, next.function);
             }
         }
         self.done_with(player, wanted)
@@ -299,7 +295,6 @@ impl Rerun {
         let call = &next.call;
         if !self.job.calls.contains(&call.index) {
             play(player, next)?;
-            self.mapped.follow(&next.call, next.function);
             return Ok(());
         }
         let once = match next.function {
@@ -555,12 +550,15 @@ impl Rerun {
             return Ok(());
         }
         let mut regions: Vec<Region> = player.ranges.all_live().filter_map(Region::of).collect();
-        regions.extend(self.mapped.pieces().map(|(start, length, _)| Region {
-            recorded: start,
-            live: player.ranges.translate(start),
-            length,
-            is_host: false,
-            what: format!("{start:#x}, {length} bytes, mapped by cuMemMap"),
+        regions.extend(player.mapped.mappings.iter().map(|(bytes, _)| {
+            let (start, length) = (bytes.start, bytes.end - bytes.start);
+            Region {
+                recorded: start,
+                live: player.ranges.translate(start),
+                length,
+                is_host: false,
+                what: format!("{start:#x}, {length} bytes, mapped by cuMemMap"),
+            }
         }));
         let snapshot = Snapshot::take(&player.api, regions).map_err(cannot)?;
         if player.handles.any_array() {

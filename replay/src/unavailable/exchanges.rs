@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cutape_format::{Bytes, Call, layout::field};
-use cutape_model::{IntervalMap, Scope, TraceState, described_side};
+use cutape_model::{Changes, IntervalMap, ObjectId, Scope, TraceState, described_side};
 use cutape_reach::words;
 use cutape_registry::{
     CopyOp, Family, Function, Kind, MemoryType, Role, Shared, SharedKind, SharingOp,
@@ -33,25 +33,17 @@ impl Partner {
     }
 }
 
-/// An allocation of physical memory.
-#[derive(Debug, Default)]
-struct Allocation {
-    partner: Option<Arc<Partner>>,
-    /// Where it is mapped: start, length.
-    mapped: Vec<(u64, u64)>,
-}
-
 /// The memory that a rank shares with others now.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     shared: IntervalMap<Arc<Partner>>,
-    allocations: HashMap<u64, Allocation, FxBuildHasher>,
-    /// By address of registered host memory: the parts that are shared, start and length.
-    registered: HashMap<u64, Vec<(u64, u64)>, FxBuildHasher>,
+    /// Physical memory, mapped or not.
+    allocations: HashMap<ObjectId, Arc<Partner>, FxBuildHasher>,
     /// Memory to which only memory led that launches got at which were left out: what they changed
     /// there is not known.
     unknown: IntervalMap<()>,
-    names: TraceState,
+    /// The recorded process's.
+    state: TraceState,
     /// The last call that was left out, and with whom it exchanges data.
     last: Option<(u64, Arc<Partner>)>,
 }
@@ -61,9 +53,8 @@ impl Default for Exchanges {
         Self {
             shared: IntervalMap::default(),
             allocations: HashMap::default(),
-            registered: HashMap::default(),
             unknown: IntervalMap::default(),
-            names: TraceState::new(Scope::Kernels),
+            state: TraceState::new(Scope::Work),
             last: None,
         }
     }
@@ -72,7 +63,7 @@ impl Default for Exchanges {
 impl Exchanges {
     /// The kernel that a call launches, if its name is known.
     pub(crate) fn kernel_of(&mut self, call: &Call<'_>) -> Option<String> {
-        self.names.launched_kernel(call).map(str::to_owned)
+        self.state.launched_kernel(call).map(str::to_owned)
     }
 
     /// True if any of these bytes are shared.
@@ -154,7 +145,9 @@ impl Exchanges {
         alone: &Alone,
         ranges: &Ranges,
     ) {
-        self.names.observe(call);
+        if let Some(changes) = self.state.observe(call) {
+            self.follow(&changes);
+        }
         if !call.succeeded() {
             return;
         }
@@ -167,7 +160,6 @@ impl Exchanges {
                     memory: format!("memory exported at call {}", call.index),
                 });
                 self.exported(shared, argument(shared.object), &partner, ranges);
-                return;
             }
             Family::Sharing(SharingOp::Import(shared)) => {
                 let object = call.out(usize::from(shared.object));
@@ -175,7 +167,6 @@ impl Exchanges {
                     let partner = Arc::new(partner_of_import(alone, call.index));
                     self.imported(shared.kind, object, &partner, ranges);
                 }
-                return;
             }
             Family::VirtualMemory(VirtualMemoryOp::Map {
                 address,
@@ -184,32 +175,15 @@ impl Exchanges {
             }) => {
                 let (start, length) = (argument(address), argument(size));
                 self.shared.remove_overlapping(start, length);
-                let known = self.allocations.entry(argument(allocation)).or_default();
-                known.mapped.push((start, length));
-                if let Some(partner) = known.partner.clone() {
+                let allocation = self.live_allocation(argument(allocation));
+                let partner = allocation.and_then(|id| self.allocations.get(&id)).cloned();
+                if let Some(partner) = partner {
                     self.share(start, length, &partner);
                 }
-                return;
             }
             Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) => {
-                let (start, length) = (argument(address), argument(size));
-                self.shared.remove_overlapping(start, length);
-                let end = start.saturating_add(length);
-                self.allocations.retain(|_, allocation| {
-                    allocation
-                        .mapped
-                        .retain(|&(at, _)| !(start..end).contains(&at));
-                    // One that is not mapped may be so later, unless its handle was released.
-                    !allocation.mapped.is_empty() || allocation.partner.is_some()
-                });
-                return;
-            }
-            Family::VirtualMemory(VirtualMemoryOp::Create { .. }) => {
-                if let Some(handle) = call.out(0) {
-                    // The driver gives out the value of a released handle again.
-                    self.allocations.remove(&handle);
-                }
-                return;
+                self.shared
+                    .remove_overlapping(argument(address), argument(size));
             }
             _ => {}
         }
@@ -221,27 +195,22 @@ impl Exchanges {
                 });
                 self.share(part.start, part.length, &partner);
             }
-            let parts = parts.iter().map(|part| (part.start, part.length));
-            self.registered.insert(call.argument(0), parts.collect());
-            return;
         }
-        for (position, param) in function.params.iter().enumerate() {
-            match param.role {
-                Role::Destroy(kind) if kind.is_address() => {
-                    let start = call.argument(position);
-                    self.shared.remove_overlapping(start, 1);
-                    self.unknown.remove_overlapping(start, 1);
-                    for (start, length) in self.registered.remove(&start).unwrap_or_default() {
-                        self.shared.remove_overlapping(start, length);
-                    }
-                }
-                // Something new where memory ended with its context.
-                Role::Make(kind, _) if kind.is_address() && kind != Kind::Reservation => {
-                    if let Some(start) = call.out(position) {
-                        self.shared.remove_overlapping(start, 1);
-                    }
-                }
-                _ => {}
+    }
+
+    /// Memory that has ended, or where something else is now, is not shared.
+    fn follow(&mut self, changes: &Changes) {
+        let objects = &self.state.state.objects;
+        for &id in changes.ended.iter().chain(&changes.superseded) {
+            if let Some(object) = objects.get(id).filter(|object| object.kind.is_address()) {
+                self.shared.remove_overlapping(object.handle, object.size);
+                self.unknown.remove_overlapping(object.handle, object.size);
+            }
+        }
+        for &id in &changes.created {
+            let is_memory = |kind: Kind| kind.is_address() && kind != Kind::Reservation;
+            if let Some(object) = objects.get(id).filter(|object| is_memory(object.kind)) {
+                self.shared.remove_overlapping(object.handle, 1);
             }
         }
     }
@@ -265,23 +234,28 @@ impl Exchanges {
                     self.share(range.start, range.length, partner);
                 }
             }
-            SharedKind::Allocation => {
-                self.allocations.remove(&object);
-                self.share_allocation(object, partner);
-            }
+            SharedKind::Allocation => self.share_allocation(object, partner),
             SharedKind::Event | SharedKind::Pool => {}
         }
     }
 
+    fn live_allocation(&self, handle: u64) -> Option<ObjectId> {
+        self.state.state.objects.live(Kind::Allocation, handle)
+    }
+
     fn share_allocation(&mut self, handle: u64, partner: &Arc<Partner>) {
-        let allocation = self.allocations.entry(handle).or_default();
-        let known = allocation.partner.as_ref();
+        let Some(id) = self.live_allocation(handle) else {
+            return;
+        };
+        let known = self.allocations.get(&id);
         if !partner.is_there() && known.is_some_and(|known| known.is_there()) {
             return;
         }
-        allocation.partner = Some(Arc::clone(partner));
-        for (start, length) in allocation.mapped.clone() {
-            self.share(start, length, partner);
+        self.allocations.insert(id, Arc::clone(partner));
+        let mappings = self.state.state.virtual_memory.mappings.iter();
+        let mapped = mappings.filter(|(_, mapping)| mapping.allocation == Some(id));
+        for bytes in mapped.map(|(bytes, _)| bytes).collect::<Vec<_>>() {
+            self.share(bytes.start, bytes.end - bytes.start, partner);
         }
     }
 

@@ -1,17 +1,20 @@
 // The terms of the filter, each with the calls that it names: the language of docs/calls.md, as
-// cli/src/call_set/ has it for the other verbs. tests/call_sets.json has cases for both.
+// calls/src/ has it for the verbs. tests/call_sets.json has cases for both.
 
 /** What only other verbs can say. */
-const ONLY_ELSEWHERE = {
-  object: "the objects that calls name",
-  memory: "the addresses that calls name",
-  stack: "call stacks",
-};
+const ONLY_ELSEWHERE = new Map([
+  ["object", "the objects that calls name"],
+  ["memory", "the addresses that calls name"],
+  ["stack", "call stacks"],
+]);
 
 const PREFIXES = [
   ...["call", "function", "kernel", "range", "mark", "thread", "result", "kind", "stream"],
-  ...Object.keys(ONLY_ELSEWHERE),
+  ...ONLY_ELSEWHERE.keys(),
 ];
+
+/** The first numbers that are too large: for a thread or stream, and for a call. */
+const [TOO_LARGE_ORDINAL, TOO_LARGE_INDEX] = [1n << 32n, (1n << 64n) - 1n];
 
 /** For each call 1 if it is in the set, else 0. */
 function callSet(trace, text) {
@@ -72,7 +75,7 @@ function prefixedTerm(trace, text, prefix, value) {
     if (!/^\d+$/.test(value)) {
       throw new FilterError(`\`${text}\`: no ${what} number after \`${prefix}:\``);
     }
-    return Number(value);
+    return Number(numberBelow(TOO_LARGE_ORDINAL, value));
   };
   switch (prefix) {
     case "call":
@@ -81,7 +84,7 @@ function prefixedTerm(trace, text, prefix, value) {
       return functionTerm(trace, value, text);
     case "kernel": {
       const is = glob(value);
-      const names = ({ name, shown, bare }) => is(name ?? "") || is(shown) || is(bare);
+      const names = ({ name, shown, bare }) => is(name) || is(shown) || is(bare);
       return () => kernelMask(trace, names);
     }
     case "result": {
@@ -110,11 +113,11 @@ function prefixedTerm(trace, text, prefix, value) {
       return () => maskOf(trace, (call) => trace.kind[call] === kind);
     }
     default: {
-      const what = ONLY_ELSEWHERE[prefix];
+      const what = ONLY_ELSEWHERE.get(prefix);
       throw new FilterError(
         what
           ? `\`${text}\`: this page does not have ${what}; use \`cutape dump --calls\``
-          : `\`${text}\`: no term begins with \`${prefix}:\``,
+          : `\`${text}\`: no term begins with \`${prefix}:\`; a name with a colon needs quotes`,
       );
     }
   }
@@ -140,7 +143,7 @@ function textTerm(trace, text) {
   const functions = trace.facts.functions.map(({ name }) => has(name));
   const results = trace.facts.results.map(has);
   return () => {
-    const mask = kernelMask(trace, ({ name, shown }) => has(name ?? "") || has(shown));
+    const mask = kernelMask(trace, ({ name, shown }) => has(name) || has(shown));
     for (let call = 0; call < mask.length; call++) {
       const isFailure = trace.isFailed(call) && results[trace.result[call]];
       mask[call] |= functions[trace.function[call]] || isFailure ? 1 : 0;
@@ -155,24 +158,33 @@ function numberTerm(trace, text) {
     if (!/^\d+$/.test(digits)) {
       throw new FilterError(`\`${digits}\` is not a call number`);
     }
-    return Number(digits);
+    return numberBelow(TOO_LARGE_INDEX, digits);
   };
   const dots = text.indexOf("..");
-  let [from, to] = [0, Infinity];
+  let [from, to] = [0n, TOO_LARGE_INDEX];
   if (dots < 0) {
     from = index(text);
-    to = from + 1;
+    to = from + 1n;
   } else {
     const [first, last] = [text.slice(0, dots), text.slice(dots + 2)];
-    from = first === "" ? 0 : index(first);
+    from = first === "" ? 0n : index(first);
     if (last !== "") {
-      to = last.startsWith("=") ? index(last.slice(1)) + 1 : index(last);
+      to = last.startsWith("=") ? index(last.slice(1)) + 1n : index(last);
     }
     if (from >= to) {
       throw new FilterError(`\`${text}\`: the range is empty`);
     }
   }
+  [from, to] = [Number(from), Number(to)];
   return () => maskOf(trace, (call) => from <= call && call < to);
+}
+
+function numberBelow(limit, digits) {
+  const number = BigInt(digits);
+  if (number >= limit) {
+    throw new FilterError(`\`${digits}\` is too large`);
+  }
+  return number;
 }
 
 /** `>1.5ms`, `<2us`. */
@@ -242,7 +254,7 @@ function markBounds(ranges, from, to) {
     }
   }
   if (begin >= end) {
-    throw new FilterError("the second mark is not behind the first");
+    throw new FilterError("the second mark does not come after the first");
   }
   return [begin, end];
 }
@@ -325,9 +337,9 @@ function listMask(trace, calls, holds) {
   return mask;
 }
 
-/** Launches of the kernels for which `matches` holds, which is asked once for each. */
+/** Launches of the named kernels for which `matches` holds, which is asked once for each. */
 function kernelMask(trace, matches) {
-  const known = trace.facts.kernels.map(matches);
+  const known = trace.facts.kernels.map((kernel) => kernel.name != null && matches(kernel));
   return listMask(trace, trace.launches, (at) => known[trace.launchKernel[at]]);
 }
 
@@ -336,13 +348,30 @@ function glob(pattern) {
   if (!/[*?]/.test(pattern)) {
     return (name) => name === pattern;
   }
-  const escaped = utf8(pattern).replace(/[.+^${}()|[\]\\]/g, "\\$&");
-  const source = escaped.replace(/\*+/g, "[^]*").replace(/\?/g, "[^]");
-  const expression = new RegExp(`^${source}$`);
-  return (name) => expression.test(utf8(name));
+  const encoder = new TextEncoder();
+  const wanted = encoder.encode(pattern);
+  return (name) => matchesGlob(wanted, encoder.encode(name));
 }
 
-/** Each byte of the name as a character. */
-function utf8(name) {
-  return Array.from(new TextEncoder().encode(name), (byte) => String.fromCharCode(byte)).join("");
+/** As analyzer/src/glob.rs: a regular expression may take exponential time. */
+function matchesGlob(pattern, text) {
+  const [star, mark] = [..."*?"].map((character) => character.charCodeAt(0));
+  let [next, at] = [0, 0];
+  // What to try when the last `*` has to take one more byte.
+  let retry = null;
+  while (at < text.length) {
+    if (pattern[next] === star) {
+      next += 1;
+      retry = [next, at];
+    } else if (pattern[next] === mark || pattern[next] === text[at]) {
+      next += 1;
+      at += 1;
+    } else if (retry) {
+      retry[1] += 1;
+      [next, at] = retry;
+    } else {
+      return false;
+    }
+  }
+  return pattern.subarray(next).every((byte) => byte === star);
 }

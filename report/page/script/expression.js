@@ -29,26 +29,33 @@ function parseExpression(text, parseTerm) {
     return join(parts, "all");
   };
   const one = () => {
-    depth += 1;
-    if (depth > DEEPEST) {
-      throw new FilterError(`more than ${DEEPEST} parentheses inside each other`);
-    }
     const token = tokens[at++];
-    let parsed;
     if (typeof token === "object") {
-      parsed = { term: parseTerm(token) };
-    } else if (token === "not") {
-      parsed = { not: one() };
-    } else if (token === "(") {
-      parsed = any();
-      if (tokens[at++] !== ")") {
-        throw new FilterError("a `(` without its `)`");
-      }
-    } else {
-      throw new FilterError("an empty term");
+      return { term: parseTerm(token) };
     }
+    if (token === "not") {
+      return { not: nested(one) };
+    }
+    if (token !== "(") {
+      const place = { and: "before `and`", or: "before a comma or `or`", ")": "before `)`" }[token];
+      throw new FilterError(`an empty term ${place ?? "at the end"}`);
+    }
+    const inner = nested(any);
+    if (tokens[at++] !== ")") {
+      throw new FilterError("a `(` without its `)`");
+    }
+    return inner;
+  };
+  const nested = (parse) => {
+    if (depth === DEEPEST) {
+      throw new FilterError(
+        `more than ${DEEPEST} parentheses and negations inside each other`,
+      );
+    }
+    depth += 1;
+    const inner = parse();
     depth -= 1;
-    return parsed;
+    return inner;
   };
   const expression = any();
   if (at < tokens.length) {
@@ -61,21 +68,34 @@ function parseExpression(text, parseTerm) {
 function expressionTokens(text) {
   const single = { ",": "or", "(": "(", ")": ")", "-": "not", "!": "not" };
   const tokens = [];
-  let rest = text.trimStart();
+  let rest = withoutBlanks(text);
   while (rest !== "") {
     if (single[rest[0]]) {
       tokens.push(single[rest[0]]);
-      rest = rest.slice(1).trimStart();
+      rest = withoutBlanks(rest.slice(1));
       continue;
     }
     const { token, length } = expressionWord(rest);
     tokens.push(token);
-    rest = rest.slice(length).trimStart();
+    rest = withoutBlanks(rest.slice(length));
   }
   return tokens;
 }
 
-/** Quotes keep what would end a word; parentheses inside belong to it. */
+/** `\s` and `trimStart` differ from Rust in two characters. */
+const BLANK = /\p{White_Space}/u;
+
+function withoutBlanks(text) {
+  let at = 0;
+  while (at < text.length && BLANK.test(text[at])) {
+    at += 1;
+  }
+  return text.slice(at);
+}
+
+const KEYWORDS = ["and", "or", "not"];
+
+/** Quotes keep what would end a word; parentheses inside belong to it, but not to a keyword. */
 function expressionWord(text) {
   let [word, isInside, hasQuotes, depth, at] = ["", false, false, 0, 0];
   for (; at < text.length; at++) {
@@ -85,7 +105,8 @@ function expressionWord(text) {
       continue;
     }
     if (!isInside) {
-      if (character === "," || /\s/.test(character) || (character === ")" && depth === 0)) {
+      const isEnd = { ",": true, ")": depth === 0, "(": !hasQuotes && KEYWORDS.includes(word) };
+      if (isEnd[character] || BLANK.test(character)) {
         break;
       }
       depth += { "(": 1, ")": -1 }[character] ?? 0;
@@ -95,7 +116,7 @@ function expressionWord(text) {
   if (isInside) {
     throw new FilterError("a quote without its end");
   }
-  const isKeyword = !hasQuotes && ["and", "or", "not"].includes(word);
+  const isKeyword = !hasQuotes && KEYWORDS.includes(word);
   return {
     token: isKeyword ? word : { text: word, isQuoted: text[0] === '"' },
     length: at,

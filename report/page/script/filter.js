@@ -40,7 +40,7 @@ class Filter {
     this.list = null;
     this.mask = null;
     this.matching = this.trace.calls;
-    if (text.trim() === "") {
+    if (withoutBlanks(text) === "") {
       return;
     }
     try {

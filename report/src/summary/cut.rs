@@ -1,7 +1,6 @@
 //! Where a cut trace comes from.
 
-use cutape_cut::Provenance;
-use cutape_format::Trace;
+use cutape_format::{Provenance, Trace};
 use serde::Serialize;
 
 use cutape_render::quantity;

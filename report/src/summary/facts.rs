@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use cutape_format::layout::FILE_PACKED;
 use cutape_format::{Error, Trace};
+use cutape_render::Completeness;
 use serde::Serialize;
 
 use super::cut::CutFacts;
-use crate::completeness::Completeness;
 
 /// The file.
 #[derive(Debug, Serialize)]

@@ -202,6 +202,8 @@ mod tests {
                 fs::copy(entry.path(), root.join(folder).join(entry.file_name())).unwrap();
             }
         }
+        let versions = "registry/versions.txt";
+        fs::copy(real.join(versions), root.join(versions)).unwrap();
         assert!(run(&root, true).unwrap_err().to_string().contains("ids.rs"));
         run(&root, false).unwrap_or_else(|failure| panic!("{failure}"));
         run(&root, true).unwrap_or_else(|failure| panic!("{failure}"));

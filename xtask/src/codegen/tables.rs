@@ -54,13 +54,14 @@ pub(super) fn functions(input: &Input<'_>) -> String {
         let per_thread = without_per_thread(&function.name) != function.name;
         let _ = writeln!(
             text,
-            "    Function {{ id: {}, name: {:?}, base: {:?}, section: {:?}, class: Class::{:?}, \
+            "    Function {{ id: {}, name: {:?}, base: {:?}, since: {}, section: {:?}, class: Class::{:?}, \
              reason: {:?}, deprecated: {:?}, \
              returns_result: {}, stream: {stream}, per_thread: {per_thread}, waits: {}, \
              implicit_wait: {}, family: {}, size: {}, flags: {:?}, params: &[",
             function.id,
             function.name,
             function.base,
+            function.since,
             function.section,
             meaning.class,
             meaning.reason,

@@ -322,13 +322,14 @@ impl State {
     }
 
     /// Forgets accesses to memory that a call unmaps.
-    pub(crate) fn forget_unmapped(&mut self, call: &Call<'_>, operation: VirtualMemoryOp) {
-        let VirtualMemoryOp::Unmap { address, size } = operation else {
+    pub(crate) fn forget_unmapped(&mut self, plan: &Plan, call: &Call<'_>) {
+        let Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) = plan.function.family
+        else {
             return;
         };
         let [start, size] = [address, size].map(|at| call.argument(usize::from(at)));
         let unmapped = start..start.saturating_add(size);
-        for (_, mapping) in self.virtual_memory.mappings_in(&unmapped) {
+        for (_, mapping) in self.model.virtual_memory.mappings.pieces(&unmapped) {
             if let Some(allocation) = mapping.allocation {
                 self.ordering.accesses.remove(allocation);
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use cutape_driver::types::CUuuid;
-use cutape_registry::Function;
+use cutape_registry::{FUNCTIONS, Function};
 
 use crate::call::answer::{Answer, NOT_FOUND, invalid_if};
 use crate::call::argument::{AddressOf, In, Out, OutRef, Text};
@@ -19,11 +19,6 @@ entries! {
     cuGetExportTable: get_export_table;
 }
 
-/// One symbol a line with the API version (1000 × major + 10 × minor) that introduced it: the
-/// numbers in the names of NVIDIA's function pointer types (`PFN_cuMemAlloc_v3020`), matched to the
-/// exported variants in order.
-const VERSIONS: &str = include_str!("../../versions.txt");
-
 /// `CU_GET_PROC_ADDRESS_LEGACY_STREAM | PER_THREAD_DEFAULT_STREAM`.
 const FLAGS: u64 = 3;
 const PER_THREAD: u64 = 2;
@@ -36,34 +31,27 @@ enum Status {
     VersionNotSufficient = 2,
 }
 
-/// The variants of each documented name, with the version of the API that introduced them.
-static VARIANTS: LazyLock<HashMap<&str, Vec<(i32, &Function)>>> = LazyLock::new(|| {
+/// The variants of each documented name.
+static VARIANTS: LazyLock<HashMap<&str, Vec<&Function>>> = LazyLock::new(|| {
     let mut variants: HashMap<&str, Vec<_>> = HashMap::new();
-    let parse = |line: &str| {
-        let (symbol, version) = line.split_once(' ')?;
-        Some((version.parse().ok()?, cutape_registry::function(symbol)?))
-    };
-    for (version, function) in VERSIONS.lines().filter_map(parse) {
-        let of_name = variants.entry(function.base).or_default();
-        of_name.push((version, function));
+    for function in &FUNCTIONS {
+        variants.entry(function.base).or_default().push(function);
     }
     variants
 });
 
 /// The symbol that a name means for a version of the API.
-fn resolve(name: &str, version: i32, flags: u64) -> Result<&'static Function, Status> {
+fn resolve(name: &str, version: u32, flags: u64) -> Result<&'static Function, Status> {
     let variants = VARIANTS.get(name).ok_or(Status::NotFound)?;
     let newest = |per_thread| {
-        let known = variants.iter().filter(|variant| variant.0 <= version);
+        let known = variants.iter().filter(|variant| variant.since <= version);
         known
-            .filter(|variant| variant.1.per_thread == per_thread)
-            .max_by_key(|variant| variant.0)
+            .filter(|variant| variant.per_thread == per_thread)
+            .max_by_key(|variant| variant.since)
     };
     let per_thread = newest(true).filter(|_| flags & PER_THREAD != 0);
-    let found = per_thread.or_else(|| newest(false));
-    found
-        .map(|variant| variant.1)
-        .ok_or(Status::VersionNotSufficient)
+    let found = per_thread.or_else(|| newest(false)).copied();
+    found.ok_or(Status::VersionNotSufficient)
 }
 
 fn look_up(
@@ -82,7 +70,8 @@ fn look_up(
     }
     invalid_if(flags & !FLAGS != 0 || flags == FLAGS || version < 2000)?;
     // A driver knows no symbol newer than itself.
-    let symbol = resolve(&name, version.min(settings::get().version), flags);
+    let version = version.min(settings::get().version).cast_unsigned();
+    let symbol = resolve(&name, version, flags);
     let entry = symbol.ok().and_then(|function| address_of(function.id));
     address.set_if(entry.map_or(0, |pointer| pointer as u64));
     Ok(symbol.err().unwrap_or(Status::Success))
@@ -151,24 +140,5 @@ mod tests {
                 "{name} {version} {flags}"
             );
         }
-    }
-
-    #[test]
-    fn every_symbol_has_a_version() {
-        let lines: HashMap<_, _> = VERSIONS
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .collect();
-        for function in &cutape_registry::FUNCTIONS {
-            let version = lines
-                .get(function.name)
-                .unwrap_or_else(|| panic!("{} has no version", function.name));
-            assert!(
-                version.parse::<i32>().is_ok_and(|number| number >= 2000),
-                "{}",
-                function.name
-            );
-        }
-        assert_eq!(lines.len(), cutape_registry::FUNCTIONS.len());
     }
 }

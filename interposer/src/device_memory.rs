@@ -1,0 +1,68 @@
+//! The state of what work leaves in device memory: `record --digests` and `--outputs-of-exchanges`.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use cutape_device_memory::DeviceMemory;
+use cutape_registry::Digests;
+
+use crate::entry_addresses;
+use crate::hot::recording;
+use crate::process::errno::Errno;
+use crate::process::log;
+
+/// NULL before recording starts.
+static STATE: AtomicPtr<DeviceMemory> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Sets when memory is digested, and how many bytes there are for copies of what exchanges change.
+/// Before the first call of the driver.
+pub(crate) fn configure(
+    digests: Option<Digests>,
+    bytes_for_exchanges: u64,
+) -> &'static DeviceMemory {
+    let state = DeviceMemory::new(digests, bytes_for_exchanges);
+    if bytes_for_exchanges != 0 && !state.keeps_exchanges() {
+        log::line(&[b"the system has no memory for --outputs-of-exchanges; none are kept"]);
+    }
+    // Leaked on purpose: calls use it until the process ends.
+    let state = Box::leak(Box::new(state));
+    STATE.store(state, Ordering::Release);
+    state
+}
+
+/// The state, once recording has started.
+pub(crate) fn get() -> Option<&'static DeviceMemory> {
+    // SAFETY: NULL, or leaked by `configure`.
+    unsafe { STATE.load(Ordering::Acquire).as_ref() }
+}
+
+/// In a forked child, whose driver is not initialised. The parent's state stays, since it may be
+/// half changed.
+pub(crate) fn forget() {
+    STATE.store(core::ptr::null_mut(), Ordering::Release);
+}
+
+/// Registers the handler of the process's exit, once. One that is registered when the driver is
+/// initialised runs before those that the driver has registered.
+pub(crate) fn run_at_exit() {
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: this library is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+}
+
+extern "C" fn at_exit() {
+    let Some(state) = get().filter(|_| recording::is_recording()) else {
+        return;
+    };
+    let _errno = Errno::keep();
+    state.exit(&|function, argument| {
+        // SAFETY: an entry of ours for a function of at most one integer parameter, called as the
+        // program would call the driver.
+        unsafe {
+            let entry = entry_addresses::of(function);
+            let entry: extern "C" fn(u64) -> i32 = core::mem::transmute(entry);
+            entry(argument)
+        }
+    });
+}

@@ -1,0 +1,133 @@
+//! What the state of device memory is told of calls, and what it asks the recorder for.
+
+use cutape_device_memory::{Call, DeviceMemory, Put, Recorder};
+use cutape_format::layout::field;
+use cutape_registry::Family;
+
+use super::launch;
+use crate::device_memory;
+use crate::hot::clock;
+use crate::hot::frame::Frame;
+use crate::hot::plan::Plan;
+use crate::hot::thread::Thread;
+use crate::process::memory::{self, Scratch};
+use crate::state::contexts;
+use crate::{driver, host_memory, queries, snapshot};
+
+/// Before the driver is called.
+#[cold]
+pub(super) fn pre_call(thread: &Thread, frame: &Frame, plan: &Plan) {
+    let has_succeeded = false;
+    tell(thread, frame, has_succeeded, |state, call| {
+        state.pre_call(call, plan.steps);
+    });
+}
+
+/// After the driver has returned.
+#[cold]
+pub(super) fn post_call(thread: &Thread, frame: &Frame, plan: &Plan) {
+    tell(thread, frame, frame.succeeded(), |state, call| {
+        state.post_call(call, plan.steps);
+    });
+}
+
+fn tell(
+    thread: &Thread,
+    frame: &Frame,
+    has_succeeded: bool,
+    tell: impl FnOnce(&DeviceMemory, &Call<'_>),
+) {
+    if let Some(state) = device_memory::get() {
+        let call = Call {
+            recorder: &AtCall { thread, frame },
+            function: frame.description(),
+            words: &frame.words,
+            start: frame.start,
+            has_succeeded,
+            thread: thread.ordinal.get(),
+            number: thread.calls.get().wrapping_sub(1),
+        };
+        tell(state, &call);
+    }
+}
+
+/// The recorder at a call in progress.
+struct AtCall<'a> {
+    thread: &'a Thread,
+    frame: &'a Frame,
+}
+
+impl Recorder for AtCall<'_> {
+    unsafe fn call(&self, function: u16, arguments: [u64; 4]) -> Option<i32> {
+        // SAFETY: as the caller says.
+        unsafe { driver::call(function, arguments) }
+    }
+
+    unsafe fn launch(&self, arguments: [u64; 11]) -> Option<i32> {
+        // SAFETY: as the caller says.
+        unsafe { driver::launch(arguments) }
+    }
+
+    fn context(&self) -> u64 {
+        queries::current_context()
+    }
+
+    fn device(&self) -> Option<u64> {
+        queries::current_device()
+    }
+
+    fn primary(&self, device: u64) -> Option<u64> {
+        contexts::primary(device)
+    }
+
+    fn ended_primary(&self, device: u64) -> Option<u64> {
+        contexts::ended_primary(device)
+    }
+
+    fn is_capturing(&self, stream: u64) -> bool {
+        queries::is_capturing(self.frame.description(), stream)
+    }
+
+    fn ticks(&self) -> u64 {
+        clock::ticks()
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        memory::word(address)
+    }
+
+    fn read(&self, address: u64, length: usize, take: &mut dyn FnMut(&[u8])) {
+        // Not from the program's allocator.
+        if let Some(mut scratch) = Scratch::new(length) {
+            let bytes = scratch.bytes().get_mut(..length).unwrap_or_default();
+            let read = memory::read(address, bytes);
+            take(bytes.get(..read).unwrap_or_default());
+        }
+    }
+
+    fn kernel_words(&self) -> Option<Vec<u64>> {
+        match self.frame.description().family {
+            Family::Launch(op) => launch::words_of_kernels(self.frame, op),
+            _ => None,
+        }
+    }
+
+    fn take_host_changes(&self) -> Vec<u64> {
+        host_memory::take_news(self.thread)
+    }
+
+    fn note(&self, kind: u16, put: Put<'_>) {
+        self.thread.note(kind, |draft| put(&mut draft.record));
+    }
+
+    fn note_bytes(&self, kind: u16, put: Put<'_>, bytes: &[u8]) {
+        self.thread.note(kind, |draft| {
+            put(&mut draft.record)?;
+            snapshot::own(draft, 0, field::POINTEE, bytes)
+        });
+    }
+
+    fn run_at_exit(&self) {
+        device_memory::run_at_exit();
+    }
+}

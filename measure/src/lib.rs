@@ -1,0 +1,29 @@
+//! Measures recorded work repeatedly and compares it with earlier measurements.
+//!
+//! [`Selection`] chooses and names what to measure, with the kernels of `replacement`. A guarded
+//! child ([`measure()`], [`measure_as_child`]) replays the trace up to the selected calls, and
+//! criterion measures them on the device's clock and the host's. `measurement` reads criterion's
+//! files, [`Report`] judges and describes.
+//!
+//! Invariant: a regression is reported only if mean and median agree on it. What was not measured
+//! or not compared is in the report, with a reason. Nothing here prints, but for criterion if asked.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod child;
+mod error;
+mod measure;
+mod measurement;
+mod replacement;
+mod selection;
+mod settings;
+mod text;
+mod verdict;
+
+pub use child::measure_as_child;
+pub use error::Error;
+pub use measure::measure;
+pub use measurement::{Benchmark, Change, Estimate, Results};
+pub use selection::Selection;
+pub use settings::{Comparison, Round, Settings, UNNAMED, is_baseline_name};
+pub use verdict::Report;

@@ -1,0 +1,131 @@
+//! The options that `record` and `check -- PROGRAM` share.
+
+use std::path::PathBuf;
+
+use cutape_format::{PayloadPolicies, PayloadPolicy};
+use cutape_registry::{Digests, HostMemory, Stacks};
+
+use crate::words::{self, BackendChoice};
+use cutape_render::quantity;
+use cutape_terminal::failure::Failure;
+
+/// How to record a program.
+#[derive(clap::Args)]
+pub struct Recording {
+    /// What to keep of the bytes that the program copies to devices.
+    #[arg(long, value_parser = words::payloads(), default_value = "all", value_name = "WHAT")]
+    pub payloads: PayloadPolicy,
+    /// What to keep of the bytes that the program copies from devices.
+    #[arg(long, value_parser = words::payloads(), default_value = "all", value_name = "WHAT")]
+    pub outputs: PayloadPolicy,
+    /// Which pinned, registered and managed memory to compare before launches,
+    /// to record what the CPU has changed in it.
+    #[arg(
+        long,
+        value_parser = words::host_memory(),
+        default_value = "reachable",
+        value_name = "WHICH",
+        verbatim_doc_comment
+    )]
+    pub host_memory: HostMemory,
+    /// Read the page-locked source of each asynchronous copy again when the
+    /// copy is complete: `check` reports what the CPU overwrote too early.
+    #[arg(long, verbatim_doc_comment)]
+    pub check_sources: bool,
+    /// Which calls get a call stack: functions, files and lines, also of
+    /// Python. --stacks alone means some. Default: some for `check -- PROGRAM`,
+    /// off for `record`.
+    #[arg(
+        long,
+        value_parser = words::stacks(),
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "some",
+        verbatim_doc_comment
+    )]
+    pub stacks: Option<Stacks>,
+    /// When to digest device memory, so that a replay can compare it. --digests
+    /// alone means end. The recorder then puts all work of a context in order,
+    /// and sets new memory to zeros.
+    #[arg(
+        long,
+        value_parser = words::digests(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "end",
+        value_name = "WHEN",
+        verbatim_doc_comment
+    )]
+    pub digests: Option<Digests>,
+    /// Keep what exchanges with other processes change in the memory of this
+    /// one, so that `replay --rank` can put it back. An exchange is a launch or
+    /// a copy that reaches memory which a process exported or imported. SIZE is
+    /// the page-locked memory for copies, 256M if not given.
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        value_name = "SIZE",
+        value_parser = size_of_copies,
+        verbatim_doc_comment
+    )]
+    pub outputs_of_exchanges: Option<u64>,
+    /// Do not record ranges and marks of NVTX.
+    #[arg(long)]
+    pub no_nvtx: bool,
+    /// Do not record what the driver's error log says about failing calls.
+    #[arg(long)]
+    pub no_driver_log: bool,
+    /// The driver to call: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    pub driver: Option<PathBuf>,
+    /// How to intercept the program's calls.
+    #[arg(
+        long,
+        alias = "via",
+        value_parser = words::backend(),
+        default_value = "auto",
+        value_name = "NAME"
+    )]
+    pub backend: BackendChoice,
+    /// Measure what recording costs, which itself costs a little.
+    #[arg(skip)]
+    pub measures_cost: bool,
+}
+
+/// The least memory for copies.
+const LEAST: u64 = 1 << 20;
+
+fn size_of_copies(text: &str) -> Result<u64, String> {
+    match quantity::parse_bytes(text)? {
+        bytes @ LEAST.. => Ok(bytes),
+        _ => Err("at least 1M is needed".to_owned()),
+    }
+}
+
+impl Recording {
+    /// Refuses options that contradict each other.
+    ///
+    /// # Errors
+    /// If there are such.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.outputs_of_exchanges.is_some() && self.payloads != PayloadPolicy::All {
+            return Err(Failure::unusable(format!(
+                "--outputs-of-exchanges keeps bytes that a replay puts back; --payloads {} leaves \
+                 them out: give one of the two",
+                self.payloads.word()
+            )));
+        }
+        Ok(())
+    }
+
+    /// What packing keeps of payloads.
+    pub fn kept(&self) -> PayloadPolicies {
+        PayloadPolicies {
+            payloads: self.payloads,
+            outputs: self.outputs,
+        }
+    }
+}

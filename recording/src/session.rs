@@ -1,0 +1,300 @@
+//! Runs a program under the interposer and collects the traces that it writes.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use cutape_format::{MissingFileRange, PackSummary, PayloadPolicies, Trace};
+use cutape_registry::RecorderSetting;
+use cutape_symbols::stacks;
+use cutape_terminal::clock::TickClock;
+use cutape_terminal::failure::{self, Failure};
+use cutape_terminal::input;
+use cutape_terminal::library;
+use cutape_terminal::message;
+use cutape_terminal::output;
+use cutape_terminal::progress::{Progress, Unit};
+use cutape_terminal::signals::signal_name;
+
+use crate::backend::{self, SelectedBackend};
+use crate::bypass::{BypassMonitor, Target};
+use crate::family::{family, name_after_program, new_family};
+use crate::library_folder::LibraryFolder;
+use crate::options::Recording;
+use crate::payloads;
+use crate::program_file;
+use crate::reservation::Reservation;
+use crate::settings::Settings;
+
+/// A running program.
+pub struct Session {
+    child: Child,
+    trace: PathBuf,
+    /// Files of the trace's family that existed before.
+    old: Vec<PathBuf>,
+    clock: TickClock,
+    backend: SelectedBackend,
+    _monitor: BypassMonitor,
+    _folder: LibraryFolder,
+    _reservation: Reservation,
+}
+
+/// A program that has ended, and its traces.
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The process whose status that is.
+    process: u32,
+    /// The program's own trace, or if it did not call the driver, that of the first process that
+    /// did; then those of other processes.
+    pub traces: Vec<PathBuf>,
+    /// Which of them is that of the first process that called the driver: [`Session::trace`].
+    pub first: PathBuf,
+    ticks_per_second: Option<u64>,
+}
+
+/// Starts the program `words[0]` so that it writes the reserved trace.
+///
+/// # Errors
+/// If the program cannot be recorded or started, or a part of cutape is missing.
+pub fn start(
+    recording: &Recording,
+    words: &[OsString],
+    reservation: Reservation,
+) -> Result<Session, Failure> {
+    let name = words.first().ok_or_else(|| {
+        Failure::unusable(
+            "no program: give it and its arguments after --, e.g. `cutape record -- ./app 1 2`",
+        )
+    })?;
+    recording.check()?;
+    let program = match words {
+        [only] => program_file::find_alone(only)?,
+        _ => program_file::find(name)?,
+    };
+    let loader = program_file::check(&program)?;
+    let trace = reservation.trace().to_owned();
+    let interposer = library::interposer()?;
+    let backend = backend::select(recording.backend, &loader, &interposer)?;
+    tracing::info!(
+        "recording with backend {}: {}",
+        backend.backend.word(),
+        backend.reason
+    );
+    let driver = library::driver(recording.driver.as_deref())?;
+    let folder = LibraryFolder::new(&interposer)?;
+    if let Err(why) = folder.forward(&interposer, &driver) {
+        message!(
+            "while recording, the program cannot find driver functions that this cutape \
+             does not know: {why}"
+        );
+    }
+    reservation.clear()?;
+    let old = family(&trace);
+    let settings = Settings {
+        recording,
+        backend: &backend,
+        folder: &folder,
+        trace: &trace,
+        driver: &driver,
+    };
+    let mut command = Command::new(&program);
+    command
+        .args(&words[1..])
+        .envs(backend.loader_variables(&folder));
+    for &setting in RecorderSetting::ALL {
+        if let Some(value) = settings.value(setting) {
+            command.env(setting.name(), value);
+        }
+    }
+    match nvtx_library() {
+        Some(other) if !recording.no_nvtx => message!(
+            "NVTX ranges and marks are not recorded: {NVTX} names another library, {}; \
+             unset it to record them",
+            other.display()
+        ),
+        Some(_) => {}
+        None if recording.no_nvtx => _ = command.env_remove(NVTX),
+        None => _ = command.env(NVTX, folder.library()),
+    }
+    let clock = TickClock::start();
+    let child = command
+        .spawn()
+        .map_err(|error| Failure::unusable(format!("cannot run {}: {error}", program.display())))?;
+    forward_signals_to(&child);
+    let (own, known) = (trace.clone(), old.clone());
+    let monitor = BypassMonitor::start(Target {
+        process: child.id(),
+        harmless: backend.mapped_at_start(folder.library(), &driver),
+        driver,
+        traces: Box::new(move || new_family(&own, &known)),
+        advice: backend.advice(),
+    });
+    Ok(Session {
+        child,
+        trace,
+        old,
+        clock,
+        backend,
+        _monitor: monitor,
+        _folder: folder,
+        _reservation: reservation,
+    })
+}
+
+/// The variable by which NVTX finds the library that it loads.
+const NVTX: &str = "NVTX_INJECTION64_PATH";
+
+/// The library that the user has chosen for NVTX; `None` if it is cutape's, of a recording that
+/// this one runs in.
+fn nvtx_library() -> Option<PathBuf> {
+    let path = std::env::var_os(NVTX).filter(|path| !path.is_empty())?;
+    let path = PathBuf::from(path);
+    (library::exports(&path, "cutape_mark") != Some(true)).then_some(path)
+}
+
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn forward_signal(signal: libc::c_int) {
+    // SAFETY: kill is async-signal-safe.
+    unsafe { libc::kill(PROGRAM.load(Ordering::Relaxed), signal) };
+}
+
+/// Ignores what the terminal sends to the program too, because cutape must outlive it to collect
+/// the trace; forwards what only cutape receives.
+fn forward_signals_to(child: &Child) {
+    PROGRAM.store(child.id() as i32, Ordering::Relaxed);
+    // SAFETY: the handler reads an atomic and calls kill.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+        let forward = forward_signal as *const () as libc::sighandler_t;
+        libc::signal(libc::SIGTERM, forward);
+        libc::signal(libc::SIGHUP, forward);
+    }
+}
+
+impl Session {
+    /// The path of the trace of the first process that calls the driver, which may not exist yet.
+    pub fn trace(&self) -> &Path {
+        &self.trace
+    }
+
+    /// The selected backend.
+    pub fn backend(&self) -> &SelectedBackend {
+        &self.backend
+    }
+
+    /// Whether the program has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the end of the program.
+    ///
+    /// # Errors
+    /// If the system does not tell it.
+    pub fn wait(mut self) -> Result<Outcome, Failure> {
+        let status = self
+            .child
+            .wait()
+            .map_err(|error| Failure::unusable(format!("cannot wait for the program: {error}")))?;
+        let process = self.child.id();
+        let first = name_after_program(&self.trace, process, &self.old).unwrap_or_else(|error| {
+            let trace = output::shown(&self.trace);
+            message!("{trace}: cannot rename the traces: {error}; this one may be a child's");
+            self.trace.clone()
+        });
+        let others = family(&self.trace)
+            .into_iter()
+            .filter(|path| !self.old.contains(path));
+        let own = self.trace.exists().then(|| self.trace.clone());
+        Ok(Outcome {
+            status,
+            process,
+            traces: own.into_iter().chain(others).collect(),
+            first,
+            ticks_per_second: self.clock.rate(),
+        })
+    }
+}
+
+impl Outcome {
+    /// The status that a shell would report: the program's own, or 128 and the signal.
+    pub fn exit_code(&self) -> u8 {
+        let code = self
+            .status
+            .code()
+            .or(self.status.signal().map(|signal| 128 + signal));
+        code.unwrap_or(failure::UNUSABLE.into()) as u8
+    }
+
+    /// `exited with status 3`, `was killed by signal 11 (SIGSEGV)`.
+    pub fn describe(&self) -> String {
+        match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => format!("exited with status {code}"),
+            (_, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
+            _ => "ended".to_owned(),
+        }
+    }
+
+    /// As [`Outcome::pack`]; what is missing or goes wrong is reported on stderr, because an
+    /// unpacked trace is still usable.
+    pub fn pack_or_warn(&self, path: &Path) {
+        match self.pack(path) {
+            Ok(summary) => report_missing(&summary.missing),
+            Err(failure) => message!("{}", failure.message),
+        }
+    }
+
+    /// Packs a trace in place; adds the exit status, and the clock's rate if the trace lacks it.
+    fn pack(&self, path: &Path) -> Result<PackSummary, Failure> {
+        let mut trace = Trace::open(path)?;
+        if let Some(process) = trace.writer() {
+            return Err(input::still_written(path, process));
+        }
+        let mut meta = Vec::new();
+        if let Some(code) = self.status.code() {
+            meta.push(("exit.status".to_owned(), code.to_string()));
+        }
+        if let Some(signal) = self.status.signal() {
+            meta.push(("exit.signal".to_owned(), signal.to_string()));
+        }
+        meta.push(("exit.process".to_owned(), self.process.to_string()));
+        if trace.head().clock == 0
+            && let Some(rate) = self.ticks_per_second
+        {
+            meta.push(("clock.ticks-per-second".to_owned(), rate.to_string()));
+        }
+        trace.name_addresses(stacks::sources(&trace));
+        let symbols = cutape_symbols::of_callers(&trace);
+        let kept = PayloadPolicies::default();
+        let written = AtomicU64::new(0);
+        let packed = Progress::new("packing", Unit::Bytes, None).watch(&written, || {
+            cutape_format::pack_counting(&trace, path, &meta, &symbols, kept, &written)
+        });
+        packed.map_err(|error| {
+            let unhashed = match payloads::await_hashing(&trace) {
+                true => " with all payload bytes; `cutape pack` replaces them with hashes",
+                false => "",
+            };
+            Failure::unusable(format!(
+                "cannot pack the trace: {error} ({}); it stays unpacked{unhashed}",
+                path.display()
+            ))
+        })
+    }
+}
+
+/// Reports on stderr the image bytes that packing could not find.
+pub fn report_missing(missing: &[MissingFileRange]) {
+    for part in missing {
+        message!(
+            "{} bytes of an image are not in the trace: {}",
+            part.length,
+            part.why
+        );
+    }
+}

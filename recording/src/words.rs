@@ -1,0 +1,96 @@
+//! The words that options of recording take, with their help.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use cutape_format::PayloadPolicy;
+use cutape_registry::{Backend, Digests, HostMemory, Stacks};
+
+/// Which backend `--backend` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendChoice {
+    /// Audit where it is known to work, else preload.
+    Auto,
+    /// This one.
+    Named(Backend),
+}
+
+/// The word of [`BackendChoice::Auto`].
+const AUTO: &str = "auto";
+
+/// Parses `all`, `hash` or `none`.
+pub fn payloads() -> impl TypedValueParser<Value = PayloadPolicy> {
+    parser(
+        &PayloadPolicy::EVERY,
+        PayloadPolicy::word,
+        |payloads| match payloads {
+            PayloadPolicy::All => "All bytes",
+            PayloadPolicy::Hash => {
+                "Only their number and a blake3 hash, computed when the trace is packed"
+            }
+            PayloadPolicy::None => "Only their number",
+        },
+    )
+}
+
+pub(crate) fn host_memory() -> impl TypedValueParser<Value = HostMemory> {
+    parser(HostMemory::ALL, HostMemory::word, |which| match which {
+        HostMemory::Off => "None",
+        HostMemory::Reachable => {
+            "Ranges that a call's arguments or a kernel's parameters point into"
+        }
+        HostMemory::All => "All of it, at every launch",
+    })
+}
+
+pub(crate) fn stacks() -> impl TypedValueParser<Value = Stacks> {
+    parser(Stacks::ALL, Stacks::word, |which| match which {
+        Stacks::Off => "None",
+        Stacks::Some => "Those that create or destroy, load or unload, wait, or fail",
+        Stacks::All => "All: launches and copies as well",
+    })
+}
+
+pub(crate) fn digests() -> impl TypedValueParser<Value = Digests> {
+    parser(Digests::ALL, Digests::word, |when| match when {
+        Digests::End => "All memory, when a context or the process ends",
+        Digests::Sync => "Also when the program has waited for work",
+        Digests::Launch => "What a launch can reach, after each launch; all memory at the end",
+    })
+}
+
+pub(crate) fn backend() -> impl TypedValueParser<Value = BackendChoice> {
+    let named = Backend::ALL.iter().copied().map(BackendChoice::Named);
+    let all: Vec<_> = [BackendChoice::Auto].into_iter().chain(named).collect();
+    let word = |choice| match choice {
+        BackendChoice::Auto => AUTO,
+        BackendChoice::Named(backend) => backend.word(),
+    };
+    parser(&all, word, |choice| match choice {
+        BackendChoice::Auto => "`audit` where it is known to work, else `preload`",
+        BackendChoice::Named(Backend::Audit) => {
+            "Auditing library (LD_AUDIT): libcuda by name or path, from every library"
+        }
+        BackendChoice::Named(Backend::Preload) => {
+            "LD_PRELOAD: libcuda by name, or by path through `dlopen`"
+        }
+        BackendChoice::Named(Backend::Gum) => {
+            "Preload, and patch the driver: also callers that the loader does not see. Needs a \
+             build with frida-gum"
+        }
+    })
+}
+
+/// Parses the words of values.
+fn parser<T: Copy + Send + Sync + 'static>(
+    all: &[T],
+    word: fn(T) -> &'static str,
+    help: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> + use<T> {
+    let words = all
+        .iter()
+        .map(|&value| PossibleValue::new(word(value)).help(help(value)));
+    let all = all.to_vec();
+    PossibleValuesParser::new(words).try_map(move |found| {
+        let value = all.iter().copied().find(|&value| word(value) == found);
+        value.ok_or("unknown")
+    })
+}
