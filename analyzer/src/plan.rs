@@ -238,13 +238,6 @@ impl Plan {
             (_, Some(ImageSource::File(path))) => Some(path),
             _ => None,
         };
-        let launch_parameters = match family {
-            Family::Launch(LaunchOp::Arguments(launch)) => [Some(launch.parameters), launch.extra],
-            Family::Launch(LaunchOp::Config(launch)) => {
-                [Some(launch.parameters), Some(launch.extra)]
-            }
-            _ => [None; 2],
-        };
         let options = function.options().map(OptionShape::of);
         let tensor_map = params().position(|param| param.c_type == "CUtensorMap *");
         let has = |which: fn(&Step) -> bool| steps.iter().any(|(_, step)| which(step));
@@ -259,7 +252,7 @@ impl Plan {
             needs_context: function.waits == Waits::Context
                 || position(|role| matches!(role, Role::Make(_, Parent::CurrentContext))).is_some(),
             launched: position(|role| role == Role::Use(Kind::Function)),
-            launch_parameters: launch_parameters.map(|position| position.map(usize::from)),
+            launch_parameters: launch_parameters(family).map(|position| position.map(usize::from)),
             config: match family {
                 Family::Launch(LaunchOp::Config(launch)) => Some(usize::from(launch.config)),
                 _ => None,
@@ -290,13 +283,10 @@ impl Plan {
             takes_functions_only: has(|step| matches!(step, Step::Use(Kind::Function)))
                 && !matches!(family, Family::Launch(_) | Family::Occupancy(_)),
             takes_nodes: has(|step| matches!(step, Step::UseMany(Kind::GraphNode))),
-            describes: effects.objects.iter().any(|(_, effect)| {
-                let Effect::Create(kind, _) = effect else {
-                    return false;
-                };
-                let array = matches!(kind, Kind::Array | Kind::MipmappedArray);
-                array || matches!(kind, Kind::TextureObject | Kind::SurfaceObject)
-            }),
+            describes: effects
+                .objects
+                .iter()
+                .any(|(_, effect)| creates_described(effect)),
             tensor_map,
             ordered: ordered(&effects),
             touched: touched(function),
@@ -325,6 +315,26 @@ impl Plan {
             steps,
         }
     }
+}
+
+/// The parameters in which a launch gives those of its kernel.
+fn launch_parameters(family: Family) -> [Option<u8>; 2] {
+    match family {
+        Family::Launch(LaunchOp::Arguments(launch)) => [Some(launch.parameters), launch.extra],
+        Family::Launch(LaunchOp::Config(launch)) => [Some(launch.parameters), Some(launch.extra)],
+        _ => [None; 2],
+    }
+}
+
+/// Whether a struct describes what is created.
+fn creates_described(effect: &Effect) -> bool {
+    let described = |kind: &Kind| {
+        matches!(
+            kind,
+            Kind::Array | Kind::MipmappedArray | Kind::TextureObject | Kind::SurfaceObject
+        )
+    };
+    matches!(effect, Effect::Create(kind, _) if described(kind))
 }
 
 /// What rules about order ask of a function.

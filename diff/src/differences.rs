@@ -86,6 +86,37 @@ pub(crate) struct Raw {
     pub(crate) group: u64,
 }
 
+/// A thread of one trace alone.
+fn only_thread(side: usize, sequence: &Sequence, thread: u32) -> Option<Raw> {
+    let calls = sequence.threads.get(thread as usize)?;
+    let index = calls.entry(*calls.compared.first()?)?.index;
+    Some(Raw {
+        position: match side {
+            0 => (index, 0),
+            _ => (u64::MAX, index),
+        },
+        kinds: Kinds::of(&[Kind::Thread]),
+        calls: Calls::Thread(side, thread),
+        count: calls.compared.len() as u64,
+        leaks: 0,
+        group: hash((side, thread, "thread")),
+    })
+}
+
+/// Threads that do the same at an object in another order.
+fn other_order(a: &Sequence, b: &Sequence, one: Reordered) -> Raw {
+    let index = entry(a, one.first.0).map_or(0, |entry| entry.index);
+    let index_b = entry(b, one.first.1).map_or(0, |entry| entry.index);
+    Raw {
+        position: (index, index_b),
+        kinds: Kinds::of(&[Kind::Order]),
+        calls: Calls::Order(one),
+        count: 1,
+        leaks: 0,
+        group: hash((one.object, "reordered")),
+    }
+}
+
 /// All differences, in the order of A. `ignored` is asked about each and says which of its kinds do
 /// not count.
 pub(crate) fn differences(
@@ -179,40 +210,12 @@ pub(crate) fn differences(
             others.extend(pair(a, b, (of_a, of_b), true));
         }
     }
-    let threads = |side: usize, sequence: &Sequence, only: &[u32]| {
-        let known = only.iter().filter_map(|&thread| {
-            let calls = sequence.threads.get(thread as usize)?;
-            let first = calls.entry(*calls.compared.first()?)?;
-            Some((thread, first.index, calls.compared.len() as u64))
-        });
-        let raws = known.map(|(thread, index, calls)| Raw {
-            position: if side == 0 {
-                (index, 0)
-            } else {
-                (u64::MAX, index)
-            },
-            kinds: Kinds::of(&[Kind::Thread]),
-            calls: Calls::Thread(side, thread),
-            count: calls,
-            leaks: 0,
-            group: hash((side, thread, "thread")),
-        });
-        raws.collect::<Vec<_>>()
-    };
-    others.extend(threads(0, a, &counterparts.only_in_a));
-    others.extend(threads(1, b, &counterparts.only_in_b));
-    for one in reordered(a, b, counterparts) {
-        let index = entry(a, one.first.0).map_or(0, |entry| entry.index);
-        let index_b = entry(b, one.first.1).map_or(0, |entry| entry.index);
-        others.push(Raw {
-            position: (index, index_b),
-            kinds: Kinds::of(&[Kind::Order]),
-            calls: Calls::Order(one),
-            count: 1,
-            leaks: 0,
-            group: hash((one.object, "reordered")),
-        });
-    }
+    let threads = counterparts.only_in_a.iter();
+    others.extend(threads.filter_map(|&thread| only_thread(0, a, thread)));
+    let threads = counterparts.only_in_b.iter();
+    others.extend(threads.filter_map(|&thread| only_thread(1, b, thread)));
+    let order = reordered(a, b, counterparts).into_iter();
+    others.extend(order.map(|one| other_order(a, b, one)));
     for mut raw in others {
         raw.kinds = raw.kinds.without(ignored(&raw));
         if !raw.kinds.is_empty() {

@@ -150,17 +150,7 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
             (counterparts, (raws, uncounted), is_noise) = other;
         }
     }
-    let mut counts = BTreeMap::new();
-    let total = of(&raws);
-    for raw in &raws {
-        for kind in raw.kinds.list() {
-            let count = match kind {
-                Kind::Leak => raw.leaks.max(1),
-                _ => raw.count,
-            };
-            *counts.entry(kind).or_default() += count;
-        }
-    }
+    let (total, counts) = (of(&raws), counts(&raws));
     let listed = list::list(&raws, options.all, options.most);
     let omitted = listed.omitted;
     let sides = (in_a, in_b);
@@ -171,14 +161,8 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         .map(|raw| titles::difference(raw, (&sides.0, &sides.1), &counterparts, &described))
         .collect();
     let is_machine = |difference: &Difference| difference.kinds == [Kind::Machine];
-    let first = differences
-        .iter()
-        .position(|difference| !is_machine(difference))
-        .or(if differences.is_empty() {
-            None
-        } else {
-            Some(0)
-        });
+    let first = differences.iter().position(|one| !is_machine(one));
+    let first = first.or((!differences.is_empty()).then_some(0));
     let (settings, is_other_machine) = settings::settings(a, b);
     let left_out = left_out(&sides.0, &sides.1);
     let of = |side: &Sequence| Side {
@@ -208,6 +192,20 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         times,
     };
     Ok(Comparison { report, walked })
+}
+
+/// How many differences of each kind there are.
+fn counts(raws: &[Raw]) -> BTreeMap<Kind, u64> {
+    let mut counts = BTreeMap::new();
+    for raw in raws {
+        for kind in raw.kinds.list() {
+            *counts.entry(kind).or_default() += match kind {
+                Kind::Leak => raw.leaks.max(1),
+                _ => raw.count,
+            };
+        }
+    }
+    counts
 }
 
 fn unset_bytes(unset: Unset) -> Vec<UnsetBytes> {

@@ -94,18 +94,8 @@ pub(crate) fn difference(
             if raw.count > 1 || raw.kinds.contains(Kind::Call) =>
         {
             put(side, place);
-            let more = match raw.count {
-                1 => String::new(),
-                2 => ", and the call after it".to_owned(),
-                count => format!(", and the {} calls after it", count - 1),
-            };
-            let leaks = match raw.leaks {
-                0 => String::new(),
-                1 => ", which leak 1 object".to_owned(),
-                leaks => format!(", which leak {leaks} objects"),
-            };
             let (name, side) = (name(call(side, place)), side_name(side));
-            found.title = format!("{name}: in {side} only{more}{leaks}");
+            found.title = format!("{name}: in {side} only{}", rest_of_row(raw));
         }
         Calls::Only(side, place) => {
             put(side, place);
@@ -151,6 +141,20 @@ pub(crate) fn difference(
         }
     }
     found
+}
+
+/// What else is in a row of calls of one trace.
+fn rest_of_row(raw: &Raw) -> String {
+    let more = match raw.count {
+        1 => String::new(),
+        2 => ", and the call after it".to_owned(),
+        count => format!(", and the {} calls after it", count - 1),
+    };
+    match raw.leaks {
+        0 => more,
+        1 => more + ", which leak 1 object",
+        leaks => format!("{more}, which leak {leaks} objects"),
+    }
 }
 
 fn side_name(side: usize) -> &'static str {

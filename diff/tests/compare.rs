@@ -157,152 +157,155 @@ const OPTIONS: Options<'static> = Options {
     read: None,
 };
 
+/// A, B, kinds of differences, and a part of a title.
+const DIFFERENCES: &[(&str, &str, &[Kind], &str)] = &[
+    (
+        "0 alloc m 64; 0 set m 1 9; 0 free m",
+        "0 alloc m 64; 0 set m 1 9; 0 free m",
+        &[],
+        "",
+    ),
+    // Numbers, offsets, sizes.
+    (
+        "0 alloc m 64; 0 set m 1 9",
+        "0 alloc m 64; 0 set m 1 8",
+        &[Kind::Argument],
+        "N 9 → 8",
+    ),
+    (
+        "0 alloc m 64; 0 set m+8 1 9",
+        "0 alloc m 64; 0 set m+16 1 9",
+        &[Kind::Argument],
+        "dstDevice memory#1 + 8 → memory#1 + 16",
+    ),
+    // The other of two objects.
+    (
+        "0 alloc m 64; 0 alloc n 64; 0 set m 1 9; 0 set n 2 9; 0 set m 3 9",
+        "0 alloc m 64; 0 alloc n 64; 0 set m 1 9; 0 set n 2 9; 0 set n 3 9",
+        &[Kind::Object],
+        "dstDevice memory#1 → memory#2, not memory#1",
+    ),
+    // One more object of the same sort, made first: the others still correspond.
+    (
+        "0 alloc m 64; 0 set m 1 9; 0 free m",
+        "0 alloc x 64; 0 alloc m 64; 0 set m 1 9; 0 free m",
+        &[Kind::Leak],
+        "cuMemAlloc_v2: in B only, which leaks memory#1",
+    ),
+    (
+        "0 alloc m 64; 0 to m 8 5",
+        "0 alloc m 64; 0 to m 8 6",
+        &[Kind::Data],
+        "srcHost from byte 0 of 8: 05",
+    ),
+    // Addresses among copied bytes.
+    (
+        "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+        "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+        &[],
+        "",
+    ),
+    (
+        "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+        "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+24",
+        &[Kind::Data],
+        "srcHost at byte 0 memory#2 + 16 → memory#2 + 24",
+    ),
+    (
+        "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
+        "0 alloc m 64; 0 alloc n 64; 0 to m 8 m+16",
+        &[Kind::Object],
+        "srcHost at byte 0 memory#2 + 16 → memory#1 + 16",
+    ),
+    (
+        "0 stream s; 0 wait s 0; 0 wait s 0",
+        "0 stream s; 0 wait s 0; 0 wait s 700",
+        &[Kind::Result],
+        "returned CUDA_SUCCESS → CUDA_ERROR_ILLEGAL_ADDRESS",
+    ),
+    // An object that is not there any more is another argument.
+    (
+        "0 alloc m 64; 0 set m 1 9; 0 free m; 0 alloc n 64",
+        "0 alloc m 64; 0 free m; 0 set m 1 9; 0 alloc n 64",
+        &[Kind::Call],
+        "cuMemsetD8_v2: in A only",
+    ),
+    (
+        "0 stream s; 0 wait s 0",
+        "0 stream s; 0 alloc m 64; 0 set m 1 1; 0 alloc n 64; 0 set n 2 2; 0 wait s 0",
+        &[Kind::Call, Kind::Leak],
+        "cuMemAlloc_v2: in B only, and the 3 calls after it, which leak 2 objects",
+    ),
+    (
+        "0 load m; 0 unload m",
+        "0 load m",
+        &[Kind::Leak],
+        "B leaks module#1",
+    ),
+    (
+        "0 device 1",
+        "0 device 2",
+        &[Kind::Machine],
+        "name one → two",
+    ),
+    // How often a program polls is up to time.
+    (
+        "0 event e; 0 query e 0 600; 0 query e 0 600; 0 query e 0 0; 0 destroy e",
+        "0 event e; 0 query e 0 0; 0 destroy e",
+        &[],
+        "",
+    ),
+    (
+        "0 event e; 0 query e 0 700",
+        "0 event e; 0 query e 0 0",
+        &[Kind::Call],
+        "cuEventQuery",
+    ),
+    // Threads that do the same in another order, and one that is missing.
+    (
+        "0 alloc m 64; 1 alloc a 8; 1 set a 1 1; 2 alloc b 8; 2 set b 2 2",
+        "0 alloc m 64; 1 alloc b 8; 1 set b 2 2; 2 alloc a 8; 2 set a 1 1",
+        &[],
+        "",
+    ),
+    (
+        "0 alloc m 64; 1 alloc a 8; 1 free a",
+        "0 alloc m 64",
+        &[Kind::Thread],
+        "thread @1 of A has no counterpart in B",
+    ),
+    // A pool of threads: who does a piece of work does not matter.
+    (
+        "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 1 set m 3 3; 2 set m 7 7; 2 set m 8 8; 2 set m 9 9",
+        "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 2 set m 3 3; 2 set m 7 7; 2 set m 8 8; 2 set m 9 9",
+        &[],
+        "",
+    ),
+    // Also where each thread does other pieces of the work instead.
+    (
+        "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 1 set m 3 3; 2 set m 7 7; 2 set m 8 8",
+        "0 alloc m 64; 1 set m 1 1; 1 set m 7 7; 1 set m 3 3; 2 set m 2 2; 2 set m 8 8",
+        &[],
+        "",
+    ),
+    // The order at a shared event does; two waits have none.
+    (
+        "0 event e; 0 stream s; 1 record e s; 2 set 1 2 3; 2 record e s; 1 set 4 5 6",
+        "0 event e; 0 stream s; 2 set 1 2 3; 2 record e s; 1 record e s; 1 set 4 5 6",
+        &[Kind::Order],
+        "threads reordered at",
+    ),
+    (
+        "0 stream s; 1 wait s 0; 1 set 1 2 3; 2 wait s 0; 2 set 4 5 6",
+        "0 stream s; 2 wait s 0; 2 set 4 5 6; 1 wait s 0; 1 set 1 2 3",
+        &[],
+        "",
+    ),
+];
+
 #[test]
 fn differences() {
-    for (a, b, kinds, title) in [
-        (
-            "0 alloc m 64; 0 set m 1 9; 0 free m",
-            "0 alloc m 64; 0 set m 1 9; 0 free m",
-            &[][..],
-            "",
-        ),
-        // Numbers, offsets, sizes.
-        (
-            "0 alloc m 64; 0 set m 1 9",
-            "0 alloc m 64; 0 set m 1 8",
-            &[Kind::Argument],
-            "N 9 → 8",
-        ),
-        (
-            "0 alloc m 64; 0 set m+8 1 9",
-            "0 alloc m 64; 0 set m+16 1 9",
-            &[Kind::Argument],
-            "dstDevice memory#1 + 8 → memory#1 + 16",
-        ),
-        // The other of two objects.
-        (
-            "0 alloc m 64; 0 alloc n 64; 0 set m 1 9; 0 set n 2 9; 0 set m 3 9",
-            "0 alloc m 64; 0 alloc n 64; 0 set m 1 9; 0 set n 2 9; 0 set n 3 9",
-            &[Kind::Object],
-            "dstDevice memory#1 → memory#2, not memory#1",
-        ),
-        // One more object of the same sort, made first: the others still correspond.
-        (
-            "0 alloc m 64; 0 set m 1 9; 0 free m",
-            "0 alloc x 64; 0 alloc m 64; 0 set m 1 9; 0 free m",
-            &[Kind::Leak],
-            "cuMemAlloc_v2: in B only, which leaks memory#1",
-        ),
-        (
-            "0 alloc m 64; 0 to m 8 5",
-            "0 alloc m 64; 0 to m 8 6",
-            &[Kind::Data],
-            "srcHost from byte 0 of 8: 05",
-        ),
-        // Addresses among copied bytes.
-        (
-            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
-            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
-            &[],
-            "",
-        ),
-        (
-            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
-            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+24",
-            &[Kind::Data],
-            "srcHost at byte 0 memory#2 + 16 → memory#2 + 24",
-        ),
-        (
-            "0 alloc m 64; 0 alloc n 64; 0 to m 8 n+16",
-            "0 alloc m 64; 0 alloc n 64; 0 to m 8 m+16",
-            &[Kind::Object],
-            "srcHost at byte 0 memory#2 + 16 → memory#1 + 16",
-        ),
-        (
-            "0 stream s; 0 wait s 0; 0 wait s 0",
-            "0 stream s; 0 wait s 0; 0 wait s 700",
-            &[Kind::Result],
-            "returned CUDA_SUCCESS → CUDA_ERROR_ILLEGAL_ADDRESS",
-        ),
-        // An object that is not there any more is another argument.
-        (
-            "0 alloc m 64; 0 set m 1 9; 0 free m; 0 alloc n 64",
-            "0 alloc m 64; 0 free m; 0 set m 1 9; 0 alloc n 64",
-            &[Kind::Call],
-            "cuMemsetD8_v2: in A only",
-        ),
-        (
-            "0 stream s; 0 wait s 0",
-            "0 stream s; 0 alloc m 64; 0 set m 1 1; 0 alloc n 64; 0 set n 2 2; 0 wait s 0",
-            &[Kind::Call, Kind::Leak],
-            "cuMemAlloc_v2: in B only, and the 3 calls after it, which leak 2 objects",
-        ),
-        (
-            "0 load m; 0 unload m",
-            "0 load m",
-            &[Kind::Leak],
-            "B leaks module#1",
-        ),
-        (
-            "0 device 1",
-            "0 device 2",
-            &[Kind::Machine],
-            "name one → two",
-        ),
-        // How often a program polls is up to time.
-        (
-            "0 event e; 0 query e 0 600; 0 query e 0 600; 0 query e 0 0; 0 destroy e",
-            "0 event e; 0 query e 0 0; 0 destroy e",
-            &[],
-            "",
-        ),
-        (
-            "0 event e; 0 query e 0 700",
-            "0 event e; 0 query e 0 0",
-            &[Kind::Call],
-            "cuEventQuery",
-        ),
-        // Threads that do the same in another order, and one that is missing.
-        (
-            "0 alloc m 64; 1 alloc a 8; 1 set a 1 1; 2 alloc b 8; 2 set b 2 2",
-            "0 alloc m 64; 1 alloc b 8; 1 set b 2 2; 2 alloc a 8; 2 set a 1 1",
-            &[],
-            "",
-        ),
-        (
-            "0 alloc m 64; 1 alloc a 8; 1 free a",
-            "0 alloc m 64",
-            &[Kind::Thread],
-            "thread @1 of A has no counterpart in B",
-        ),
-        // A pool of threads: who does a piece of work does not matter.
-        (
-            "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 1 set m 3 3; 2 set m 7 7; 2 set m 8 8; 2 set m 9 9",
-            "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 2 set m 3 3; 2 set m 7 7; 2 set m 8 8; 2 set m 9 9",
-            &[],
-            "",
-        ),
-        // Also where each thread does other pieces of the work instead.
-        (
-            "0 alloc m 64; 1 set m 1 1; 1 set m 2 2; 1 set m 3 3; 2 set m 7 7; 2 set m 8 8",
-            "0 alloc m 64; 1 set m 1 1; 1 set m 7 7; 1 set m 3 3; 2 set m 2 2; 2 set m 8 8",
-            &[],
-            "",
-        ),
-        // The order at a shared event does; two waits have none.
-        (
-            "0 event e; 0 stream s; 1 record e s; 2 set 1 2 3; 2 record e s; 1 set 4 5 6",
-            "0 event e; 0 stream s; 2 set 1 2 3; 2 record e s; 1 record e s; 1 set 4 5 6",
-            &[Kind::Order],
-            "threads reordered at",
-        ),
-        (
-            "0 stream s; 1 wait s 0; 1 set 1 2 3; 2 wait s 0; 2 set 4 5 6",
-            "0 stream s; 2 wait s 0; 2 set 4 5 6; 1 wait s 0; 1 set 1 2 3",
-            &[],
-            "",
-        ),
-    ] {
+    for &(a, b, kinds, title) in DIFFERENCES {
         let report = report(a, b, &OPTIONS);
         let found: Vec<Kind> = report.counts.keys().copied().collect();
         let titles: Vec<&str> = report.differences.iter().map(|one| &*one.title).collect();

@@ -398,152 +398,153 @@ mod tests {
         }
     }
 
+    const LIMITS: &str =
+        "Max open files            256                  4096                 files\n";
+    const ENOUGH: &str =
+        "Max open files            4096                 4096                 files\n";
+    const NOEXEC: &str = "tmpfs / tmpfs rw 0 0\ntmpfs /tmp tmpfs rw,noexec 0 0\n";
+
+    type Named = &'static [(&'static str, &'static str)];
+
+    /// Files, variables, free bytes, and words of each advice.
+    const SURROUNDINGS: &[(Named, Named, Option<u64>, &[&str])] = &[
+        (&[], &[], None, &[]),
+        (
+            &[],
+            &[("CUDA_INJECTION64_PATH", "/x.so")],
+            None,
+            &["CUDA_INJECTION64_PATH=/x.so"],
+        ),
+        (&[], &[("LD_PRELOAD", "")], None, &[]),
+        (
+            &[],
+            &[("LD_AUDIT", "/a.so"), ("NVTX_INJECTION64_PATH", "/n.so")],
+            None,
+            &["NVTX_INJECTION64_PATH=/n.so", "LD_AUDIT=/a.so"],
+        ),
+        (
+            &[("proc/sys/kernel/yama/ptrace_scope", "1\n")],
+            &[],
+            None,
+            &[],
+        ),
+        (
+            &[("proc/sys/kernel/yama/ptrace_scope", "2\n")],
+            &[],
+            None,
+            &["ptrace_scope is 2"],
+        ),
+        (&[(".dockerenv", "")], &[], None, &["(/.dockerenv)"]),
+        (
+            &[("proc/self/limits", LIMITS)],
+            &[],
+            None,
+            &["ulimit -n 1024"],
+        ),
+        (&[("proc/self/limits", ENOUGH)], &[], None, &[]),
+        (
+            &[("proc/self/mounts", NOEXEC)],
+            &[],
+            None,
+            &["mounted noexec"],
+        ),
+        (
+            &[("tmp/nvidia-mps/control", "")],
+            &[],
+            None,
+            &["/tmp/nvidia-mps"],
+        ),
+        (&[], &[], Some(5 << 20), &["5 MiB free"]),
+        (
+            &[],
+            &[("LD_AUDIT", "/usr/lib/cutape/libcutape_audit.so")],
+            None,
+            &["records this process already"],
+        ),
+        (
+            &[(TOOLKIT, "{\"cuda\": {\"version\": \"13.0.2\"}}")],
+            &[],
+            None,
+            &[],
+        ),
+        (
+            &[(TOOLKIT, "{\"cuda\": {\"version\": \"13.1.0\"}}")],
+            &[],
+            None,
+            &[
+                "CUDA 13.1 in /usr/local/cuda is newer than CUDA 13.0, which the driver \
+                   supports: PTX",
+            ],
+        ),
+        (
+            &[(
+                "opt/cuda/version.json",
+                "{\"cuda\": {\"version\": \"14.0.0\"}}",
+            )],
+            &[("CUDA_HOME", "/opt/cuda/")],
+            None,
+            &["CUDA 14.0 in /opt/cuda/"],
+        ),
+        (&[(TOOLKIT, "not JSON")], &[], None, &[]),
+        (
+            &[(MODULE, "NVRM version: NVIDIA x  580.95.05  Release\n")],
+            &[],
+            None,
+            &[],
+        ),
+        (
+            &[(MODULE, "NVRM version: NVIDIA x  570.10  Release\n")],
+            &[],
+            None,
+            &["version 570.10, the driver library 580.95.05"],
+        ),
+        (&[("sys/fs/cgroup/memory.max", "max\n")], &[], None, &[]),
+        (
+            &[("sys/fs/cgroup/memory.max", "536870912\n")],
+            &[],
+            None,
+            &["permits 512 MiB"],
+        ),
+        (
+            &[("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n")],
+            &[],
+            None,
+            &["permits 1 MiB"],
+        ),
+        (&[("proc/sys/vm/overcommit_memory", "1\n")], &[], None, &[]),
+        (
+            &[("proc/sys/vm/overcommit_memory", "2\n")],
+            &[],
+            None,
+            &["vm.overcommit_memory is 2"],
+        ),
+        (
+            &[(
+                "proc/self/limits",
+                "Max address space  1048576  unlimited  bytes\n",
+            )],
+            &[],
+            None,
+            &["ulimit -v unlimited"],
+        ),
+        (
+            &[
+                (
+                    "proc/self/limits",
+                    "Max locked memory  65536  65536  bytes\n",
+                ),
+                ("dev/infiniband/uverbs0", ""),
+            ],
+            &[],
+            None,
+            &["64.0 KiB of locked memory"],
+        ),
+    ];
+
     #[test]
     fn advice_for_surroundings() {
         let root = std::env::temp_dir().join(format!("cutape-doctor-{}", std::process::id()));
-        let limits = "Max open files            256                  4096                 files\n";
-        let enough = "Max open files            4096                 4096                 files\n";
-        let noexec = "tmpfs / tmpfs rw 0 0\ntmpfs /tmp tmpfs rw,noexec 0 0\n";
-        type Row<'r> = (
-            &'r [(&'r str, &'r str)],
-            &'r [(&'r str, &'r str)],
-            Option<u64>,
-            &'r [&'r str],
-        );
-        let rows: [Row<'_>; 26] = [
-            (&[], &[], None, &[]),
-            (
-                &[],
-                &[("CUDA_INJECTION64_PATH", "/x.so")],
-                None,
-                &["CUDA_INJECTION64_PATH=/x.so"],
-            ),
-            (&[], &[("LD_PRELOAD", "")], None, &[]),
-            (
-                &[],
-                &[("LD_AUDIT", "/a.so"), ("NVTX_INJECTION64_PATH", "/n.so")],
-                None,
-                &["NVTX_INJECTION64_PATH=/n.so", "LD_AUDIT=/a.so"],
-            ),
-            (
-                &[("proc/sys/kernel/yama/ptrace_scope", "1\n")],
-                &[],
-                None,
-                &[],
-            ),
-            (
-                &[("proc/sys/kernel/yama/ptrace_scope", "2\n")],
-                &[],
-                None,
-                &["ptrace_scope is 2"],
-            ),
-            (&[(".dockerenv", "")], &[], None, &["(/.dockerenv)"]),
-            (
-                &[("proc/self/limits", limits)],
-                &[],
-                None,
-                &["ulimit -n 1024"],
-            ),
-            (&[("proc/self/limits", enough)], &[], None, &[]),
-            (
-                &[("proc/self/mounts", noexec)],
-                &[],
-                None,
-                &["mounted noexec"],
-            ),
-            (
-                &[("tmp/nvidia-mps/control", "")],
-                &[],
-                None,
-                &["/tmp/nvidia-mps"],
-            ),
-            (&[], &[], Some(5 << 20), &["5 MiB free"]),
-            (
-                &[],
-                &[("LD_AUDIT", "/usr/lib/cutape/libcutape_audit.so")],
-                None,
-                &["records this process already"],
-            ),
-            (
-                &[(TOOLKIT, "{\"cuda\": {\"version\": \"13.0.2\"}}")],
-                &[],
-                None,
-                &[],
-            ),
-            (
-                &[(TOOLKIT, "{\"cuda\": {\"version\": \"13.1.0\"}}")],
-                &[],
-                None,
-                &[
-                    "CUDA 13.1 in /usr/local/cuda is newer than CUDA 13.0, which the driver \
-                   supports: PTX",
-                ],
-            ),
-            (
-                &[(
-                    "opt/cuda/version.json",
-                    "{\"cuda\": {\"version\": \"14.0.0\"}}",
-                )],
-                &[("CUDA_HOME", "/opt/cuda/")],
-                None,
-                &["CUDA 14.0 in /opt/cuda/"],
-            ),
-            (&[(TOOLKIT, "not JSON")], &[], None, &[]),
-            (
-                &[(MODULE, "NVRM version: NVIDIA x  580.95.05  Release\n")],
-                &[],
-                None,
-                &[],
-            ),
-            (
-                &[(MODULE, "NVRM version: NVIDIA x  570.10  Release\n")],
-                &[],
-                None,
-                &["version 570.10, the driver library 580.95.05"],
-            ),
-            (&[("sys/fs/cgroup/memory.max", "max\n")], &[], None, &[]),
-            (
-                &[("sys/fs/cgroup/memory.max", "536870912\n")],
-                &[],
-                None,
-                &["permits 512 MiB"],
-            ),
-            (
-                &[("sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n")],
-                &[],
-                None,
-                &["permits 1 MiB"],
-            ),
-            (&[("proc/sys/vm/overcommit_memory", "1\n")], &[], None, &[]),
-            (
-                &[("proc/sys/vm/overcommit_memory", "2\n")],
-                &[],
-                None,
-                &["vm.overcommit_memory is 2"],
-            ),
-            (
-                &[(
-                    "proc/self/limits",
-                    "Max address space  1048576  unlimited  bytes\n",
-                )],
-                &[],
-                None,
-                &["ulimit -v unlimited"],
-            ),
-            (
-                &[
-                    (
-                        "proc/self/limits",
-                        "Max locked memory  65536  65536  bytes\n",
-                    ),
-                    ("dev/infiniband/uverbs0", ""),
-                ],
-                &[],
-                None,
-                &["64.0 KiB of locked memory"],
-            ),
-        ];
-        for (files, variables, free, expected) in rows {
+        for &(files, variables, free, expected) in SURROUNDINGS {
             let _ = fs::remove_dir_all(&root);
             fs::create_dir_all(&root).unwrap();
             let device = [("dev/nvidiactl", "")];

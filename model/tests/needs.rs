@@ -56,127 +56,128 @@ const LAUNCH_ON_STREAM: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, 0x5, 0, 0];
 const UPLOAD: &[u64] = &[0x10000, 0x7000, 0x1000];
 const CONTENT: &[u64] = &[1, 2];
 
+/// Calls behind the start, from 6; then the calls of the closure of the last one, without what ends
+/// what they began.
+const NEEDS_OF_THE_LAST: &[(&str, &[Step], &[u64])] = &[
+    (
+        "memory",
+        &[("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[])],
+        &[0, 1, 6],
+    ),
+    (
+        "content",
+        &[
+            ("cuMemcpyHtoD_v2", UPLOAD, 0, CONTENT),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 1, 6, 7],
+    ),
+    (
+        "overwritten-content",
+        &[
+            ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+            ("cuMemcpyHtoD_v2", UPLOAD, 0, CONTENT),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 1, 7, 8],
+    ),
+    (
+        "other-content",
+        &[
+            ("cuMemsetD8_v2", &[0x10800, 0, 16], 0, &[]),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 1, 7],
+    ),
+    (
+        "launched-content",
+        &[
+            ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+            ("cuLaunchKernel", LAUNCH, 0, &[0x10100]),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 1, 3, 4, 6, 7, 8],
+    ),
+    (
+        "pointer-in-memory",
+        &[
+            ("cuMemcpyHtoD_v2", UPLOAD, 0, &[0x20010]),
+            ("cuLaunchKernel", LAUNCH, 0, &[0x10000]),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x20000, 8], 0, &[]),
+        ],
+        &[0, 1, 2, 3, 4, 6, 7, 8],
+    ),
+    (
+        "order",
+        &[
+            ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
+            ("cuStreamSynchronize", &[0x5], 0, &[]),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 1, 3, 4, 5, 6, 7, 8],
+    ),
+    (
+        "after-free",
+        &[
+            ("cuMemFree_v2", &[0x10000], 0, &[]),
+            ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+        ],
+        &[0, 1, 6, 7],
+    ),
+    (
+        "allocated-again",
+        &[
+            ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
+            ("cuMemFree_v2", &[0x10000], 0, &[]),
+            ("cuMemAlloc_v2", &[1, 0x1000], 0x10000, &[]),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 8, 9],
+    ),
+    (
+        "attribute",
+        &[
+            ("cuFuncSetAttribute", &[0xf, 8, 1], 0, &[]),
+            ("cuLaunchKernel", LAUNCH, 0, &[7]),
+        ],
+        &[0, 3, 4, 6, 7],
+    ),
+    (
+        "current-context",
+        &[
+            ("cuCtxCreate_v2", &[1, 0, 0], 0xd, &[]),
+            ("cuMemAlloc_v2", &[1, 16], 0x30000, &[]),
+            ("cuCtxPopCurrent_v2", &[1], 0xd, &[]),
+            ("cuMemAlloc_v2", &[1, 16], 0x40000, &[]),
+        ],
+        &[0, 9],
+    ),
+    // The driver's private tables made the first context current again.
+    (
+        "shown-context",
+        &[
+            ("cuCtxSetCurrent", &[0xd], 0, &[]),
+            ("cuCtxGetCurrent", &[1], 0xc, &[]),
+            ("cuCtxSetCurrent", &[0xd], 0, &[]),
+            ("cuMemAlloc_v2", &[1, 16], 0x30000, &[]),
+        ],
+        &[0, 6, 8, 9],
+    ),
+    (
+        "event",
+        &[
+            ("cuEventCreate", &[1, 0], 0xe, &[]),
+            ("cuEventRecord", &[0xe, 0], 0, &[]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuStreamWaitEvent", &[0, 0xe, 0], 0, &[]),
+        ],
+        &[0, 5, 6, 8, 9],
+    ),
+];
+
 #[test]
 fn the_last_call_needs() {
-    // Calls behind the start, from 6; then the calls of the closure of the last one, without what
-    // ends what they began.
-    let cases: &[(&str, &[Step], &[u64])] = &[
-        (
-            "memory",
-            &[("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[])],
-            &[0, 1, 6],
-        ),
-        (
-            "content",
-            &[
-                ("cuMemcpyHtoD_v2", UPLOAD, 0, CONTENT),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
-            ],
-            &[0, 1, 6, 7],
-        ),
-        (
-            "overwritten-content",
-            &[
-                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
-                ("cuMemcpyHtoD_v2", UPLOAD, 0, CONTENT),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
-            ],
-            &[0, 1, 7, 8],
-        ),
-        (
-            "other-content",
-            &[
-                ("cuMemsetD8_v2", &[0x10800, 0, 16], 0, &[]),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
-            ],
-            &[0, 1, 7],
-        ),
-        (
-            "launched-content",
-            &[
-                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
-                ("cuLaunchKernel", LAUNCH, 0, &[0x10100]),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
-            ],
-            &[0, 1, 3, 4, 6, 7, 8],
-        ),
-        (
-            "pointer-in-memory",
-            &[
-                ("cuMemcpyHtoD_v2", UPLOAD, 0, &[0x20010]),
-                ("cuLaunchKernel", LAUNCH, 0, &[0x10000]),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x20000, 8], 0, &[]),
-            ],
-            &[0, 1, 2, 3, 4, 6, 7, 8],
-        ),
-        (
-            "order",
-            &[
-                ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
-                ("cuStreamSynchronize", &[0x5], 0, &[]),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
-            ],
-            &[0, 1, 3, 4, 5, 6, 7, 8],
-        ),
-        (
-            "after-free",
-            &[
-                ("cuMemFree_v2", &[0x10000], 0, &[]),
-                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
-            ],
-            &[0, 1, 6, 7],
-        ),
-        (
-            "allocated-again",
-            &[
-                ("cuMemsetD8_v2", &[0x10000, 0, 16], 0, &[]),
-                ("cuMemFree_v2", &[0x10000], 0, &[]),
-                ("cuMemAlloc_v2", &[1, 0x1000], 0x10000, &[]),
-                ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
-            ],
-            &[0, 8, 9],
-        ),
-        (
-            "attribute",
-            &[
-                ("cuFuncSetAttribute", &[0xf, 8, 1], 0, &[]),
-                ("cuLaunchKernel", LAUNCH, 0, &[7]),
-            ],
-            &[0, 3, 4, 6, 7],
-        ),
-        (
-            "current-context",
-            &[
-                ("cuCtxCreate_v2", &[1, 0, 0], 0xd, &[]),
-                ("cuMemAlloc_v2", &[1, 16], 0x30000, &[]),
-                ("cuCtxPopCurrent_v2", &[1], 0xd, &[]),
-                ("cuMemAlloc_v2", &[1, 16], 0x40000, &[]),
-            ],
-            &[0, 9],
-        ),
-        // The driver's private tables made the first context current again.
-        (
-            "shown-context",
-            &[
-                ("cuCtxSetCurrent", &[0xd], 0, &[]),
-                ("cuCtxGetCurrent", &[1], 0xc, &[]),
-                ("cuCtxSetCurrent", &[0xd], 0, &[]),
-                ("cuMemAlloc_v2", &[1, 16], 0x30000, &[]),
-            ],
-            &[0, 6, 8, 9],
-        ),
-        (
-            "event",
-            &[
-                ("cuEventCreate", &[1, 0], 0xe, &[]),
-                ("cuEventRecord", &[0xe, 0], 0, &[]),
-                ("cuEventRecord", &[0xe, 0x5], 0, &[]),
-                ("cuStreamWaitEvent", &[0, 0xe, 0], 0, &[]),
-            ],
-            &[0, 5, 6, 8, 9],
-        ),
-    ];
-    for &(name, steps, expected) in cases {
+    for &(name, steps, expected) in NEEDS_OF_THE_LAST {
         let needs = needs(name, &[&START, steps].concat());
         let last = needs.calls() - 1;
         let kept = needs.closure([last], |_, _, need| need != Need::Completion);

@@ -134,209 +134,211 @@ enum Step {
 }
 use Step::*;
 
+type Scenario = (&'static str, &'static [(Step, u32)]);
+
+const SCENARIOS: &[Scenario] = &[
+    (
+        "one stream",
+        &[
+            (Begin(0), 0),
+            (Launch(Main), 0),
+            (Status(1), 0),
+            (End(Main), 0),
+            (Status(0), 0),
+        ],
+    ),
+    (
+        "begun twice",
+        &[
+            (Begin(0), 0),
+            (Begin(0), code::ILLEGAL_STATE),
+            (End(Main), 0),
+        ],
+    ),
+    ("no such mode", &[(Begin(3), code::INVALID_VALUE)]),
+    ("the legacy stream", &[(BeginOn(Legacy), UNSUPPORTED)]),
+    ("not begun", &[(End(Main), code::ILLEGAL_STATE)]),
+    (
+        "ended on a stream that does not capture",
+        &[
+            (Begin(0), 0),
+            (Launch(Main), 0),
+            (End(Side), code::ILLEGAL_STATE),
+            (Context, UNSUPPORTED),
+            (End(Main), INVALIDATED),
+        ],
+    ),
+    (
+        "ended on a stream that joined",
+        &[
+            (Begin(0), 0),
+            (Record(Main), 0),
+            (Wait(Side), 0),
+            (End(Side), UNMATCHED),
+            (End(Main), INVALIDATED),
+        ],
+    ),
+    (
+        "ended by another thread",
+        &[(Begin(1), 0), (EndElsewhere, WRONG_THREAD), (End(Main), 0)],
+    ),
+    (
+        "ended by another thread, relaxed",
+        &[(Begin(2), 0), (EndElsewhere, 0), (Status(0), 0)],
+    ),
+    (
+        "a fork that is not joined",
+        &[
+            (Begin(0), 0),
+            (Record(Main), 0),
+            (Wait(Side), 0),
+            (Launch(Side), 0),
+            (End(Main), UNJOINED),
+            (Context, 0),
+        ],
+    ),
+    (
+        "a fork that is joined",
+        &[
+            (Begin(0), 0),
+            (Record(Main), 0),
+            (Wait(Side), 0),
+            (Launch(Side), 0),
+            (Record(Side), 0),
+            (Wait(Main), 0),
+            (End(Main), 0),
+        ],
+    ),
+    (
+        "an allocation",
+        &[
+            (Begin(0), 0),
+            (Allocate, UNSUPPORTED),
+            (End(Main), INVALIDATED),
+            (Context, 0),
+        ],
+    ),
+    (
+        "an allocation, relaxed",
+        &[
+            (Begin(0), 0),
+            (Relax, 0),
+            (Allocate, 0),
+            (Global, 0),
+            (End(Main), 0),
+        ],
+    ),
+    (
+        "an allocation in a relaxed capture",
+        &[(Begin(2), 0), (Allocate, 0), (End(Main), 0)],
+    ),
+    (
+        "waiting for the stream",
+        &[
+            (Begin(0), 0),
+            (Launch(Main), 0),
+            (Synchronize(Main), UNSUPPORTED),
+            (Status(2), 0),
+            (Launch(Main), INVALIDATED),
+            (End(Main), INVALIDATED),
+            (Context, 0),
+        ],
+    ),
+    (
+        "waiting for another stream",
+        &[
+            (Begin(0), 0),
+            (Synchronize(Side), UNSUPPORTED),
+            (End(Main), INVALIDATED),
+        ],
+    ),
+    (
+        "waiting for another stream, relaxed",
+        &[
+            (Begin(0), 0),
+            (Relax, 0),
+            (Synchronize(Side), 0),
+            (Global, 0),
+            (End(Main), 0),
+        ],
+    ),
+    (
+        "a copy that waits beside a non-blocking stream",
+        &[(Begin(0), 0), (CopySync, 0), (End(Main), 0)],
+    ),
+    (
+        "asking for a captured event",
+        &[
+            (Begin(2), 0),
+            (Record(Main), 0),
+            (Query, CAPTURED_EVENT),
+            (End(Main), INVALIDATED),
+        ],
+    ),
+    (
+        "asking for an event of a capture that is over",
+        &[
+            (Begin(0), 0),
+            (Record(Main), 0),
+            (End(Main), 0),
+            (Query, code::INVALID_VALUE),
+        ],
+    ),
+    (
+        "work on the legacy stream",
+        &[
+            (BeginOn(Blocking), 0),
+            (Launch(Legacy), IMPLICIT),
+            (End(Blocking), INVALIDATED),
+            (Context, 0),
+        ],
+    ),
+    (
+        "a copy that waits",
+        &[
+            (BeginOn(Blocking), 0),
+            (CopySync, IMPLICIT),
+            (End(Blocking), INVALIDATED),
+        ],
+    ),
+    (
+        "work on the legacy stream beside a non-blocking one",
+        &[(Begin(0), 0), (Launch(Legacy), 0), (End(Main), 0)],
+    ),
+    (
+        "waiting for an event from before",
+        &[
+            (Begin(0), 0),
+            (WaitOld(Main), ISOLATION),
+            (Context, UNSUPPORTED),
+            (End(Main), INVALIDATED),
+        ],
+    ),
+    (
+        "waiting for an event of another capture",
+        &[
+            (Begin(0), 0),
+            (Record(Main), 0),
+            (BeginOn(Side), 0),
+            (Wait(Side), MERGE),
+            (End(Main), INVALIDATED),
+            (End(Side), INVALIDATED),
+        ],
+    ),
+    (
+        "what cannot be captured",
+        &[
+            (Begin(0), 0),
+            (Callback, UNSUPPORTED),
+            (End(Main), INVALIDATED),
+        ],
+    ),
+];
+
 #[test]
 fn captures_answer_as_documented() {
     let _alone = ALONE.lock();
-    type Scenario = (&'static str, &'static [(Step, u32)]);
-    let scenarios: &[Scenario] = &[
-        (
-            "one stream",
-            &[
-                (Begin(0), 0),
-                (Launch(Main), 0),
-                (Status(1), 0),
-                (End(Main), 0),
-                (Status(0), 0),
-            ],
-        ),
-        (
-            "begun twice",
-            &[
-                (Begin(0), 0),
-                (Begin(0), code::ILLEGAL_STATE),
-                (End(Main), 0),
-            ],
-        ),
-        ("no such mode", &[(Begin(3), code::INVALID_VALUE)]),
-        ("the legacy stream", &[(BeginOn(Legacy), UNSUPPORTED)]),
-        ("not begun", &[(End(Main), code::ILLEGAL_STATE)]),
-        (
-            "ended on a stream that does not capture",
-            &[
-                (Begin(0), 0),
-                (Launch(Main), 0),
-                (End(Side), code::ILLEGAL_STATE),
-                (Context, UNSUPPORTED),
-                (End(Main), INVALIDATED),
-            ],
-        ),
-        (
-            "ended on a stream that joined",
-            &[
-                (Begin(0), 0),
-                (Record(Main), 0),
-                (Wait(Side), 0),
-                (End(Side), UNMATCHED),
-                (End(Main), INVALIDATED),
-            ],
-        ),
-        (
-            "ended by another thread",
-            &[(Begin(1), 0), (EndElsewhere, WRONG_THREAD), (End(Main), 0)],
-        ),
-        (
-            "ended by another thread, relaxed",
-            &[(Begin(2), 0), (EndElsewhere, 0), (Status(0), 0)],
-        ),
-        (
-            "a fork that is not joined",
-            &[
-                (Begin(0), 0),
-                (Record(Main), 0),
-                (Wait(Side), 0),
-                (Launch(Side), 0),
-                (End(Main), UNJOINED),
-                (Context, 0),
-            ],
-        ),
-        (
-            "a fork that is joined",
-            &[
-                (Begin(0), 0),
-                (Record(Main), 0),
-                (Wait(Side), 0),
-                (Launch(Side), 0),
-                (Record(Side), 0),
-                (Wait(Main), 0),
-                (End(Main), 0),
-            ],
-        ),
-        (
-            "an allocation",
-            &[
-                (Begin(0), 0),
-                (Allocate, UNSUPPORTED),
-                (End(Main), INVALIDATED),
-                (Context, 0),
-            ],
-        ),
-        (
-            "an allocation, relaxed",
-            &[
-                (Begin(0), 0),
-                (Relax, 0),
-                (Allocate, 0),
-                (Global, 0),
-                (End(Main), 0),
-            ],
-        ),
-        (
-            "an allocation in a relaxed capture",
-            &[(Begin(2), 0), (Allocate, 0), (End(Main), 0)],
-        ),
-        (
-            "waiting for the stream",
-            &[
-                (Begin(0), 0),
-                (Launch(Main), 0),
-                (Synchronize(Main), UNSUPPORTED),
-                (Status(2), 0),
-                (Launch(Main), INVALIDATED),
-                (End(Main), INVALIDATED),
-                (Context, 0),
-            ],
-        ),
-        (
-            "waiting for another stream",
-            &[
-                (Begin(0), 0),
-                (Synchronize(Side), UNSUPPORTED),
-                (End(Main), INVALIDATED),
-            ],
-        ),
-        (
-            "waiting for another stream, relaxed",
-            &[
-                (Begin(0), 0),
-                (Relax, 0),
-                (Synchronize(Side), 0),
-                (Global, 0),
-                (End(Main), 0),
-            ],
-        ),
-        (
-            "a copy that waits beside a non-blocking stream",
-            &[(Begin(0), 0), (CopySync, 0), (End(Main), 0)],
-        ),
-        (
-            "asking for a captured event",
-            &[
-                (Begin(2), 0),
-                (Record(Main), 0),
-                (Query, CAPTURED_EVENT),
-                (End(Main), INVALIDATED),
-            ],
-        ),
-        (
-            "asking for an event of a capture that is over",
-            &[
-                (Begin(0), 0),
-                (Record(Main), 0),
-                (End(Main), 0),
-                (Query, code::INVALID_VALUE),
-            ],
-        ),
-        (
-            "work on the legacy stream",
-            &[
-                (BeginOn(Blocking), 0),
-                (Launch(Legacy), IMPLICIT),
-                (End(Blocking), INVALIDATED),
-                (Context, 0),
-            ],
-        ),
-        (
-            "a copy that waits",
-            &[
-                (BeginOn(Blocking), 0),
-                (CopySync, IMPLICIT),
-                (End(Blocking), INVALIDATED),
-            ],
-        ),
-        (
-            "work on the legacy stream beside a non-blocking one",
-            &[(Begin(0), 0), (Launch(Legacy), 0), (End(Main), 0)],
-        ),
-        (
-            "waiting for an event from before",
-            &[
-                (Begin(0), 0),
-                (WaitOld(Main), ISOLATION),
-                (Context, UNSUPPORTED),
-                (End(Main), INVALIDATED),
-            ],
-        ),
-        (
-            "waiting for an event of another capture",
-            &[
-                (Begin(0), 0),
-                (Record(Main), 0),
-                (BeginOn(Side), 0),
-                (Wait(Side), MERGE),
-                (End(Main), INVALIDATED),
-                (End(Side), INVALIDATED),
-            ],
-        ),
-        (
-            "what cannot be captured",
-            &[
-                (Begin(0), 0),
-                (Callback, UNSUPPORTED),
-                (End(Main), INVALIDATED),
-            ],
-        ),
-    ];
-    for (name, steps) in scenarios {
+    for (name, steps) in SCENARIOS {
         let mut scene = Scene::new();
         for (number, (step, expected)) in steps.iter().enumerate() {
             assert_eq!(

@@ -10,6 +10,7 @@
 //! stamp counter or the number of calls so far. Work counts from the moment when the call that
 //! enqueued it had returned, a wait from the moment when it was entered, so that calls of several
 //! threads that overlap prove nothing about each other.
+#![forbid(unsafe_code)]
 
 mod latest;
 mod order;

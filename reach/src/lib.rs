@@ -13,6 +13,7 @@
 //! found, and may leave alone what is found.
 //!
 //! Memory is bounded by the limit that [`Addresses::new`] takes, and by live memory for [`Areas`].
+#![forbid(unsafe_code)]
 
 mod addresses;
 mod areas;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
 use cutape_format::Note;
 use cutape_format::layout::{
-    DigestNote, ExchangeNote, MemoryNote, OriginNote, digest_reach, digest_skip, exchange_skip,
-    host_skip,
+    DescriptorNote, DigestNote, ExchangeNote, HostChangedNote, MemoryNote, OriginNote,
+    ReadbackNote, SharedMappingNote, digest_reach, digest_skip, exchange_skip, host_skip,
 };
 use serde_json::{Value as Json, json};
 
@@ -30,43 +30,12 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
                 text_of(&thread.name).escape_debug()
             )
         }
-        Note::Layout(handle, layout) => {
-            let parameters: Vec<String> = layout
-                .iter()
-                .map(|(offset, size)| format!("{size} at {offset}"))
-                .collect();
-            format!(
-                "parameters of {handle:#x}: {}",
-                match parameters.is_empty() {
-                    true => "none".to_owned(),
-                    false => format!("bytes {}", parameters.join(", ")),
-                }
-            )
+        Note::Layout(handle, layout) => layout_text(*handle, layout),
+        Note::Origin(origin, name) => origin_text(origin, name),
+        Note::Readback(note, snapshot) => {
+            readback(note, &bytes(*snapshot), piece_name(snapshot.field))
         }
-        Note::Origin(origin, name) => format!(
-            "{:#x} is `{}` of {} {:#x}; no recorded call returned it",
-            origin.handle,
-            name.escape_debug(),
-            owner_kind(origin),
-            origin.owner,
-        ),
-        Note::Readback(note, snapshot) => format!(
-            "readback at {:#x}, by call {} of thread {}{}: {}",
-            note.address,
-            note.number,
-            note.thread,
-            piece_name(snapshot.field).map_or_else(String::new, |name| format!(" ({name})")),
-            bytes(*snapshot),
-        ),
-        Note::HostChanged(note, snapshot) => format!(
-            "host memory at {:#x} {}: {}",
-            note.address,
-            match note.is_after {
-                0 => "held before the call",
-                _ => "holds after the call",
-            },
-            bytes(*snapshot),
-        ),
+        Note::HostChanged(note, snapshot) => host_changed(note, &bytes(*snapshot)),
         Note::Looked(note) => format!(
             "what these notes found after the call was read until {}",
             moment(note.ticks, renderer)
@@ -107,32 +76,8 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             note.context,
             result_name(note.result)
         ),
-        Note::Digest(note, ranges) => {
-            let ranges: Vec<String> = ranges
-                .iter()
-                .map(|(address, length)| format!("{address:#x} ({length} bytes)"))
-                .collect();
-            format!(
-                "digests from {} on of {} {}: {}",
-                note.first,
-                reach(note),
-                match note.is_before {
-                    0 => "after the call",
-                    _ => "before the call",
-                },
-                match ranges.is_empty() {
-                    true => "none".to_owned(),
-                    false => ranges.join(", "),
-                }
-            )
-        }
-        Note::DigestValues(values) => {
-            let values: Vec<String> = values
-                .iter()
-                .map(|(number, value)| format!("{number} is {value:#018x}"))
-                .collect();
-            format!("digests: {}", values.join(", "))
-        }
+        Note::Digest(note, ranges) => digest(note, ranges),
+        Note::DigestValues(values) => digest_values(values),
         Note::DigestVoid(note) => format!(
             "digests {} to {} do not count: this call was entered before theirs",
             note.first,
@@ -145,23 +90,8 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             "the CPU has changed {:#x} ({} bytes) since call {} of thread {}, which copies from it",
             note.address, note.length, note.number, note.thread
         ),
-        Note::Descriptor(note) => format!(
-            "file descriptor {}: {} {} of device {:#x}, {} bytes",
-            note.descriptor,
-            file_type(note.mode),
-            note.inode,
-            note.device,
-            note.size
-        ),
-        Note::SharedMapping(note, name) => format!(
-            "{:#x} ({} bytes) is shared memory: {} at {:#x} (file {} of device {:#x})",
-            note.address,
-            note.length,
-            name.escape_debug(),
-            note.offset,
-            note.inode,
-            note.device
-        ),
+        Note::Descriptor(note) => descriptor(note),
+        Note::SharedMapping(note, name) => shared_mapping(note, name),
         Note::Exchange(note) => exchange(note),
         Note::ExchangeOutput(note, snapshot) => format!(
             "call {} of thread {}, an exchange, {}",
@@ -200,6 +130,7 @@ fn moment(ticks: u64, renderer: &CallRenderer<'_>) -> String {
 
 /// A note for programs: `kind` determines the keys; `None` if the arguments already show it.
 pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
+    let data = |snapshot| renderer.readback(snapshot).json();
     Some(match note {
         // `dump --stacks` shows stacks.
         Note::Snapshots(_) | Note::Stack(_) => return None,
@@ -208,21 +139,8 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "number": thread.number,
             "name": text_of(&thread.name),
         }),
-        Note::Layout(handle, layout) => json!({
-            "kind": "layout",
-            "handle": format!("{handle:#x}"),
-            "parameters": layout
-                .iter()
-                .map(|(offset, size)| json!({ "offset": offset, "size": size }))
-                .collect::<Vec<_>>(),
-        }),
-        Note::Origin(origin, name) => json!({
-            "kind": "origin",
-            "handle": format!("{:#x}", origin.handle),
-            "name": name,
-            "owner": format!("{:#x}", origin.owner),
-            "owner_kind": owner_kind(origin),
-        }),
+        Note::Layout(handle, layout) => layout_json(*handle, layout),
+        Note::Origin(origin, name) => origin_json(origin, name),
         Note::Readback(note, snapshot) => json!({
             "kind": "readback",
             "thread": note.thread,
@@ -230,13 +148,13 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "address": format!("{:#x}", note.address),
             "parameter": snapshot.parameter,
             "piece": piece_name(snapshot.field),
-            "data": renderer.readback(*snapshot).json(),
+            "data": data(*snapshot),
         }),
         Note::HostChanged(note, snapshot) => json!({
             "kind": "host_changed",
             "address": format!("{:#x}", note.address),
             "after": note.is_after != 0,
-            "data": renderer.readback(*snapshot).json(),
+            "data": data(*snapshot),
         }),
         Note::Looked(note) => json!({
             "kind": "looked",
@@ -258,23 +176,8 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "length": note.length,
             "reason": skip_reason(note.reason),
         }),
-        Note::Memory(note, name, snapshot) => json!({
-            "kind": "memory",
-            "variable": (note.owner != 0).then_some(name),
-            "owner": (note.owner != 0).then(|| format!("{:#x}", note.owner)),
-            "address": (note.owner == 0).then(|| format!("{:#x}", note.address)),
-            "offset": (note.owner != 0).then_some(note.address),
-            "length": note.length,
-            "repeats": snapshot.is_none().then(|| format!("{:#x}", note.fill)),
-            "data": snapshot.map(|snapshot| renderer.readback(snapshot).json()),
-        }),
-        Note::AddressSpace(ranges) => {
-            let hexadecimal = |range: &(u64, u64)| [range.0, range.1].map(|at| format!("{at:#x}"));
-            json!({
-                "kind": "address_space",
-                "mapped": ranges.iter().map(hexadecimal).collect::<Vec<_>>(),
-            })
-        }
+        Note::Memory(note, name, snapshot) => memory_json(note, name, snapshot.map(data)),
+        Note::AddressSpace(ranges) => address_space_json(ranges),
         Note::Zeroed(note) => json!({
             "kind": "zeroed",
             "address": format!("{:#x}", note.address),
@@ -285,28 +188,8 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "context": format!("{:#x}", note.context),
             "result": result_name(note.result),
         }),
-        Note::Digest(note, ranges) => json!({
-            "kind": "digest",
-            "first": note.first,
-            "context": format!("{:#x}", note.context),
-            "before": note.is_before != 0,
-            "reach": reach(note),
-            "ranges": ranges
-                .iter()
-                .map(|(address, length)| {
-                    json!({ "address": format!("{address:#x}"), "length": length })
-                })
-                .collect::<Vec<_>>(),
-        }),
-        Note::DigestValues(values) => json!({
-            "kind": "digest_values",
-            "values": values
-                .iter()
-                .map(|(number, value)| {
-                    json!({ "number": number, "digest": format!("{value:#018x}") })
-                })
-                .collect::<Vec<_>>(),
-        }),
+        Note::Digest(note, ranges) => digest_json(note, ranges),
+        Note::DigestValues(values) => digest_values_json(values),
         Note::DigestVoid(note) => json!({
             "kind": "digest_void",
             "first": note.first,
@@ -323,23 +206,8 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "address": note.address,
             "length": note.length,
         }),
-        Note::Descriptor(note) => json!({
-            "kind": "descriptor",
-            "descriptor": note.descriptor,
-            "mode": note.mode,
-            "device": note.device,
-            "inode": note.inode,
-            "size": note.size,
-        }),
-        Note::SharedMapping(note, name) => json!({
-            "kind": "shared_mapping",
-            "address": note.address,
-            "length": note.length,
-            "device": note.device,
-            "inode": note.inode,
-            "offset": note.offset,
-            "name": name,
-        }),
+        Note::Descriptor(note) => descriptor_json(note),
+        Note::SharedMapping(note, name) => shared_mapping_json(note, name),
         Note::Exchange(note) => json!({
             "kind": "exchange",
             "kept": note.kept,
@@ -351,7 +219,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "thread": note.thread,
             "number": note.number,
             "address": format!("{:#x}", note.address),
-            "data": renderer.readback(*snapshot).json(),
+            "data": data(*snapshot),
         }),
         Note::DriverMessage(note, text) => json!({
             "kind": "driver_message",
@@ -366,6 +234,213 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "hex": hexadecimal(bytes.get(..256).unwrap_or(bytes)),
             "bytes": bytes.len(),
         }),
+    })
+}
+
+/// The parameters of a kernel.
+fn layout_text(handle: u64, layout: &[(u32, u32)]) -> String {
+    let parameters: Vec<String> = layout
+        .iter()
+        .map(|(offset, size)| format!("{size} at {offset}"))
+        .collect();
+    format!(
+        "parameters of {handle:#x}: {}",
+        match parameters.is_empty() {
+            true => "none".to_owned(),
+            false => format!("bytes {}", parameters.join(", ")),
+        }
+    )
+}
+
+/// What an asynchronous copy has brought.
+fn readback(note: &ReadbackNote, bytes: &str, piece: Option<&str>) -> String {
+    format!(
+        "readback at {:#x}, by call {} of thread {}{}: {}",
+        note.address,
+        note.number,
+        note.thread,
+        piece.map_or_else(String::new, |name| format!(" ({name})")),
+        bytes,
+    )
+}
+
+/// Which memory was digested, and when.
+fn digest(note: &DigestNote, ranges: &[(u64, u64)]) -> String {
+    let ranges: Vec<String> = ranges
+        .iter()
+        .map(|(address, length)| format!("{address:#x} ({length} bytes)"))
+        .collect();
+    format!(
+        "digests from {} on of {} {}: {}",
+        note.first,
+        reach(note),
+        match note.is_before {
+            0 => "after the call",
+            _ => "before the call",
+        },
+        match ranges.is_empty() {
+            true => "none".to_owned(),
+            false => ranges.join(", "),
+        }
+    )
+}
+
+/// An open file.
+fn descriptor(note: &DescriptorNote) -> String {
+    format!(
+        "file descriptor {}: {} {} of device {:#x}, {} bytes",
+        note.descriptor,
+        file_type(note.mode),
+        note.inode,
+        note.device,
+        note.size
+    )
+}
+
+/// Memory that processes share.
+fn shared_mapping(note: &SharedMappingNote, name: &str) -> String {
+    format!(
+        "{:#x} ({} bytes) is shared memory: {} at {:#x} (file {} of device {:#x})",
+        note.address,
+        note.length,
+        name.escape_debug(),
+        note.offset,
+        note.inode,
+        note.device
+    )
+}
+
+/// Where a handle is from that no recorded call returned.
+fn origin_text(origin: &OriginNote, name: &str) -> String {
+    format!(
+        "{:#x} is `{}` of {} {:#x}; no recorded call returned it",
+        origin.handle,
+        name.escape_debug(),
+        owner_kind(origin),
+        origin.owner,
+    )
+}
+
+/// Digests by their numbers.
+fn digest_values(values: &[(u64, u64)]) -> String {
+    let values: Vec<String> = values
+        .iter()
+        .map(|(number, value)| format!("{number} is {value:#018x}"))
+        .collect();
+    format!("digests: {}", values.join(", "))
+}
+
+/// What host memory holds.
+fn host_changed(note: &HostChangedNote, bytes: &str) -> String {
+    format!(
+        "host memory at {:#x} {}: {}",
+        note.address,
+        match note.is_after {
+            0 => "held before the call",
+            _ => "holds after the call",
+        },
+        bytes,
+    )
+}
+
+/// Memory that a replay has read.
+fn memory_json(note: &MemoryNote, name: &str, data: Option<Json>) -> Json {
+    json!({
+        "kind": "memory",
+        "variable": (note.owner != 0).then_some(name),
+        "owner": (note.owner != 0).then(|| format!("{:#x}", note.owner)),
+        "address": (note.owner == 0).then(|| format!("{:#x}", note.address)),
+        "offset": (note.owner != 0).then_some(note.address),
+        "length": note.length,
+        "repeats": data.is_none().then(|| format!("{:#x}", note.fill)),
+        "data": data,
+    })
+}
+
+/// Which memory was digested, and when.
+fn digest_json(note: &DigestNote, ranges: &[(u64, u64)]) -> Json {
+    json!({
+        "kind": "digest",
+        "first": note.first,
+        "context": format!("{:#x}", note.context),
+        "before": note.is_before != 0,
+        "reach": reach(note),
+        "ranges": ranges
+            .iter()
+            .map(|(address, length)| {
+                json!({ "address": format!("{address:#x}"), "length": length })
+            })
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// Digests by their numbers.
+fn digest_values_json(values: &[(u64, u64)]) -> Json {
+    json!({
+        "kind": "digest_values",
+        "values": values
+            .iter()
+            .map(|(number, value)| {
+                json!({ "number": number, "digest": format!("{value:#018x}") })
+            })
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// Memory that processes share.
+fn shared_mapping_json(note: &SharedMappingNote, name: &str) -> Json {
+    json!({
+        "kind": "shared_mapping",
+        "address": note.address,
+        "length": note.length,
+        "device": note.device,
+        "inode": note.inode,
+        "offset": note.offset,
+        "name": name,
+    })
+}
+
+/// The parameters of a kernel.
+fn layout_json(handle: u64, layout: &[(u32, u32)]) -> Json {
+    json!({
+        "kind": "layout",
+        "handle": format!("{handle:#x}"),
+        "parameters": layout
+            .iter()
+            .map(|(offset, size)| json!({ "offset": offset, "size": size }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// An open file.
+fn descriptor_json(note: &DescriptorNote) -> Json {
+    json!({
+        "kind": "descriptor",
+        "descriptor": note.descriptor,
+        "mode": note.mode,
+        "device": note.device,
+        "inode": note.inode,
+        "size": note.size,
+    })
+}
+
+/// The address ranges that are mapped.
+fn address_space_json(ranges: &[(u64, u64)]) -> Json {
+    let hexadecimal = |range: &(u64, u64)| [range.0, range.1].map(|at| format!("{at:#x}"));
+    json!({
+        "kind": "address_space",
+        "mapped": ranges.iter().map(hexadecimal).collect::<Vec<_>>(),
+    })
+}
+
+/// Where a handle is from that no recorded call returned.
+fn origin_json(origin: &OriginNote, name: &str) -> Json {
+    json!({
+        "kind": "origin",
+        "handle": format!("{:#x}", origin.handle),
+        "name": name,
+        "owner": format!("{:#x}", origin.owner),
+        "owner_kind": owner_kind(origin),
     })
 }
 

@@ -159,253 +159,254 @@ type Cause = (&'static str, u64, u64, u64);
 /// A name, what is done, divergences, and causes.
 type Row = (&'static str, Work, u64, &'static [Cause]);
 
+const PRIVATE_MEMORY: [Row; 23] = [
+    // Nothing comes back from there.
+    (
+        "to",
+        |r, [own, _, private], _| copy(r, private, own),
+        0,
+        &[],
+    ),
+    (
+        "from",
+        |r, [own, other, private], _| {
+            copy(r, private, own);
+            copy(r, other, private);
+            r.download(other, 64);
+        },
+        0,
+        &[(PRIVATE, 2, 1, 1)],
+    ),
+    // Where the driver tells host from device.
+    (
+        "unified",
+        |r, [own, other, private], _| {
+            let copied = r.call("cuMemcpyAsync", &[other, private, 64, 0], &mut []);
+            assert_eq!(copied, 0);
+            r.call("cuMemcpyAsync", &[own, other, 64, 0], &mut []);
+            r.call("cuCtxSynchronize", &[], &mut []);
+            r.download(own, 64);
+        },
+        0,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    // Through other memory.
+    (
+        "on",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            copy(r, own, other);
+            r.download(own, 64);
+        },
+        0,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    (
+        "host",
+        |r, [_, _, private], _| drop(r.download(private, 64)),
+        0,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    // Memory that lacks nothing still diverges.
+    (
+        "apart",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    // A launch that may read what is missing, and one that cannot be made.
+    (
+        "spread",
+        |r, [own, other, private], function| {
+            copy(r, other, private);
+            launch(r, function, other);
+            download_other(r, own);
+        },
+        0,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    (
+        "launch",
+        |r, [own, _, private], function| {
+            copy(r, private, own);
+            launch(r, function, private + 4096);
+            download_other(r, own);
+        },
+        0,
+        &[(PRIVATE, 2, 1, 1)],
+    ),
+    // Memory that was overwritten in full, or freed, lacks nothing any more.
+    (
+        "overwritten",
+        |r, [own, other, private], function| {
+            copy(r, other, private);
+            r.upload(other, &[1; 64]);
+            launch(r, function, own);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    (
+        "set",
+        |r, [own, other, private], function| {
+            copy(r, other, private);
+            r.call("cuMemsetD8_v2", &[other, 1, 64], &mut []);
+            launch(r, function, own);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    (
+        "freed",
+        |r, [own, _, private], function| {
+            let third = r.allocate(64);
+            copy(r, third, private);
+            r.call("cuMemFree_v2", &[third], &mut []);
+            launch(r, function, own);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    // Half of it is overwritten.
+    (
+        "half",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            r.upload(other, &[1; 32]);
+            download_other(r, own);
+            r.download(other, 64);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    // Copies that structs and arrays describe.
+    (
+        "plane-to",
+        |r, [own, _, private], _| copy_plane(r, private, own, 8),
+        0,
+        &[],
+    ),
+    (
+        "plane-from",
+        |r, [own, other, private], _| {
+            copy_plane(r, private, own, 8);
+            copy_plane(r, other, private, 8);
+            download_other(r, own);
+            r.download(other, 64);
+        },
+        1,
+        &[(PRIVATE, 2, 1, 1)],
+    ),
+    (
+        "plane-on",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            copy_plane(r, own, other, 8);
+            r.download(own, 64);
+        },
+        0,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    (
+        "plane-overwritten",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            copy_plane(r, other, own, 8);
+            download_other(r, other);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    // Rows with gaps.
+    (
+        "plane-gaps",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            let third = r.allocate(512);
+            copy_plane(r, third, other, 64);
+            r.download(third, 8);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    (
+        "volume-host",
+        |r, [own, _, private], _| {
+            volume_to_host(r, private);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 0)],
+    ),
+    (
+        "batch",
+        |r, [own, other, private], _| {
+            let third = r.allocate(64);
+            copy_batch(r, &[[own, third], [private, other], [own, private]]);
+            r.download(other, 32);
+            r.download(third, 32);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 2)],
+    ),
+    (
+        "batch-on",
+        |r, [own, other, private], _| {
+            copy(r, other, private);
+            let third = r.allocate(64);
+            copy_batch(r, &[[own, third], [other, own + 32]]);
+            r.download(own + 32, 32);
+            download_other(r, third);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    // More of them than a record holds.
+    (
+        "long-batch",
+        |r, [own, other, private], _| {
+            copy_batch(r, &[[private, other]; 2500]);
+            r.download(other, 32);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    (
+        "boxes",
+        |r, [own, other, private], _| {
+            let third = r.allocate(64);
+            copy_boxes(r, &[[own, third], [private, other]]);
+            r.download(other, 32);
+            download_other(r, own);
+        },
+        1,
+        &[(PRIVATE, 1, 1, 1)],
+    ),
+    // A launch that was given the end of recorded memory is made.
+    (
+        "end",
+        |r, [own, other, private], function| {
+            copy(r, private, own);
+            launch(r, function, other + 64);
+            r.download(own, 64);
+        },
+        0,
+        &[],
+    ),
+];
+
 #[test]
 fn private_memory_has_consequences() {
-    let table: [Row; 23] = [
-        // Nothing comes back from there.
-        (
-            "to",
-            |r, [own, _, private], _| copy(r, private, own),
-            0,
-            &[],
-        ),
-        (
-            "from",
-            |r, [own, other, private], _| {
-                copy(r, private, own);
-                copy(r, other, private);
-                r.download(other, 64);
-            },
-            0,
-            &[(PRIVATE, 2, 1, 1)],
-        ),
-        // Where the driver tells host from device.
-        (
-            "unified",
-            |r, [own, other, private], _| {
-                let copied = r.call("cuMemcpyAsync", &[other, private, 64, 0], &mut []);
-                assert_eq!(copied, 0);
-                r.call("cuMemcpyAsync", &[own, other, 64, 0], &mut []);
-                r.call("cuCtxSynchronize", &[], &mut []);
-                r.download(own, 64);
-            },
-            0,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        // Through other memory.
-        (
-            "on",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                copy(r, own, other);
-                r.download(own, 64);
-            },
-            0,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        (
-            "host",
-            |r, [_, _, private], _| drop(r.download(private, 64)),
-            0,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        // Memory that lacks nothing still diverges.
-        (
-            "apart",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        // A launch that may read what is missing, and one that cannot be made.
-        (
-            "spread",
-            |r, [own, other, private], function| {
-                copy(r, other, private);
-                launch(r, function, other);
-                download_other(r, own);
-            },
-            0,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        (
-            "launch",
-            |r, [own, _, private], function| {
-                copy(r, private, own);
-                launch(r, function, private + 4096);
-                download_other(r, own);
-            },
-            0,
-            &[(PRIVATE, 2, 1, 1)],
-        ),
-        // Memory that was overwritten in full, or freed, lacks nothing any more.
-        (
-            "overwritten",
-            |r, [own, other, private], function| {
-                copy(r, other, private);
-                r.upload(other, &[1; 64]);
-                launch(r, function, own);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        (
-            "set",
-            |r, [own, other, private], function| {
-                copy(r, other, private);
-                r.call("cuMemsetD8_v2", &[other, 1, 64], &mut []);
-                launch(r, function, own);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        (
-            "freed",
-            |r, [own, _, private], function| {
-                let third = r.allocate(64);
-                copy(r, third, private);
-                r.call("cuMemFree_v2", &[third], &mut []);
-                launch(r, function, own);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        // Half of it is overwritten.
-        (
-            "half",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                r.upload(other, &[1; 32]);
-                download_other(r, own);
-                r.download(other, 64);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        // Copies that structs and arrays describe.
-        (
-            "plane-to",
-            |r, [own, _, private], _| copy_plane(r, private, own, 8),
-            0,
-            &[],
-        ),
-        (
-            "plane-from",
-            |r, [own, other, private], _| {
-                copy_plane(r, private, own, 8);
-                copy_plane(r, other, private, 8);
-                download_other(r, own);
-                r.download(other, 64);
-            },
-            1,
-            &[(PRIVATE, 2, 1, 1)],
-        ),
-        (
-            "plane-on",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                copy_plane(r, own, other, 8);
-                r.download(own, 64);
-            },
-            0,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        (
-            "plane-overwritten",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                copy_plane(r, other, own, 8);
-                download_other(r, other);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        // Rows with gaps.
-        (
-            "plane-gaps",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                let third = r.allocate(512);
-                copy_plane(r, third, other, 64);
-                r.download(third, 8);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        (
-            "volume-host",
-            |r, [own, _, private], _| {
-                volume_to_host(r, private);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 0)],
-        ),
-        (
-            "batch",
-            |r, [own, other, private], _| {
-                let third = r.allocate(64);
-                copy_batch(r, &[[own, third], [private, other], [own, private]]);
-                r.download(other, 32);
-                r.download(third, 32);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 2)],
-        ),
-        (
-            "batch-on",
-            |r, [own, other, private], _| {
-                copy(r, other, private);
-                let third = r.allocate(64);
-                copy_batch(r, &[[own, third], [other, own + 32]]);
-                r.download(own + 32, 32);
-                download_other(r, third);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        // More of them than a record holds.
-        (
-            "long-batch",
-            |r, [own, other, private], _| {
-                copy_batch(r, &[[private, other]; 2500]);
-                r.download(other, 32);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        (
-            "boxes",
-            |r, [own, other, private], _| {
-                let third = r.allocate(64);
-                copy_boxes(r, &[[own, third], [private, other]]);
-                r.download(other, 32);
-                download_other(r, own);
-            },
-            1,
-            &[(PRIVATE, 1, 1, 1)],
-        ),
-        // A launch that was given the end of recorded memory is made.
-        (
-            "end",
-            |r, [own, other, private], function| {
-                copy(r, private, own);
-                launch(r, function, other + 64);
-                r.download(own, 64);
-            },
-            0,
-            &[],
-        ),
-    ];
-    for (name, work, divergences, causes) in table {
+    for (name, work, divergences, causes) in PRIVATE_MEMORY {
         let mut recorder = Recorder::new();
         let context = recorder.begin();
         let function = recorder.function(PTX, b"k\0");

@@ -4,7 +4,7 @@
 //! weaves the frames of Python into those of the interpreter; [`SymbolContext`] gives both to the
 //! analyzer.
 //!
-//! Invariant: a file of another build than the recorded one names nothing. Each file is read once.
+//! Invariant: a file whose build ID is not the recorded one names nothing. Each file is read once.
 #![forbid(unsafe_code)]
 
 mod context;

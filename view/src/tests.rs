@@ -176,145 +176,148 @@ fn opened(name: &str) -> Trace {
     test_trace::open(&sample(), name)
 }
 
+/// A name, keys, and texts that they show.
+const KEYS: &[(&str, &str, &[&str])] = &[
+    (
+        "start",
+        "",
+        &["app.cutape", "312 calls", "cuInit(Flags = 0)"],
+    ),
+    (
+        "first-call",
+        "",
+        &["cuInit returned CUDA_SUCCESS", "call 0 of thread 0"],
+    ),
+    ("end", "End", &[" 311 @0 cuModuleUnload"]),
+    (
+        "output-pointers-last",
+        "",
+        &["cuMemAlloc_v2(bytesize = 256, dptr = 0x1) → dptr = 0x1000 memory#1"],
+    ),
+    ("page", "PageDown PageDown", &["call 18 "]),
+    (
+        "launch",
+        ":6 Enter",
+        &["saxpy, grid = 7x1x1", "kernel = saxpy(int, float, float*"],
+    ),
+    (
+        "bytes",
+        ":5 Enter",
+        &["uses memory#1 0x1000, 256", "Bytes of srcHost"],
+    ),
+    (
+        "bytes-below",
+        ":5 Enter loaded Tab End",
+        &["73 69 78 74 65 65 6e", "sixteen bytes ok"],
+    ),
+    (
+        "failure",
+        "e",
+        &["cuModuleUnload returned CUDA_ERROR_INVALID_HANDLE"],
+    ),
+    (
+        "failure-wraps",
+        "E",
+        &["call 9 of thread 0", "from the other end"],
+    ),
+    ("filter", "fcuMem* Enter", &["4 of cuMem*", "cuMemFree_v2"]),
+    (
+        "filter-kernel",
+        "fkernel:saxpy Enter",
+        &[" 1 of kernel:saxpy", "saxpy, grid"],
+    ),
+    (
+        "filter-nothing",
+        "fthread:7 Enter",
+        &["no call matches", " no calls"],
+    ),
+    (
+        "filter-wrong",
+        "fcuNo Enter",
+        &["no function of the trace's signature table"],
+    ),
+    (
+        "filter-cancelled",
+        "fcuMem* Enter Esc",
+        &["cuInit(Flags = 0)"],
+    ),
+    ("search", "/saxpy", &["/saxpy", "call 4 of thread 0"]),
+    (
+        "search-again",
+        "/saxpy found Enter n",
+        &["call 6 of thread 0"],
+    ),
+    (
+        "search-back",
+        "/unload found Enter N",
+        &["call 311 of thread 0", "from the other end"],
+    ),
+    (
+        "search-nothing",
+        "/nothinglikeit Enter",
+        &["no `nothinglikeit`"],
+    ),
+    ("search-cancelled", "/saxpy Esc", &["call 0 of thread 0"]),
+    ("go-too-far", ":999 Enter", &["the last call is 311"]),
+    ("go-nowhere", ":x Enter", &["not a call number: x"]),
+    (
+        "object",
+        ":7 Enter loaded Tab Enter",
+        &[
+            "3 uses of memory#1 0x1000",
+            "created by call 2 cuMemAlloc_v2",
+            "ended by call 7",
+        ],
+    ),
+    (
+        "second-generation",
+        ":8 Enter loaded Tab Enter",
+        &[
+            "1 use of memory#2 0x1000",
+            "created by call 8",
+            "not ended",
+            "stood for 1 objects",
+        ],
+    ),
+    (
+        "module",
+        ":310 Enter loaded Tab Enter",
+        &[
+            "uses of module#1 0x11",
+            "created by call 3",
+            "ended by call 310",
+        ],
+    ),
+    (
+        "object-creator",
+        ":7 Enter loaded Tab Enter loaded Enter",
+        &["cuMemAlloc_v2 returned", "call 2 of"],
+    ),
+    (
+        "back",
+        ":7 Enter loaded Tab Enter loaded Enter b b b",
+        &["cuInit returned", " call 0 "],
+    ),
+    ("nowhere-back", "b", &["nowhere to go back to"]),
+    ("no-follow", "F", &["the recording has ended"]),
+    (
+        "help",
+        "?",
+        &["search in function, arguments, result", "one page down"],
+    ),
+    ("help-end", "? End", &["a comma joins several"]),
+    ("help-closes", "? q", &["cuInit(Flags = 0)"]),
+    ("unknown-key", "x", &["no such key; ? shows the keys"]),
+    (
+        "findings",
+        "2",
+        &["[2 Findings", "error   ", "cuModuleUnload"],
+    ),
+];
+
 #[test]
 fn keys_and_what_they_show() {
-    for (name, keys, texts) in [
-        (
-            "start",
-            "",
-            &["app.cutape", "312 calls", "cuInit(Flags = 0)"][..],
-        ),
-        (
-            "first-call",
-            "",
-            &["cuInit returned CUDA_SUCCESS", "call 0 of thread 0"],
-        ),
-        ("end", "End", &[" 311 @0 cuModuleUnload"]),
-        (
-            "output-pointers-last",
-            "",
-            &["cuMemAlloc_v2(bytesize = 256, dptr = 0x1) → dptr = 0x1000 memory#1"],
-        ),
-        ("page", "PageDown PageDown", &["call 18 "]),
-        (
-            "launch",
-            ":6 Enter",
-            &["saxpy, grid = 7x1x1", "kernel = saxpy(int, float, float*"],
-        ),
-        (
-            "bytes",
-            ":5 Enter",
-            &["uses memory#1 0x1000, 256", "Bytes of srcHost"],
-        ),
-        (
-            "bytes-below",
-            ":5 Enter loaded Tab End",
-            &["73 69 78 74 65 65 6e", "sixteen bytes ok"],
-        ),
-        (
-            "failure",
-            "e",
-            &["cuModuleUnload returned CUDA_ERROR_INVALID_HANDLE"],
-        ),
-        (
-            "failure-wraps",
-            "E",
-            &["call 9 of thread 0", "from the other end"],
-        ),
-        ("filter", "fcuMem* Enter", &["4 of cuMem*", "cuMemFree_v2"]),
-        (
-            "filter-kernel",
-            "fkernel:saxpy Enter",
-            &[" 1 of kernel:saxpy", "saxpy, grid"],
-        ),
-        (
-            "filter-nothing",
-            "fthread:7 Enter",
-            &["no call matches", " no calls"],
-        ),
-        (
-            "filter-wrong",
-            "fcuNo Enter",
-            &["no function of the trace's signature table"],
-        ),
-        (
-            "filter-cancelled",
-            "fcuMem* Enter Esc",
-            &["cuInit(Flags = 0)"],
-        ),
-        ("search", "/saxpy", &["/saxpy", "call 4 of thread 0"]),
-        (
-            "search-again",
-            "/saxpy found Enter n",
-            &["call 6 of thread 0"],
-        ),
-        (
-            "search-back",
-            "/unload found Enter N",
-            &["call 311 of thread 0", "from the other end"],
-        ),
-        (
-            "search-nothing",
-            "/nothinglikeit Enter",
-            &["no `nothinglikeit`"],
-        ),
-        ("search-cancelled", "/saxpy Esc", &["call 0 of thread 0"]),
-        ("go-too-far", ":999 Enter", &["the last call is 311"]),
-        ("go-nowhere", ":x Enter", &["not a call number: x"]),
-        (
-            "object",
-            ":7 Enter loaded Tab Enter",
-            &[
-                "3 uses of memory#1 0x1000",
-                "created by call 2 cuMemAlloc_v2",
-                "ended by call 7",
-            ],
-        ),
-        (
-            "second-generation",
-            ":8 Enter loaded Tab Enter",
-            &[
-                "1 use of memory#2 0x1000",
-                "created by call 8",
-                "not ended",
-                "stood for 1 objects",
-            ],
-        ),
-        (
-            "module",
-            ":310 Enter loaded Tab Enter",
-            &[
-                "uses of module#1 0x11",
-                "created by call 3",
-                "ended by call 310",
-            ],
-        ),
-        (
-            "object-creator",
-            ":7 Enter loaded Tab Enter loaded Enter",
-            &["cuMemAlloc_v2 returned", "call 2 of"],
-        ),
-        (
-            "back",
-            ":7 Enter loaded Tab Enter loaded Enter b b b",
-            &["cuInit returned", " call 0 "],
-        ),
-        ("nowhere-back", "b", &["nowhere to go back to"]),
-        ("no-follow", "F", &["the recording has ended"]),
-        (
-            "help",
-            "?",
-            &["search in function, arguments, result", "one page down"],
-        ),
-        ("help-end", "? End", &["a comma joins several"]),
-        ("help-closes", "? q", &["cuInit(Flags = 0)"]),
-        ("unknown-key", "x", &["no such key; ? shows the keys"]),
-        (
-            "findings",
-            "2",
-            &["[2 Findings", "error   ", "cuModuleUnload"],
-        ),
-    ] {
+    for &(name, keys, texts) in KEYS {
         let mut session = Session::new(opened(&format!("view-{name}")), (80, 24));
         session.shows(&["312 calls "]);
         session.press(keys);

@@ -50,6 +50,12 @@ use crate::plan::{Ordered, Plan};
 use crate::reported::Reported;
 use crate::state::State;
 use crate::state::data::Data;
+use Rule::{Cause, Consequence};
+use When::{
+    Accessing, Always, Busy, Captured, Capturing, Devices, Ended, Freed, FreedBusy, Fresh, Lent,
+    Libraries, Sourced, Sticky, TensorMaps, Textures, Threads, Unaccessed, Undefined, Uploading,
+    Wrong,
+};
 pub(crate) use deferral::Deferral;
 pub(crate) use draft::{Draft, Mistake};
 pub(crate) use when::{Gates, When};
@@ -290,14 +296,36 @@ pub(crate) type Rules = Vec<(When, Rule)>;
 
 /// The rules about the calls of a function.
 pub(crate) fn rules_of(plan: &Plan) -> Rules {
-    use Rule::{Cause, Consequence};
-    use When::{
-        Accessing, Always, Busy, Captured, Capturing, Devices, Ended, Freed, FreedBusy, Fresh,
-        Lent, Libraries, Sourced, Sticky, TensorMaps, Textures, Threads, Unaccessed, Undefined,
-        Uploading, Wrong,
-    };
     let family = plan.function.family;
-    let causes: &[(When, Rule)] = match family {
+    let fixed = [
+        causes_of(family),
+        launch::rules_of(family),
+        function::rules_of(family),
+    ];
+    let [causes, launch, function] = fixed.map(|rules| rules.iter().copied().map(Some));
+    // Whatever else is wrong with the call comes first.
+    let deprecated = rule_if(
+        !plan.function.deprecated.is_empty(),
+        Always,
+        Consequence(errors::deprecated),
+    );
+    let operands = rules_of_operands(plan).into_iter().chain(causes);
+    let results = rules_of_results(plan)
+        .into_iter()
+        .chain(launch)
+        .chain(function);
+    let rules = operands.chain(rules_of_code(plan)).chain(results);
+    rules.chain([deprecated]).flatten().collect()
+}
+
+/// A rule, if it applies.
+fn rule_if(applies: bool, when: When, rule: Rule) -> Option<(When, Rule)> {
+    applies.then_some((when, rule))
+}
+
+/// Rules that find causes, of one family alone.
+fn causes_of(family: Family) -> &'static [(When, Rule)] {
+    match family {
         Family::ModuleLoad(_) | Family::LibraryLoad(_) => &[
             (Always, Cause(link::cubin_after_destroy)),
             (Lent, Cause(library::unmapped)),
@@ -385,8 +413,12 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         }
         Family::Global(_) => &[(Always, Cause(module::both_null))],
         _ => &[],
-    };
-    let library = match family {
+    }
+}
+
+/// The rule about libraries and their kernels.
+fn library_rule(family: Family) -> Option<(When, Rule)> {
+    match family {
         Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_)) => {
             Some((Libraries, Cause(library::launched)))
         }
@@ -400,8 +432,12 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         }
         Family::Copy(CopyOp::Peer(_)) => Some((Always, Consequence(library::peer_copy))),
         _ => None,
-    };
-    let usage = match family {
+    }
+}
+
+/// The rule about the current context, or about calls that go in pairs.
+fn usage_rule(plan: &Plan) -> Option<Rule> {
+    match plan.function.family {
         Family::Event(EventOp::ElapsedTime) => Some(Consequence(usage::elapsed)),
         Family::PrimaryContext(PrimaryOp::Release) => Some(Consequence(usage::released_too_often)),
         Family::Context(ContextOp::Pop) => Some(Consequence(usage::popped_too_often)),
@@ -410,8 +446,12 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             Some(Consequence(usage::none_current))
         }
         _ => (plan.needs_context).then_some(Consequence(usage::none_current)),
-    };
-    let event = match family {
+    }
+}
+
+/// The rule about events.
+fn event_rule(family: Family) -> Option<Rule> {
+    match family {
         Family::Event(EventOp::ElapsedTime) => Some(Consequence(events::elapsed_early)),
         Family::Event(EventOp::Query | EventOp::Synchronize) => {
             Some(Consequence(capture::asked_after))
@@ -420,7 +460,89 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         Family::Stream(StreamOp::AttachMemory) => Some(Consequence(events::attachment)),
         Family::Memory(MemoryOp::AllocateManaged) => Some(Consequence(events::unattached)),
         _ => None,
+    }
+}
+
+/// Rules about the objects and the memory that a call uses.
+fn rules_of_operands(plan: &Plan) -> Vec<Option<(When, Rule)>> {
+    let handles = match plan.uses_elsewhere {
+        true => Always,
+        false => Ended,
     };
+    vec![
+        rule_if(plan.destroys, Threads, Cause(threads::destroyed_in_use)),
+        Some((handles, Cause(lifetime::handles))),
+        rule_if(
+            plan.needs_context,
+            Wrong,
+            Consequence(lifetime::current_context),
+        ),
+        rule_if(
+            plan.takes_addresses || plan.destroys,
+            Always,
+            Cause(memory::live),
+        ),
+        rule_if(plan.takes_addresses, Freed, Cause(memory::freed)),
+        rule_if(
+            plan.ordered != Ordered::No,
+            Accessing,
+            Cause(race::unordered),
+        ),
+        rule_if(
+            plan.ordered == Ordered::Transfer,
+            Fresh,
+            Cause(race::uninitialised),
+        ),
+        rule_if(plan.copies, Sourced, Cause(race::overwritten)),
+        rule_if(
+            plan.function.waits != Waits::No,
+            Uploading,
+            Cause(race::changed_at_wait),
+        ),
+        rule_if(plan.frees_memory, Busy, Cause(race::freed_while_pending)),
+        rule_if(
+            plan.function.family == Family::Memory(MemoryOp::AllocateAsync),
+            FreedBusy,
+            Cause(race::reused),
+        ),
+    ]
+}
+
+/// Rules about modules, libraries and their functions.
+fn rules_of_code(plan: &Plan) -> Vec<Option<(When, Rule)>> {
+    let family = plan.function.family;
+    let uses_code = [Kind::Module, Kind::Library, Kind::Function, Kind::Kernel]
+        .iter()
+        .any(|&kind| plan.used.contains(kind));
+    let looks_up = matches!(
+        family,
+        Family::Global(_)
+            | Family::Function(FunctionOp::Find { .. })
+            | Family::Kernel(FunctionOp::Find { .. })
+    );
+    vec![
+        Some((Undefined, Consequence(undefined::used))),
+        rule_if(looks_up, Wrong, Consequence(link_inputs::lacking)),
+        rule_if(looks_up, Wrong, Consequence(undefined::not_found)),
+        rule_if(uses_code, Wrong, Consequence(image::failed_later)),
+        rule_if(
+            family == Family::ModuleUnload,
+            Wrong,
+            Consequence(module::null_unloaded),
+        ),
+        rule_if(
+            plan.takes_functions_only,
+            Libraries,
+            Consequence(library::kernel_as_function),
+        ),
+        library_rule(family),
+    ]
+}
+
+/// Rules about what follows from the state and the result, in the order in which one explains the
+/// next.
+fn rules_of_results(plan: &Plan) -> Vec<Option<(When, Rule)>> {
+    let family = plan.function.family;
     let has_flags = matches!(
         family,
         Family::Event(EventOp::Create | EventOp::Record)
@@ -441,111 +563,43 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
             | Family::Kernel(_)
             | Family::Launch(LaunchOp::Arguments(_) | LaunchOp::Config(_))
     );
-    let uses_graphs = [Kind::Graph, Kind::GraphExec]
-        .iter()
-        .any(|&kind| plan.used.contains(kind));
-    let rule = |applies: bool, when, rule| applies.then_some((when, rule));
-    let addresses = plan.takes_addresses;
-
-    let uses_code = [Kind::Module, Kind::Library, Kind::Function, Kind::Kernel]
-        .iter()
-        .any(|&kind| plan.used.contains(kind));
-    let looks_up = matches!(
-        family,
-        Family::Global(_)
-            | Family::Function(FunctionOp::Find { .. })
-            | Family::Kernel(FunctionOp::Find { .. })
-    );
-    let handles = match plan.uses_elsewhere {
-        true => Always,
-        false => Ended,
-    };
-    [
-        rule(plan.destroys, Threads, Cause(threads::destroyed_in_use)),
-        Some((handles, Cause(lifetime::handles))),
-        rule(
-            plan.needs_context,
-            Wrong,
-            Consequence(lifetime::current_context),
-        ),
-        rule(addresses || plan.destroys, Always, Cause(memory::live)),
-        rule(addresses, Freed, Cause(memory::freed)),
-        rule(
-            plan.ordered != Ordered::No,
-            Accessing,
-            Cause(race::unordered),
-        ),
-        rule(
-            plan.ordered == Ordered::Transfer,
-            Fresh,
-            Cause(race::uninitialised),
-        ),
-        rule(plan.copies, Sourced, Cause(race::overwritten)),
-        rule(
-            plan.function.waits != Waits::No,
-            Uploading,
-            Cause(race::changed_at_wait),
-        ),
-        rule(plan.frees_memory, Busy, Cause(race::freed_while_pending)),
-        rule(
-            family == Family::Memory(MemoryOp::AllocateAsync),
-            FreedBusy,
-            Cause(race::reused),
-        ),
-    ]
-    .into_iter()
-    .chain(causes.iter().copied().map(Some))
-    .chain([
-        Some((Undefined, Consequence(undefined::used))),
-        rule(looks_up, Wrong, Consequence(link_inputs::lacking)),
-        rule(looks_up, Wrong, Consequence(undefined::not_found)),
-        rule(uses_code, Wrong, Consequence(image::failed_later)),
-        rule(
-            family == Family::ModuleUnload,
-            Wrong,
-            Consequence(module::null_unloaded),
-        ),
-        rule(
-            plan.takes_functions_only,
-            Libraries,
-            Consequence(library::kernel_as_function),
-        ),
-        library,
+    let uses_graphs = plan.used.contains(Kind::Graph) || plan.used.contains(Kind::GraphExec);
+    vec![
         Some((Sticky, Cause(errors::skipped_function))),
         Some((Sticky, Consequence(errors::of_earlier_work))),
         Some((Wrong, Consequence(threads::in_host_function))),
-        rule(
+        rule_if(
             threads::may_run_destructor(plan),
             Always,
             Consequence(threads::in_destructor),
         ),
-        rule(uses_graphs, Threads, Consequence(threads::graph_shared)),
-        rule(looks_for_code, Wrong, Consequence(threads::stuck_load)),
-        rule(
+        rule_if(uses_graphs, Threads, Consequence(threads::graph_shared)),
+        rule_if(looks_for_code, Wrong, Consequence(threads::stuck_load)),
+        rule_if(
             is_memory_operation,
             Wrong,
             Consequence(threads::value_operand),
         ),
-        rule(
+        rule_if(
             is_memory_operation,
             Always,
             Consequence(threads::hidden_order),
         ),
-        rule(
+        rule_if(
             plan.function.waits != Waits::No,
             Wrong,
             Consequence(threads::stuck_value),
         ),
         Some((Captured, Consequence(capture::refused))),
-        rule(plan.takes_flags, Wrong, Consequence(errors::reserved)),
-        rule(
+        rule_if(plan.takes_flags, Wrong, Consequence(errors::reserved)),
+        rule_if(
             family == Family::Stream(StreamOp::Destroy),
             Capturing,
             Consequence(capture::open_at_destroy),
         ),
-        event.map(|rule| (Wrong, rule)),
-        rule(has_flags, Wrong, Consequence(events::flags)),
-        rule(
+        event_rule(family).map(|rule| (Wrong, rule)),
+        rule_if(has_flags, Wrong, Consequence(events::flags)),
+        rule_if(
             plan.destroys && plan.used.contains(Kind::Event),
             Always,
             Cause(events::waited_early),
@@ -553,42 +607,32 @@ pub(crate) fn rules_of(plan: &Plan) -> Rules {
         pool::rule_of(plan),
         context::rule_of(plan),
         virtual_memory::rule_of(plan),
-        usage.map(|rule| (Wrong, rule)),
-        rule(plan.describes, Wrong, Consequence(texture::descriptor)),
-        rule(plan.describes, Always, Consequence(texture::mirrored)),
-        rule(
+        usage_rule(plan).map(|rule| (Wrong, rule)),
+        rule_if(plan.describes, Wrong, Consequence(texture::descriptor)),
+        rule_if(plan.describes, Always, Consequence(texture::mirrored)),
+        rule_if(
             plan.tensor_map.is_some(),
             Wrong,
             Consequence(tensor_map::refused),
         ),
-        rule(plan.tensor_map.is_some(), Always, Cause(tensor_map::extent)),
-        rule(
-            addresses || plan.destroys,
+        rule_if(plan.tensor_map.is_some(), Always, Cause(tensor_map::extent)),
+        rule_if(
+            plan.takes_addresses || plan.destroys,
             Wrong,
             Consequence(graph::allocation),
         ),
-        rule(
+        rule_if(
             plan.takes_nodes,
             Wrong,
             Consequence(graph_structure::structure),
         ),
-        rule(
+        rule_if(
             plan.takes_nodes || plan.used.contains(Kind::GraphNode),
             Wrong,
             Consequence(graph_structure::forbidden),
         ),
-        rule(!plan.written.is_empty(), Lent, Cause(link::memory_reused)),
-    ])
-    .chain(launch::rules_of(family).iter().copied().map(Some))
-    .chain(function::rules_of(family).iter().copied().map(Some))
-    // Whatever else is wrong with the call comes first.
-    .chain([rule(
-        !plan.function.deprecated.is_empty(),
-        Always,
-        Consequence(errors::deprecated),
-    )])
-    .flatten()
-    .collect()
+        rule_if(!plan.written.is_empty(), Lent, Cause(link::memory_reused)),
+    ]
 }
 
 /// Adds all that is wrong with a call to an empty list; `passed` are the gates that it passes.

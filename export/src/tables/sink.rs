@@ -5,7 +5,7 @@ use std::io;
 use cutape_model::Side;
 use serde_json::{Map, Value};
 
-use super::schema::{TABLES, number};
+use super::schema::{TABLES, Table, Type, number};
 use crate::Error;
 use crate::rows::{
     CallRef, CallRow, CopyRow, FindingRow, GraphKernelRow, GraphLaunchRow, ImageRow, LaunchRow,
@@ -26,6 +26,18 @@ pub enum Cell<'a> {
     Boolean(bool),
     /// A text.
     Text(&'a str),
+}
+
+impl Cell<'_> {
+    /// Whether a column of that type can hold it.
+    fn is_of(self, kind: Type) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Integer(_) => matches!(kind, Type::Integer | Type::Distinct),
+            Self::Boolean(_) => kind == Type::Boolean,
+            Self::Text(_) => kind == Type::Text,
+        }
+    }
 }
 
 impl From<u64> for Cell<'_> {
@@ -126,8 +138,13 @@ impl<W: TableWriter> TableSink<W> {
         groups
             .iter()
             .for_each(|group| cells.extend_from_slice(group));
-        let columns = TABLES.get(table).map(|table| table.columns().count());
-        debug_assert_eq!(Some(cells.len()), columns, "a cell for each column");
+        let columns = || TABLES.get(table).into_iter().flat_map(Table::columns);
+        debug_assert_eq!(cells.len(), columns().count(), "a cell for each column");
+        let mut of_cells = columns().zip(&cells);
+        debug_assert!(
+            of_cells.all(|(column, cell)| cell.is_of(column.kind)),
+            "a cell of another type than its column"
+        );
         self.writer.record(table, &cells).map_err(Error::Write)
     }
 }

@@ -244,12 +244,6 @@ impl<'c> Machine<'c> {
                     let register = view.uleb()?;
                     self.set(register, None);
                 }
-                // DW_CFA_register
-                (_, 0x09) => {
-                    let register = view.uleb()?;
-                    view.uleb()?;
-                    self.reject(register)?;
-                }
                 // DW_CFA_remember_state, DW_CFA_restore_state
                 (_, 0x0a) => {
                     *self.saved.get_mut(self.depth)? = Some(self.row);
@@ -298,8 +292,8 @@ impl<'c> Machine<'c> {
                     let offset = view.sleb()?.wrapping_mul(self.common.data_factor);
                     self.row.cfa = self.row.cfa.with_offset(offset);
                 }
-                // DW_CFA_val_offset, DW_CFA_val_offset_sf
-                (_, 0x14 | 0x15) => {
+                // DW_CFA_register, DW_CFA_val_offset, DW_CFA_val_offset_sf
+                (_, 0x09 | 0x14 | 0x15) => {
                     let register = view.uleb()?;
                     view.uleb()?;
                     self.reject(register)?;

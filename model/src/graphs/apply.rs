@@ -104,33 +104,16 @@ impl Graphs {
             }
             GraphAction::Destroy => self.destroyed(graph),
             GraphAction::AddNode(position, kind) => {
-                let work = node::described(effects, call, (position, kind), &|handle| {
-                    self.copy_of(handle)
-                });
+                let work = self.described(effects, call, (position, kind));
                 self.add_node(effects, call, graph, work);
             }
             GraphAction::AddPlainNode => {
                 let work = node::plain(effects, call, &|handle| self.copy_of(handle));
                 self.add_node(effects, call, graph, work);
             }
-            GraphAction::DestroyNode => {
-                if let Some((graph, index)) = self.nodes.remove(&node)
-                    && let Some(graph) = self.graphs.get_mut(&graph)
-                {
-                    let graph = Arc::make_mut(graph);
-                    if let Some(node) = graph.nodes.get_mut(index) {
-                        node.is_removed = true;
-                        node.before.clear();
-                    }
-                    for other in &mut graph.nodes {
-                        other.before.retain(|&before| before != index);
-                    }
-                }
-            }
+            GraphAction::DestroyNode => self.destroyed_node(node),
             GraphAction::SetNode(position, kind) => {
-                let work = node::described(effects, call, (position, kind), &|handle| {
-                    self.copy_of(handle)
-                });
+                let work = self.described(effects, call, (position, kind));
                 match self.node_mut(node) {
                     Some(node) => (node.work, node.set) = (work, site),
                     None => self.changed_somewhere(),
@@ -138,9 +121,7 @@ impl Graphs {
             }
             GraphAction::SetKernelAttribute => self.set_attribute(effects, call, node),
             GraphAction::SetExecNode(position, kind) => {
-                let work = node::described(effects, call, (position, kind), &|handle| {
-                    self.copy_of(handle)
-                });
+                let work = self.described(effects, call, (position, kind));
                 self.set_exec_node(exec, node, (work, site), kind);
             }
             GraphAction::SetOther => {
@@ -167,16 +148,7 @@ impl Graphs {
                 let flags = instantiate_flags(effects, call, params);
                 self.instantiated(handle, graph, flags);
             }
-            GraphAction::Update => {
-                let graph_now = self.graphs.get(&graph).cloned();
-                if let Some(exec) = self.execs.get_mut(&exec) {
-                    exec.whole = graph_now.as_ref().is_some_and(|graph| graph.whole);
-                    exec.graph = graph_now.unwrap_or_else(|| Arc::new(Graph::unknown()));
-                    exec.changed.clear();
-                    exec.disabled.clear();
-                    exec.is_changed();
-                }
-            }
+            GraphAction::Update => self.updated(exec, graph),
             GraphAction::DestroyExec => {
                 self.execs.remove(&exec);
             }
@@ -202,6 +174,38 @@ impl Graphs {
             GraphAction::UserReferences(operation) => {
                 self.user_references(effects, call, graph, operation);
             }
+        }
+    }
+
+    /// The work of a node that a struct describes.
+    fn described(&self, effects: &Effects, call: &Call<'_>, node: (usize, NodeKind)) -> Work {
+        node::described(effects, call, node, &|handle| self.copy_of(handle))
+    }
+
+    fn destroyed_node(&mut self, node: u64) {
+        if let Some((graph, index)) = self.nodes.remove(&node)
+            && let Some(graph) = self.graphs.get_mut(&graph)
+        {
+            let graph = Arc::make_mut(graph);
+            if let Some(node) = graph.nodes.get_mut(index) {
+                node.is_removed = true;
+                node.before.clear();
+            }
+            for other in &mut graph.nodes {
+                other.before.retain(|&before| before != index);
+            }
+        }
+    }
+
+    /// An executable graph was updated from a graph.
+    fn updated(&mut self, exec: u64, graph: u64) {
+        let graph_now = self.graphs.get(&graph).cloned();
+        if let Some(exec) = self.execs.get_mut(&exec) {
+            exec.whole = graph_now.as_ref().is_some_and(|graph| graph.whole);
+            exec.graph = graph_now.unwrap_or_else(|| Arc::new(Graph::unknown()));
+            exec.changed.clear();
+            exec.disabled.clear();
+            exec.is_changed();
         }
     }
 

@@ -152,406 +152,411 @@ fn what_other_threads_enqueue_during_a_call_is_found() {
     }
 }
 
+const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
+const SET: Pending = (PINNED, PINNED + 8, true, 7);
+const ALL: Pending = (PINNED, PINNED + LENGTH, false, 7);
+const NOW: Step = (LOOK, &[0], (90, 91), &[]);
+const LAUNCH: &str = "cuLaunchKernel";
+const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
+// CUDA_MEMCPY2D: from the device to the host, which are at its words 2 and 3, 9 and 10.
+const ROWS: &[u64] = &[0, 0, 2, 0, DEVICE, 0, 0, 0, 0, 1, PINNED, 0, 0, 0, 8, 1];
+const CREATE: Step = ("cuCtxCreate_v2", &[0x88, 0, 0], (15, 16), &[]);
+const ALLOCATE: Step = ("cuMemAlloc_v2", &[DEVICE + LENGTH, 8], (17, 18), &[]);
+
+/// Steps, and what may be written then.
+const UNTIL_COMPLETE: [(&str, &[Step], &[Pending]); 31] = [
+    ("a memset", &[MEMSET, NOW], &[SET]),
+    (
+        "while its call is in progress",
+        &[MEMSET, (LOOK, &[0], (20, 22), &[])],
+        &[SET],
+    ),
+    (
+        "while a call that waits for it is in progress",
+        &[
+            ("cuMemsetD32_v2", &[PINNED, 0, 2], (20, 30), &[]),
+            (LOOK, &[0], (25, 26), &[]),
+        ],
+        &[SET],
+    ),
+    (
+        "after such a call",
+        &[("cuMemsetD32_v2", &[PINNED, 0, 2], (20, 30), &[]), NOW],
+        &[],
+    ),
+    (
+        "of device memory",
+        &[
+            ("cuMemsetD32Async", &[DEVICE, 0, 2, STREAM], (20, 21), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "a copy",
+        &[
+            (
+                "cuMemcpyDtoHAsync_v2",
+                &[PINNED, DEVICE, 8, STREAM],
+                (20, 21),
+                &[],
+            ),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "a synchronous copy",
+        &[
+            ("cuMemcpyDtoH_v2", &[PINNED, DEVICE, 8], (20, 21), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "before a copy from the host in the default stream",
+        &[
+            ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+            ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "before a copy that has page-locked memory on one side",
+        &[
+            ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+            ("cuMemcpy", &[DEVICE, PINNED, 8], (22, 23), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "in another stream before such a copy",
+        &[
+            MEMSET,
+            ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "by such a copy, which may only have read",
+        &[
+            ("cuMemcpyHtoD_v2", &[PINNED, 0x1234, 8], (20, 21), &[]),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "a copy of rows",
+        &[
+            ("cuMemcpy2DAsync_v2", &[0x1000, STREAM], (20, 21), ROWS),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "a synchronous copy of rows",
+        &[("cuMemcpy2D_v2", &[0x1000], (20, 21), ROWS), NOW],
+        &[],
+    ),
+    (
+        "by a synchronous copy between memory of any kind",
+        &[("cuMemcpy", &[PINNED, DEVICE, 8], (20, 21), &[]), NOW],
+        &[],
+    ),
+    (
+        "before work of the default stream that writes other memory",
+        &[
+            ("cuStreamCreate", &[BLOCKING, 0], (15, 16), &[]),
+            ("cuMemsetD32Async", &[PINNED, 0, 2, BLOCKING], (20, 21), &[]),
+            ("cuMemsetD32Async", &[DEVICE, 0, 2, 0], (22, 23), &[]),
+            ("cuStreamSynchronize", &[0], (24, 25), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "when the memory has been freed",
+        &[
+            MEMSET,
+            ("cuMemFreeHost", &[PINNED], (22, 23), &[]),
+            ("cuMemHostAlloc", &[PINNED, LENGTH, 0], (24, 25), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "when the device has been reset",
+        &[
+            MEMSET,
+            ("cuDevicePrimaryCtxReset_v2", &[0], (22, 23), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "when its context has been destroyed",
+        &[
+            ("cuCtxCreate_v2", &[SECOND, 0, 0], (15, 16), &[]),
+            ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
+            ("cuCtxDestroy_v2", &[SECOND], (22, 23), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "a kernel that gets an address in the memory",
+        &[(LAUNCH, ARGUMENTS, (20, 21), &[3, PINNED + 64]), NOW],
+        &[ALL],
+    ),
+    (
+        "one that does not",
+        &[
+            (LAUNCH, ARGUMENTS, (20, 21), &[3, DEVICE, PINNED + LENGTH]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "waited for",
+        &[
+            MEMSET,
+            ("cuStreamSynchronize", &[STREAM], (22, 23), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "another stream was",
+        &[
+            MEMSET,
+            ("cuStreamSynchronize", &[OTHER], (22, 23), &[]),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "by a call that was entered before",
+        &[
+            ("cuCtxSynchronize_v2", &[CONTEXT], (19, 30), &[]),
+            MEMSET,
+            NOW,
+        ],
+        &[(PINNED, PINNED + 8, true, 8)],
+    ),
+    (
+        "an event behind it",
+        &[
+            MEMSET,
+            ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+            ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "an event before it",
+        &[
+            ("cuEventRecord", &[EVENT, STREAM], (18, 19), &[]),
+            MEMSET,
+            ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+            NOW,
+        ],
+        &[(PINNED, PINNED + 8, true, 8)],
+    ),
+    (
+        "an event whose handle was used before",
+        &[
+            MEMSET,
+            ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+            ("cuEventDestroy_v2", &[EVENT], (24, 25), &[]),
+            ("cuEventCreate", &[EVENT, 0], (26, 27), &[]),
+            ("cuEventQuery", &[EVENT], (28, 29), &[]),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "memory of its context was freed in another",
+        &[
+            CREATE,
+            MEMSET,
+            ("cuMemFree_v2", &[DEVICE], (22, 23), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+    (
+        "memory of another context was freed",
+        &[
+            CREATE,
+            ALLOCATE,
+            MEMSET,
+            ("cuMemFree_v2", &[DEVICE + LENGTH], (22, 23), &[]),
+            NOW,
+        ],
+        &[(PINNED, PINNED + 8, true, 9)],
+    ),
+    (
+        "an event whose records overlap",
+        &[
+            MEMSET,
+            ("cuEventRecord", &[EVENT, STREAM], (22, 30), &[]),
+            (OTHER_RECORD, &[EVENT, OTHER], (23, 29), &[]),
+            ("cuEventSynchronize", &[EVENT], (31, 32), &[]),
+            NOW,
+        ],
+        &[SET],
+    ),
+    (
+        "an event that a graph may have recorded since",
+        &[
+            MEMSET,
+            ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+            ("cuGraphLaunch", &[0xb, OTHER], (24, 25), &[]),
+            ("cuEventSynchronize", &[EVENT], (26, 27), &[]),
+            NOW,
+        ],
+        &[SET, (0, u64::MAX, false, 9)],
+    ),
+    (
+        "a stream that waited for the event",
+        &[
+            MEMSET,
+            ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+            ("cuStreamWaitEvent", &[OTHER, EVENT, 0], (24, 25), &[]),
+            ("cuStreamSynchronize", &[OTHER], (26, 27), &[]),
+            NOW,
+        ],
+        &[],
+    ),
+];
+
 #[test]
 fn work_may_write_until_a_call_proves_that_it_is_complete() {
-    const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
-    const SET: Pending = (PINNED, PINNED + 8, true, 7);
-    const ALL: Pending = (PINNED, PINNED + LENGTH, false, 7);
-    const NOW: Step = (LOOK, &[0], (90, 91), &[]);
-    const LAUNCH: &str = "cuLaunchKernel";
-    const ARGUMENTS: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, STREAM, 0, 0];
-    // CUDA_MEMCPY2D: from the device to the host, which are at its words 2 and 3, 9 and 10.
-    const ROWS: &[u64] = &[0, 0, 2, 0, DEVICE, 0, 0, 0, 0, 1, PINNED, 0, 0, 0, 8, 1];
-    const CREATE: Step = ("cuCtxCreate_v2", &[0x88, 0, 0], (15, 16), &[]);
-    const ALLOCATE: Step = ("cuMemAlloc_v2", &[DEVICE + LENGTH, 8], (17, 18), &[]);
-    let table: [(&str, &[Step], &[Pending]); 31] = [
-        ("a memset", &[MEMSET, NOW], &[SET]),
-        (
-            "while its call is in progress",
-            &[MEMSET, (LOOK, &[0], (20, 22), &[])],
-            &[SET],
-        ),
-        (
-            "while a call that waits for it is in progress",
-            &[
-                ("cuMemsetD32_v2", &[PINNED, 0, 2], (20, 30), &[]),
-                (LOOK, &[0], (25, 26), &[]),
-            ],
-            &[SET],
-        ),
-        (
-            "after such a call",
-            &[("cuMemsetD32_v2", &[PINNED, 0, 2], (20, 30), &[]), NOW],
-            &[],
-        ),
-        (
-            "of device memory",
-            &[
-                ("cuMemsetD32Async", &[DEVICE, 0, 2, STREAM], (20, 21), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "a copy",
-            &[
-                (
-                    "cuMemcpyDtoHAsync_v2",
-                    &[PINNED, DEVICE, 8, STREAM],
-                    (20, 21),
-                    &[],
-                ),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "a synchronous copy",
-            &[
-                ("cuMemcpyDtoH_v2", &[PINNED, DEVICE, 8], (20, 21), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "before a copy from the host in the default stream",
-            &[
-                ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
-                ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "before a copy that has page-locked memory on one side",
-            &[
-                ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
-                ("cuMemcpy", &[DEVICE, PINNED, 8], (22, 23), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "in another stream before such a copy",
-            &[
-                MEMSET,
-                ("cuMemcpyHtoD_v2", &[DEVICE, 0x1234, 8], (22, 23), &[]),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "by such a copy, which may only have read",
-            &[
-                ("cuMemcpyHtoD_v2", &[PINNED, 0x1234, 8], (20, 21), &[]),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "a copy of rows",
-            &[
-                ("cuMemcpy2DAsync_v2", &[0x1000, STREAM], (20, 21), ROWS),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "a synchronous copy of rows",
-            &[("cuMemcpy2D_v2", &[0x1000], (20, 21), ROWS), NOW],
-            &[],
-        ),
-        (
-            "by a synchronous copy between memory of any kind",
-            &[("cuMemcpy", &[PINNED, DEVICE, 8], (20, 21), &[]), NOW],
-            &[],
-        ),
-        (
-            "before work of the default stream that writes other memory",
-            &[
-                ("cuStreamCreate", &[BLOCKING, 0], (15, 16), &[]),
-                ("cuMemsetD32Async", &[PINNED, 0, 2, BLOCKING], (20, 21), &[]),
-                ("cuMemsetD32Async", &[DEVICE, 0, 2, 0], (22, 23), &[]),
-                ("cuStreamSynchronize", &[0], (24, 25), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "when the memory has been freed",
-            &[
-                MEMSET,
-                ("cuMemFreeHost", &[PINNED], (22, 23), &[]),
-                ("cuMemHostAlloc", &[PINNED, LENGTH, 0], (24, 25), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "when the device has been reset",
-            &[
-                MEMSET,
-                ("cuDevicePrimaryCtxReset_v2", &[0], (22, 23), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "when its context has been destroyed",
-            &[
-                ("cuCtxCreate_v2", &[SECOND, 0, 0], (15, 16), &[]),
-                ("cuMemsetD32Async", &[PINNED, 0, 2, 0], (20, 21), &[]),
-                ("cuCtxDestroy_v2", &[SECOND], (22, 23), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "a kernel that gets an address in the memory",
-            &[(LAUNCH, ARGUMENTS, (20, 21), &[3, PINNED + 64]), NOW],
-            &[ALL],
-        ),
-        (
-            "one that does not",
-            &[
-                (LAUNCH, ARGUMENTS, (20, 21), &[3, DEVICE, PINNED + LENGTH]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "waited for",
-            &[
-                MEMSET,
-                ("cuStreamSynchronize", &[STREAM], (22, 23), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "another stream was",
-            &[
-                MEMSET,
-                ("cuStreamSynchronize", &[OTHER], (22, 23), &[]),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "by a call that was entered before",
-            &[
-                ("cuCtxSynchronize_v2", &[CONTEXT], (19, 30), &[]),
-                MEMSET,
-                NOW,
-            ],
-            &[(PINNED, PINNED + 8, true, 8)],
-        ),
-        (
-            "an event behind it",
-            &[
-                MEMSET,
-                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
-                ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "an event before it",
-            &[
-                ("cuEventRecord", &[EVENT, STREAM], (18, 19), &[]),
-                MEMSET,
-                ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
-                NOW,
-            ],
-            &[(PINNED, PINNED + 8, true, 8)],
-        ),
-        (
-            "an event whose handle was used before",
-            &[
-                MEMSET,
-                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
-                ("cuEventDestroy_v2", &[EVENT], (24, 25), &[]),
-                ("cuEventCreate", &[EVENT, 0], (26, 27), &[]),
-                ("cuEventQuery", &[EVENT], (28, 29), &[]),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "memory of its context was freed in another",
-            &[
-                CREATE,
-                MEMSET,
-                ("cuMemFree_v2", &[DEVICE], (22, 23), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-        (
-            "memory of another context was freed",
-            &[
-                CREATE,
-                ALLOCATE,
-                MEMSET,
-                ("cuMemFree_v2", &[DEVICE + LENGTH], (22, 23), &[]),
-                NOW,
-            ],
-            &[(PINNED, PINNED + 8, true, 9)],
-        ),
-        (
-            "an event whose records overlap",
-            &[
-                MEMSET,
-                ("cuEventRecord", &[EVENT, STREAM], (22, 30), &[]),
-                (OTHER_RECORD, &[EVENT, OTHER], (23, 29), &[]),
-                ("cuEventSynchronize", &[EVENT], (31, 32), &[]),
-                NOW,
-            ],
-            &[SET],
-        ),
-        (
-            "an event that a graph may have recorded since",
-            &[
-                MEMSET,
-                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
-                ("cuGraphLaunch", &[0xb, OTHER], (24, 25), &[]),
-                ("cuEventSynchronize", &[EVENT], (26, 27), &[]),
-                NOW,
-            ],
-            &[SET, (0, u64::MAX, false, 9)],
-        ),
-        (
-            "a stream that waited for the event",
-            &[
-                MEMSET,
-                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
-                ("cuStreamWaitEvent", &[OTHER, EVENT, 0], (24, 25), &[]),
-                ("cuStreamSynchronize", &[OTHER], (26, 27), &[]),
-                NOW,
-            ],
-            &[],
-        ),
-    ];
-    for (what, steps, expected) in table {
+    for (what, steps, expected) in UNTIL_COMPLETE {
         assert_eq!(pending(steps), expected, "{what}");
     }
 }
 
+const READ: &str = "cuMemcpyHtoDAsync_v2";
+const SAME: Step = (READ, &[DEVICE, PINNED, 8, STREAM], (90, 91), &[]);
+const APART: Step = (READ, &[DEVICE, PINNED, 8, OTHER], (90, 91), &[]);
+
+/// Steps, whether the memset is before the last call, and whether the program may know that it is
+/// complete.
+const KNOWN_AT_A_CALL: [(&str, &[Step], (bool, bool)); 12] = [
+    ("the same stream", &[MEMSET, SAME], (true, false)),
+    ("another stream", &[MEMSET, APART], (false, false)),
+    (
+        "a host function behind it",
+        &[
+            MEMSET,
+            ("cuLaunchHostFunc", &[STREAM, 1, 0], (22, 23), &[]),
+            SAME,
+        ],
+        (true, true),
+    ),
+    (
+        "one in another stream",
+        &[
+            MEMSET,
+            ("cuLaunchHostFunc", &[OTHER, 1, 0], (22, 23), &[]),
+            SAME,
+        ],
+        (true, false),
+    ),
+    (
+        "one before it",
+        &[
+            ("cuLaunchHostFunc", &[STREAM, 1, 0], (18, 19), &[]),
+            MEMSET,
+            SAME,
+        ],
+        (true, false),
+    ),
+    (
+        "a value in host memory",
+        &[
+            MEMSET,
+            (
+                "cuStreamWriteValue32_v2",
+                &[STREAM, PINNED + 64, 1, 0],
+                (22, 23),
+                &[],
+            ),
+            SAME,
+        ],
+        (true, true),
+    ),
+    (
+        "one in memory of the device",
+        &[
+            MEMSET,
+            (
+                "cuStreamWriteValue32_v2",
+                &[STREAM, DEVICE, 1, 0],
+                (22, 23),
+                &[],
+            ),
+            SAME,
+        ],
+        (true, false),
+    ),
+    (
+        "an event that is recorded for a context",
+        &[
+            MEMSET,
+            ("cuCtxRecordEvent", &[CONTEXT, EVENT], (22, 23), &[]),
+            ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
+            SAME,
+        ],
+        (true, true),
+    ),
+    (
+        "a wait that has returned, and the recorder looks at what it found",
+        &[
+            MEMSET,
+            ("cuStreamSynchronize", &[STREAM], (22, 23), &[95]),
+            SAME,
+        ],
+        (true, true),
+    ),
+    (
+        "one that has not returned",
+        &[
+            MEMSET,
+            ("cuStreamSynchronize", &[STREAM], (22, 93), &[95]),
+            SAME,
+        ],
+        (true, false),
+    ),
+    (
+        "one for an event",
+        &[
+            MEMSET,
+            ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
+            ("cuEventSynchronize", &[EVENT], (24, 25), &[95]),
+            SAME,
+        ],
+        (true, true),
+    ),
+    (
+        "a graph of which no call has shown the nodes",
+        &[
+            MEMSET,
+            ("cuGraphLaunch", &[0x99, STREAM], (22, 23), &[]),
+            APART,
+        ],
+        (false, true),
+    ),
+];
+
 #[test]
 fn a_call_that_asks_is_ordered_behind_work_or_the_program_may_know_its_end() {
-    const MEMSET: Step = ("cuMemsetD32Async", &[PINNED, 0, 2, STREAM], (20, 21), &[]);
-    const READ: &str = "cuMemcpyHtoDAsync_v2";
-    const SAME: Step = (READ, &[DEVICE, PINNED, 8, STREAM], (90, 91), &[]);
-    const APART: Step = (READ, &[DEVICE, PINNED, 8, OTHER], (90, 91), &[]);
-    // Whether it is before the call, and whether the program may know that it is complete.
-    let table: [(&str, &[Step], (bool, bool)); 12] = [
-        ("the same stream", &[MEMSET, SAME], (true, false)),
-        ("another stream", &[MEMSET, APART], (false, false)),
-        (
-            "a host function behind it",
-            &[
-                MEMSET,
-                ("cuLaunchHostFunc", &[STREAM, 1, 0], (22, 23), &[]),
-                SAME,
-            ],
-            (true, true),
-        ),
-        (
-            "one in another stream",
-            &[
-                MEMSET,
-                ("cuLaunchHostFunc", &[OTHER, 1, 0], (22, 23), &[]),
-                SAME,
-            ],
-            (true, false),
-        ),
-        (
-            "one before it",
-            &[
-                ("cuLaunchHostFunc", &[STREAM, 1, 0], (18, 19), &[]),
-                MEMSET,
-                SAME,
-            ],
-            (true, false),
-        ),
-        (
-            "a value in host memory",
-            &[
-                MEMSET,
-                (
-                    "cuStreamWriteValue32_v2",
-                    &[STREAM, PINNED + 64, 1, 0],
-                    (22, 23),
-                    &[],
-                ),
-                SAME,
-            ],
-            (true, true),
-        ),
-        (
-            "one in memory of the device",
-            &[
-                MEMSET,
-                (
-                    "cuStreamWriteValue32_v2",
-                    &[STREAM, DEVICE, 1, 0],
-                    (22, 23),
-                    &[],
-                ),
-                SAME,
-            ],
-            (true, false),
-        ),
-        (
-            "an event that is recorded for a context",
-            &[
-                MEMSET,
-                ("cuCtxRecordEvent", &[CONTEXT, EVENT], (22, 23), &[]),
-                ("cuEventSynchronize", &[EVENT], (24, 25), &[]),
-                SAME,
-            ],
-            (true, true),
-        ),
-        (
-            "a wait that has returned, and the recorder looks at what it found",
-            &[
-                MEMSET,
-                ("cuStreamSynchronize", &[STREAM], (22, 23), &[95]),
-                SAME,
-            ],
-            (true, true),
-        ),
-        (
-            "one that has not returned",
-            &[
-                MEMSET,
-                ("cuStreamSynchronize", &[STREAM], (22, 93), &[95]),
-                SAME,
-            ],
-            (true, false),
-        ),
-        (
-            "one for an event",
-            &[
-                MEMSET,
-                ("cuEventRecord", &[EVENT, STREAM], (22, 23), &[]),
-                ("cuEventSynchronize", &[EVENT], (24, 25), &[95]),
-                SAME,
-            ],
-            (true, true),
-        ),
-        (
-            "a graph of which no call has shown the nodes",
-            &[
-                MEMSET,
-                ("cuGraphLaunch", &[0x99, STREAM], (22, 23), &[]),
-                APART,
-            ],
-            (false, true),
-        ),
-    ];
-    for (what, steps, expected) in table {
+    for (what, steps, expected) in KNOWN_AT_A_CALL {
         let found = found(steps).0;
         let memset = found.iter().find(|write| write.is_exact).expect(what);
         assert_eq!(

@@ -131,137 +131,139 @@ enum Does {
 }
 use Does::{Copies, Waits, WaitsFor, WaitsForContext, Work};
 
+/// Calls as (what, entered, returned), fed in the order of their return; then whether the work of
+/// each is complete, where doubt counts as running.
+type Case = (&'static [(Does, Moment, Moment)], &'static [bool]);
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+const LEGACY: usize = 3;
+
+const OVERLAPPING: [Case; 26] = [
+    (&[(Work(A), 1, 2), (Waits(A), 3, 4)], &[true]),
+    // The wait was entered before the work had been enqueued.
+    (&[(Work(A), 1, 4), (Waits(A), 3, 5)], &[false]),
+    (&[(Work(A), 4, 5), (Waits(A), 3, 6)], &[false]),
+    (&[(Work(A), 4, 5), (WaitsForContext, 3, 6)], &[false]),
+    (&[(Work(A), 1, 2), (WaitsForContext, 3, 6)], &[true]),
+    // The other stream.
+    (&[(Work(A), 1, 2), (Waits(B), 3, 4)], &[false]),
+    // Work in the legacy default stream waits for blocking streams, not for others; so does a
+    // wait for it.
+    (
+        &[(Work(B), 1, 2), (Work(LEGACY), 3, 4), (Waits(LEGACY), 5, 6)],
+        &[true, true],
+    ),
+    (&[(Work(B), 1, 2), (Waits(LEGACY), 3, 4)], &[true]),
+    (&[(Work(B), 1, 4), (Waits(LEGACY), 3, 5)], &[false]),
+    (&[(Work(A), 1, 2), (Waits(LEGACY), 3, 4)], &[false]),
+    // Work of a blocking stream behind the legacy default stream.
+    (
+        &[
+            (Work(B), 1, 2),
+            (Work(LEGACY), 3, 4),
+            (Work(C), 5, 6),
+            (Waits(C), 7, 8),
+        ],
+        &[true, true, true],
+    ),
+    // The same without work of its own, and with work that overlaps.
+    (
+        &[(Work(B), 1, 2), (Work(LEGACY), 3, 4), (Waits(C), 7, 8)],
+        &[false, false],
+    ),
+    (
+        &[
+            (Work(B), 1, 2),
+            (Work(LEGACY), 3, 5),
+            (Work(C), 4, 6),
+            (Waits(C), 7, 8),
+        ],
+        &[false, false, true],
+    ),
+    // A copy in a blocking stream waits for the legacy default stream, and so for what that
+    // has waited for; not for work that was still being enqueued.
+    (&[(Work(LEGACY), 1, 2), (Copies(B), 3, 4)], &[true]),
+    (&[(Work(LEGACY), 1, 4), (Copies(B), 3, 5)], &[false]),
+    (
+        &[(Work(C), 1, 2), (Work(LEGACY), 3, 4), (Copies(B), 5, 6)],
+        &[true, true],
+    ),
+    (&[(Work(LEGACY), 1, 2), (Copies(A), 3, 4)], &[false]),
+    // A stream that waits for another through an event, before and after it is waited for.
+    (
+        &[(Work(A), 1, 2), (WaitsFor(A, B), 3, 4), (Waits(B), 5, 6)],
+        &[true],
+    ),
+    (
+        &[(Work(A), 1, 2), (WaitsFor(A, B), 4, 5), (Waits(B), 3, 6)],
+        &[false],
+    ),
+    // Through the legacy default stream, with and without work there.
+    (
+        &[
+            (Work(A), 1, 2),
+            (WaitsFor(A, B), 3, 4),
+            (Waits(LEGACY), 5, 6),
+        ],
+        &[true],
+    ),
+    (
+        &[
+            (Work(A), 1, 2),
+            (WaitsFor(A, B), 3, 6),
+            (Waits(LEGACY), 5, 7),
+        ],
+        &[false],
+    ),
+    (
+        &[
+            (Work(A), 1, 2),
+            (WaitsFor(A, LEGACY), 3, 4),
+            (Waits(B), 5, 6),
+        ],
+        &[false],
+    ),
+    (
+        &[
+            (Work(A), 1, 2),
+            (WaitsFor(A, LEGACY), 3, 4),
+            (Copies(B), 5, 6),
+        ],
+        &[true],
+    ),
+    (
+        &[
+            (Work(A), 1, 2),
+            (WaitsFor(A, LEGACY), 3, 6),
+            (Copies(B), 5, 7),
+        ],
+        &[false],
+    ),
+    // An event of a blocking stream without work comes after the legacy default stream.
+    (
+        &[
+            (Work(LEGACY), 1, 2),
+            (WaitsFor(B, A), 3, 4),
+            (Waits(A), 5, 6),
+        ],
+        &[true],
+    ),
+    // Blocking work that was enqueued while that of the legacy default stream was.
+    (
+        &[
+            (Work(B), 1, 4),
+            (Work(LEGACY), 3, 5),
+            (Work(C), 6, 7),
+            (Waits(C), 8, 9),
+        ],
+        &[false, true, true],
+    ),
+];
+
 #[test]
 fn calls_that_overlap_prove_nothing_about_each_other() {
-    // Calls as (what, entered, returned), fed in the order of their return; then whether the
-    // work of each is complete, where doubt counts as running.
-    type Case = (&'static [(Does, Moment, Moment)], &'static [bool]);
-    const A: usize = 0;
-    const B: usize = 1;
-    const C: usize = 2;
-    const LEGACY: usize = 3;
-    let table: [Case; 26] = [
-        (&[(Work(A), 1, 2), (Waits(A), 3, 4)], &[true]),
-        // The wait was entered before the work had been enqueued.
-        (&[(Work(A), 1, 4), (Waits(A), 3, 5)], &[false]),
-        (&[(Work(A), 4, 5), (Waits(A), 3, 6)], &[false]),
-        (&[(Work(A), 4, 5), (WaitsForContext, 3, 6)], &[false]),
-        (&[(Work(A), 1, 2), (WaitsForContext, 3, 6)], &[true]),
-        // The other stream.
-        (&[(Work(A), 1, 2), (Waits(B), 3, 4)], &[false]),
-        // Work in the legacy default stream waits for blocking streams, not for others; so does a
-        // wait for it.
-        (
-            &[(Work(B), 1, 2), (Work(LEGACY), 3, 4), (Waits(LEGACY), 5, 6)],
-            &[true, true],
-        ),
-        (&[(Work(B), 1, 2), (Waits(LEGACY), 3, 4)], &[true]),
-        (&[(Work(B), 1, 4), (Waits(LEGACY), 3, 5)], &[false]),
-        (&[(Work(A), 1, 2), (Waits(LEGACY), 3, 4)], &[false]),
-        // Work of a blocking stream behind the legacy default stream.
-        (
-            &[
-                (Work(B), 1, 2),
-                (Work(LEGACY), 3, 4),
-                (Work(C), 5, 6),
-                (Waits(C), 7, 8),
-            ],
-            &[true, true, true],
-        ),
-        // The same without work of its own, and with work that overlaps.
-        (
-            &[(Work(B), 1, 2), (Work(LEGACY), 3, 4), (Waits(C), 7, 8)],
-            &[false, false],
-        ),
-        (
-            &[
-                (Work(B), 1, 2),
-                (Work(LEGACY), 3, 5),
-                (Work(C), 4, 6),
-                (Waits(C), 7, 8),
-            ],
-            &[false, false, true],
-        ),
-        // A copy in a blocking stream waits for the legacy default stream, and so for what that
-        // has waited for; not for work that was still being enqueued.
-        (&[(Work(LEGACY), 1, 2), (Copies(B), 3, 4)], &[true]),
-        (&[(Work(LEGACY), 1, 4), (Copies(B), 3, 5)], &[false]),
-        (
-            &[(Work(C), 1, 2), (Work(LEGACY), 3, 4), (Copies(B), 5, 6)],
-            &[true, true],
-        ),
-        (&[(Work(LEGACY), 1, 2), (Copies(A), 3, 4)], &[false]),
-        // A stream that waits for another through an event, before and after it is waited for.
-        (
-            &[(Work(A), 1, 2), (WaitsFor(A, B), 3, 4), (Waits(B), 5, 6)],
-            &[true],
-        ),
-        (
-            &[(Work(A), 1, 2), (WaitsFor(A, B), 4, 5), (Waits(B), 3, 6)],
-            &[false],
-        ),
-        // Through the legacy default stream, with and without work there.
-        (
-            &[
-                (Work(A), 1, 2),
-                (WaitsFor(A, B), 3, 4),
-                (Waits(LEGACY), 5, 6),
-            ],
-            &[true],
-        ),
-        (
-            &[
-                (Work(A), 1, 2),
-                (WaitsFor(A, B), 3, 6),
-                (Waits(LEGACY), 5, 7),
-            ],
-            &[false],
-        ),
-        (
-            &[
-                (Work(A), 1, 2),
-                (WaitsFor(A, LEGACY), 3, 4),
-                (Waits(B), 5, 6),
-            ],
-            &[false],
-        ),
-        (
-            &[
-                (Work(A), 1, 2),
-                (WaitsFor(A, LEGACY), 3, 4),
-                (Copies(B), 5, 6),
-            ],
-            &[true],
-        ),
-        (
-            &[
-                (Work(A), 1, 2),
-                (WaitsFor(A, LEGACY), 3, 6),
-                (Copies(B), 5, 7),
-            ],
-            &[false],
-        ),
-        // An event of a blocking stream without work comes after the legacy default stream.
-        (
-            &[
-                (Work(LEGACY), 1, 2),
-                (WaitsFor(B, A), 3, 4),
-                (Waits(A), 5, 6),
-            ],
-            &[true],
-        ),
-        // Blocking work that was enqueued while that of the legacy default stream was.
-        (
-            &[
-                (Work(B), 1, 4),
-                (Work(LEGACY), 3, 5),
-                (Work(C), 6, 7),
-                (Waits(C), 8, 9),
-            ],
-            &[false, true, true],
-        ),
-    ];
-    for (calls, expected) in table {
+    for (calls, expected) in OVERLAPPING {
         let mut order = Order::<RandomState>::new(Doubt::Running);
         let kinds = [NonBlocking, Blocking, Blocking, Legacy];
         let streams = [0, 1, 2, 3].map(|at| order.stream((10 + at, 0), 7, kinds[at as usize]));

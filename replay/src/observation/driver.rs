@@ -12,6 +12,8 @@ use crate::observation::memset::Memset;
 
 /// Longest name of a kernel that is read.
 const LONGEST_NAME: usize = 1 << 16;
+/// How long work is waited for without a sleep.
+const SHORT: Duration = Duration::from_micros(500);
 /// CU_EVENT_DISABLE_TIMING.
 const EVENT_WITHOUT_TIME: u64 = 2;
 
@@ -66,7 +68,10 @@ impl Api {
         let is_running = || self.own(id::cuEventQuery, &[event]) == Err(NOT_READY);
         let mut ends = !is_running();
         while !ends && since.elapsed() < patience {
-            std::thread::sleep(Duration::from_micros(100));
+            // Most work is short, and a sleep takes longer.
+            if since.elapsed() > SHORT {
+                std::thread::sleep(Duration::from_micros(100));
+            }
             ends = !is_running();
         }
         // Its memory is released when it is complete (cuEventDestroy).

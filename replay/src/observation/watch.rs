@@ -117,6 +117,8 @@ struct Watched {
     seen: Seen,
     region: Option<Region>,
     held: Held,
+    /// Why it could not be looked at last.
+    failed: Option<String>,
 }
 
 /// The memory that an observation watches.
@@ -183,6 +185,7 @@ impl Watch {
             },
             region: None,
             held: Held::Unknown,
+            failed: None,
         };
         Self {
             watched: ranges.iter().map(watched).collect(),
@@ -272,11 +275,16 @@ impl Watch {
                 continue;
             }
             let now = match look(api, region, &mut digesting) {
-                Ok(now) => now,
+                Ok(now) => {
+                    // Mapped memory can be read once access to it is set.
+                    one.failed = None;
+                    now
+                }
                 Err(code) => {
                     let (what, why) = (region.describe(), result_name(code));
-                    let text = format!("{what}: reading it after call {call} returned {why}");
-                    self.left_out.push(text);
+                    one.failed = Some(format!(
+                        "{what}: reading it after call {call} returned {why}"
+                    ));
                     one.held = Held::Unknown;
                     continue;
                 }
@@ -344,8 +352,13 @@ impl Watch {
 
     /// What was seen of each range, and what was left out.
     pub(crate) fn finish(self) -> (Vec<Seen>, Vec<String>) {
-        let seen = self.watched.into_iter().map(|one| one.seen);
-        (seen.collect(), self.left_out)
+        let mut left_out = self.left_out;
+        let seen = self.watched.into_iter().map(|one| {
+            left_out.extend(one.failed);
+            one.seen
+        });
+        let seen = seen.collect();
+        (seen, left_out)
     }
 }
 

@@ -92,28 +92,7 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
             StreamMemoryOp::Write => return None,
         },
         Family::Stream(StreamOp::CaptureInfo { .. }) => graph::capture_info,
-        Family::Graph(graph) => match graph {
-            GraphOp::AddNode(node) | GraphOp::SetNode(node) | GraphOp::SetExecNode(node) => {
-                return of_node(node.kind, graph_node::given);
-            }
-            GraphOp::GetNode(node) => return of_node(node.kind, graph_node::asked),
-            GraphOp::GetKernelAttribute { .. } => graph::get_attribute,
-            GraphOp::SetKernelAttribute { .. } => graph::set_attribute,
-            GraphOp::List => graph::list_nodes,
-            GraphOp::Instantiate { params: Some(_) } => graph::instantiate,
-            GraphOp::Launch => graph::launch,
-            GraphOp::ConditionalHandle => graph::condition,
-            GraphOp::DotFile { .. } => graph::dot,
-            GraphOp::Instantiate { params: None }
-            | GraphOp::SetEnabled
-            | GraphOp::Update
-            | GraphOp::DestroyExec
-            | GraphOp::Clone
-            | GraphOp::AddEdges
-            | GraphOp::RemoveEdges
-            | GraphOp::CopyAttributes
-            | GraphOp::Upload => return None,
-        },
+        Family::Graph(operation) => return of_graph(operation),
         Family::UserObject { .. } => graph::user_object,
         Family::Plain
         | Family::Init
@@ -148,6 +127,33 @@ pub(crate) fn of(function: &Function) -> Option<Play> {
         )
         | Family::Event(_)
         | Family::UserReferences(_) => return None,
+    };
+    Some(play)
+}
+
+/// What plays an operation of graphs.
+fn of_graph(operation: GraphOp) -> Option<Play> {
+    let play: Play = match operation {
+        GraphOp::AddNode(node) | GraphOp::SetNode(node) | GraphOp::SetExecNode(node) => {
+            return of_node(node.kind, graph_node::given);
+        }
+        GraphOp::GetNode(node) => return of_node(node.kind, graph_node::asked),
+        GraphOp::GetKernelAttribute { .. } => graph::get_attribute,
+        GraphOp::SetKernelAttribute { .. } => graph::set_attribute,
+        GraphOp::List => graph::list_nodes,
+        GraphOp::Instantiate { params: Some(_) } => graph::instantiate,
+        GraphOp::Launch => graph::launch,
+        GraphOp::ConditionalHandle => graph::condition,
+        GraphOp::DotFile { .. } => graph::dot,
+        GraphOp::Instantiate { params: None }
+        | GraphOp::SetEnabled
+        | GraphOp::Update
+        | GraphOp::DestroyExec
+        | GraphOp::Clone
+        | GraphOp::AddEdges
+        | GraphOp::RemoveEdges
+        | GraphOp::CopyAttributes
+        | GraphOp::Upload => return None,
     };
     Some(play)
 }

@@ -62,174 +62,75 @@ mod tests {
         bytes
     }
 
+    type Total = fn(&mut Copies) -> &mut u64;
+    const TO_DEVICE: Total = |copies| &mut copies.host_to_device_bytes;
+    const TO_HOST: Total = |copies| &mut copies.device_to_host_bytes;
+    const ON_DEVICE: Total = |copies| &mut copies.device_to_device_bytes;
+    const ON_HOST: Total = |copies| &mut copies.host_to_host_bytes;
+    const FILLED: Total = |copies| &mut copies.filled_bytes;
+    const UNKNOWN: Total = |copies| &mut copies.unknown_copies;
+
+    /// Asserts that a call adds this to one total, and nothing to the others. The device memory of
+    /// the test is 0x1000..0x1100.
+    fn assert_adds(
+        (name, arguments): (&'static str, &[u64]),
+        (pointee, result): (&[u8], i32),
+        (total, added): (Total, u64),
+    ) {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        builder
+            .call(NewCall {
+                name: "cuMemAlloc_v2",
+                arguments: &[1, 0x100],
+                ..NewCall::default()
+            })
+            .leave(0, 0, &[NewSnapshot::pointee(0, &0x1000_u64.to_le_bytes())]);
+        let snapshot = [NewSnapshot::pointee(0, pointee)];
+        builder
+            .call(NewCall {
+                name,
+                arguments,
+                snapshots: if pointee.is_empty() { &[] } else { &snapshot },
+                ..NewCall::default()
+            })
+            .leave(0, result, &[]);
+        let mut expected = Copies::default();
+        *total(&mut expected) = added;
+        let copies = summary_of(&builder, "copies").copies;
+        assert_eq!(copies, expected, "{name} {arguments:?}");
+    }
+
     #[test]
     fn directions_and_sizes() {
-        let none = Copies::default();
-        type Case = (&'static str, Vec<u64>, Vec<u8>, i32, Copies);
-        let cases: Vec<Case> = vec![
-            (
-                "cuMemcpyHtoD_v2",
-                vec![1, 2, 100],
-                vec![],
-                0,
-                Copies {
-                    host_to_device_bytes: 100,
-                    ..none
-                },
-            ),
-            ("cuMemcpyHtoD_v2", vec![1, 2, 100], vec![], 1, none),
-            (
-                "cuMemcpyDtoHAsync_v2",
-                vec![1, 2, 7, 0],
-                vec![],
-                0,
-                Copies {
-                    device_to_host_bytes: 7,
-                    ..none
-                },
-            ),
-            (
-                "cuMemcpyPeer",
-                vec![1, 2, 3, 4, 9],
-                vec![],
-                0,
-                Copies {
-                    device_to_device_bytes: 9,
-                    ..none
-                },
-            ),
-            // The device memory of the test is 0x1000..0x1100.
-            (
-                "cuMemcpy",
-                vec![0x1000, 0x7000, 5],
-                vec![],
-                0,
-                Copies {
-                    host_to_device_bytes: 5,
-                    ..none
-                },
-            ),
-            (
-                "cuMemcpyAsync",
-                vec![0x8000, 0x7000, 5, 0],
-                vec![],
-                0,
-                Copies {
-                    host_to_host_bytes: 5,
-                    ..none
-                },
-            ),
-            (
-                "cuMemcpy2D_v2",
-                vec![0x10],
-                copy_2d((1, 0), (2, 0x1000), 6, 7),
-                0,
-                Copies {
-                    host_to_device_bytes: 42,
-                    ..none
-                },
-            ),
-            (
-                "cuMemcpy2D_v2",
-                vec![0x10],
-                copy_2d((4, 0x1010), (3, 0), 6, 7),
-                0,
-                Copies {
-                    device_to_device_bytes: 42,
-                    ..none
-                },
-            ),
-            (
-                "cuMemcpy2D_v2",
-                vec![0x10],
-                copy_2d((9, 0), (3, 0), 6, 7),
-                0,
-                Copies {
-                    unknown_copies: 1,
-                    ..none
-                },
-            ),
-            (
-                "cuMemcpy2D_v2",
-                vec![0x10],
-                vec![1, 2],
-                0,
-                Copies {
-                    unknown_copies: 1,
-                    ..none
-                },
-            ),
-            (
-                "cuMemsetD8_v2",
-                vec![1, 0, 10],
-                vec![],
-                0,
-                Copies {
-                    filled_bytes: 10,
-                    ..none
-                },
-            ),
-            (
-                "cuMemsetD16_v2",
-                vec![1, 0, 10],
-                vec![],
-                0,
-                Copies {
-                    filled_bytes: 20,
-                    ..none
-                },
-            ),
-            (
-                "cuMemsetD32Async",
-                vec![1, 0, 10, 0],
-                vec![],
-                0,
-                Copies {
-                    filled_bytes: 40,
-                    ..none
-                },
-            ),
-            (
-                "cuMemsetD2D32_v2",
-                vec![1, 64, 0, 3, 5],
-                vec![],
-                0,
-                Copies {
-                    filled_bytes: 60,
-                    ..none
-                },
-            ),
-            (
-                "cuMemsetD2D8_v2",
-                vec![1, 64, 0, 3, 5],
-                vec![],
-                0,
-                Copies {
-                    filled_bytes: 15,
-                    ..none
-                },
-            ),
+        let cases: &[(&str, &[u64], Total, u64)] = &[
+            ("cuMemcpyHtoD_v2", &[1, 2, 100], TO_DEVICE, 100),
+            ("cuMemcpyDtoHAsync_v2", &[1, 2, 7, 0], TO_HOST, 7),
+            ("cuMemcpyPeer", &[1, 2, 3, 4, 9], ON_DEVICE, 9),
+            ("cuMemcpy", &[0x1000, 0x7000, 5], TO_DEVICE, 5),
+            ("cuMemcpyAsync", &[0x8000, 0x7000, 5, 0], ON_HOST, 5),
+            ("cuMemsetD8_v2", &[1, 0, 10], FILLED, 10),
+            ("cuMemsetD16_v2", &[1, 0, 10], FILLED, 20),
+            ("cuMemsetD32Async", &[1, 0, 10, 0], FILLED, 40),
+            ("cuMemsetD2D32_v2", &[1, 64, 0, 3, 5], FILLED, 60),
+            ("cuMemsetD2D8_v2", &[1, 64, 0, 3, 5], FILLED, 15),
         ];
-        for (name, arguments, pointee, result, expected) in cases {
-            let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-            builder
-                .call(NewCall {
-                    name: "cuMemAlloc_v2",
-                    arguments: &[1, 0x100],
-                    ..NewCall::default()
-                })
-                .leave(0, 0, &[NewSnapshot::pointee(0, &0x1000_u64.to_le_bytes())]);
-            let snapshot = [NewSnapshot::pointee(0, &pointee)];
-            builder
-                .call(NewCall {
-                    name,
-                    arguments: &arguments,
-                    snapshots: if pointee.is_empty() { &[] } else { &snapshot },
-                    ..NewCall::default()
-                })
-                .leave(0, result, &[]);
-            let copies = summary_of(&builder, "copies").copies;
-            assert_eq!(copies, expected, "{name} {arguments:?}");
+        for &(name, arguments, total, bytes) in cases {
+            assert_adds((name, arguments), (&[], 0), (total, bytes));
+            assert_adds((name, arguments), (&[], 1), (total, 0));
+        }
+    }
+
+    #[test]
+    fn descriptions() {
+        let plane = |from, to| copy_2d(from, to, 6, 7);
+        for (described, total, added) in [
+            (plane((1, 0), (2, 0x1000)), TO_DEVICE, 42),
+            (plane((4, 0x1010), (3, 0)), ON_DEVICE, 42),
+            (plane((9, 0), (3, 0)), UNKNOWN, 1),
+            (vec![1, 2], UNKNOWN, 1),
+        ] {
+            let call = ("cuMemcpy2D_v2", &[0x10][..]);
+            assert_adds(call, (&described, 0), (total, added));
         }
     }
 }

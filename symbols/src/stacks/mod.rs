@@ -49,9 +49,7 @@ pub fn frames(trace: &Trace, resolver: &Resolver, id: u64) -> Option<Vec<Frame>>
         }
     }
     let mut frames = weave::woven(native, python);
-    for frame in &mut frames {
-        frame.is_own = own::is_own(frame);
-    }
+    own::mark(&mut frames);
     Some(frames)
 }
 

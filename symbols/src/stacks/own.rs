@@ -7,7 +7,8 @@
 //!   (`<frozen runpy>`), or its module is an executable `pythonX.Y` or `libpythonX.Y`;
 //! - its module is below a system's folder for libraries (`/lib`, `/usr/lib`, `/usr/local/cuda*`,
 //!   `/opt/nvidia`), or has the name of one that programs ship with them (libcuda, libcudart and
-//!   further ones of NVIDIA, libc, libstdc++), or is cutape's;
+//!   further ones of NVIDIA, libc, libstdc++, the launchers that Triton compiles), or is cutape's;
+//! - it is a function of a runtime that is linked into the program, or the host's stub of a kernel;
 //! - it is an inlined function or an instance of a template whose source is a system's header.
 //!
 //! Every other frame is the program's own.
@@ -28,7 +29,9 @@ const FOLDERS: [&str; 9] = [
 ];
 
 /// Beginnings of names of libraries.
-const LIBRARIES: [&str; 26] = [
+const LIBRARIES: [&str; 28] = [
+    "__triton_launcher",
+    "cuda_utils",
     "ld-linux",
     "libaccinj",
     "libc.so",
@@ -57,8 +60,30 @@ const LIBRARIES: [&str; 26] = [
     "linux-vdso",
 ];
 
+/// Whether a function is of CUDA's runtime, linked statically, or what nvcc puts in the place of a
+/// kernel on the host.
+fn is_of_runtime(Frame { function, file, .. }: &Frame) -> bool {
+    let is_api = function.strip_prefix("cuda").is_some_and(|name| {
+        file.is_empty() && name.starts_with(|first: char| first.is_ascii_uppercase())
+    });
+    is_api || function.starts_with("libcudart_static_") || function.starts_with(STUB)
+}
+
+/// The stub that nvcc writes for a kernel.
+const STUB: &str = "__device_stub__";
+
+/// Marks the frames of a stack, the innermost first, that are the program's own.
+pub(crate) fn mark(frames: &mut [Frame]) {
+    let mut calls_stub = false;
+    for frame in frames {
+        // A stub is called by a function with the kernel's name, at the line of the kernel.
+        frame.is_own = is_own(frame) && !calls_stub;
+        calls_stub = frame.function.starts_with(STUB);
+    }
+}
+
 /// Whether a frame is the program's own.
-pub(crate) fn is_own(frame: &Frame) -> bool {
+fn is_own(frame: &Frame) -> bool {
     let is_packaged =
         |path: &str| path.contains("/site-packages/") || path.contains("/dist-packages/");
     let is_system = |path: &str| FOLDERS.iter().any(|folder| path.starts_with(folder));
@@ -74,6 +99,9 @@ pub(crate) fn is_own(frame: &Frame) -> bool {
     }
     if *is_python {
         return !file.starts_with('<') && !file.is_empty();
+    }
+    if is_of_runtime(frame) {
+        return false;
     }
     let name = module.rsplit('/').next().unwrap_or_default();
     let is_library = LIBRARIES.iter().any(|library| name.starts_with(library));
@@ -117,6 +145,27 @@ fn is_number(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launch_is_where_its_kernel_is_called() {
+        let frame = |function: &str, file: &str| Frame {
+            function: function.to_owned(),
+            file: file.to_owned(),
+            module: "/home/u/app".to_owned(),
+            ..Frame::default()
+        };
+        let mut frames = [
+            frame("libcudart_static_4d8b33a1", ""),
+            frame("cudaLaunchKernel", ""),
+            frame("__device_stub__Z5scalePf(float*)", "app.cu"),
+            frame("scale(float*)", "app.cu"),
+            frame("main", "app.cu"),
+            frame("cudaSteps", "app.cu"),
+        ];
+        mark(&mut frames);
+        let own = frames.map(|frame| frame.is_own);
+        assert_eq!(own, [false, false, false, false, true, true]);
+    }
 
     #[test]
     fn a_program_is_told_from_its_libraries() {
@@ -166,6 +215,13 @@ mod tests {
                 false,
             ),
             (native("", "/usr/bin/python3.11"), false),
+            (
+                native(
+                    "",
+                    "/home/u/.triton/cache/A/__triton_launcher.cpython-312-x86_64-linux-gnu.so",
+                ),
+                false,
+            ),
             (native("", "/home/u/bin/python"), false),
             (native("", "/home/u/pythonic"), true),
             (native("", ""), false),

@@ -417,26 +417,7 @@ impl Maker {
                     seed,
                 }
             }
-            51..54 => {
-                let to = self.buffer_of(context, |memory| {
-                    memory.is_known() && !matches!(memory, Memory::Managed | Memory::Pool)
-                })?;
-                let stream = self.stream_of(context)?;
-                let to = self.part(to, Some(4));
-                let write = Action::WriteValue {
-                    stream,
-                    to,
-                    value: seed,
-                    is_batched: self.dice.one_in(3),
-                };
-                if !self.waits_silently || !self.try_add(thread, write.clone()) {
-                    return Some(write);
-                }
-                Action::Poll {
-                    from: to,
-                    value: seed,
-                }
-            }
+            51..54 => self.write_value(thread, context, seed)?,
             54..60 => {
                 let event = Self::any(&mut self.dice, &self.events)?;
                 let stream = self.stream_of(self.events[&event])?;
@@ -506,34 +487,61 @@ impl Maker {
                 event: Self::any(&mut self.dice, &self.events)?,
             },
             _ => {
-                // One thread waits for another.
-                let flag = 40 + self.next[3];
-                let other = self.dice.below(usize::from(self.threads)) as u8;
-                let signal = match self.waits_silently && self.dice.one_in(2) {
-                    true => Some(self.stream_of(context)?),
-                    false => None,
-                };
-                let post = match signal {
-                    Some(stream) => Action::Signal { stream, flag },
-                    None => Action::Post { flag },
-                };
-                let is_wait = other != thread || signal.is_some();
-                if !is_wait || flag >= 63 {
-                    return None;
-                }
-                // Work of another stream relies on the signal.
-                let filled = signal.and_then(|stream| self.fill_on_device(thread, stream, None));
-                if self.try_add(thread, post) {
-                    self.next[3] += 1;
-                    self.try_add(other, Action::Await { flag });
-                    let stream = self.stream_of(context)?;
-                    if filled.is_some() && self.fill_on_device(other, stream, filled).is_some() {
-                        self.try_add(other, Action::SyncStream { stream });
-                    }
-                }
+                self.post_and_await(thread, context);
                 return None;
             }
         })
+    }
+
+    /// A value that a stream writes; or a wait for it, without a call.
+    fn write_value(&mut self, thread: u8, context: Id, seed: u32) -> Option<Action> {
+        let to = self.buffer_of(context, |memory| {
+            memory.is_known() && !matches!(memory, Memory::Managed | Memory::Pool)
+        })?;
+        let stream = self.stream_of(context)?;
+        let to = self.part(to, Some(4));
+        let write = Action::WriteValue {
+            stream,
+            to,
+            value: seed,
+            is_batched: self.dice.one_in(3),
+        };
+        if !self.waits_silently || !self.try_add(thread, write.clone()) {
+            return Some(write);
+        }
+        Some(Action::Poll {
+            from: to,
+            value: seed,
+        })
+    }
+
+    /// One thread waits for another.
+    fn post_and_await(&mut self, thread: u8, context: Id) -> Option<()> {
+        let flag = 40 + self.next[3];
+        let other = self.dice.below(usize::from(self.threads)) as u8;
+        let signal = match self.waits_silently && self.dice.one_in(2) {
+            true => Some(self.stream_of(context)?),
+            false => None,
+        };
+        let post = match signal {
+            Some(stream) => Action::Signal { stream, flag },
+            None => Action::Post { flag },
+        };
+        let is_wait = other != thread || signal.is_some();
+        if !is_wait || flag >= 63 {
+            return None;
+        }
+        // Work of another stream relies on the signal.
+        let filled = signal.and_then(|stream| self.fill_on_device(thread, stream, None));
+        if self.try_add(thread, post) {
+            self.next[3] += 1;
+            self.try_add(other, Action::Await { flag });
+            let stream = self.stream_of(context)?;
+            if filled.is_some() && self.fill_on_device(other, stream, filled).is_some() {
+                self.try_add(other, Action::SyncStream { stream });
+            }
+        }
+        Some(())
     }
 
     /// Work of a stream, and of another that comes after it through a third one.
