@@ -154,7 +154,7 @@ fn what_cannot_be_asked_is_refused(folder: &Path) {
         (&["--parameter", "0:0"], "call 0 does not launch a kernel"),
         (&["--parameter", "10:9"], "the kernel has 3 parameters"),
         (&["--parameter", "10:1"], "parameter 1 is not a pointer"),
-        (&["memory#1", "--type", "f8"], "not a type of numbers"),
+        (&["memory#1", "--type", "f9"], "not a type of numbers"),
         (&[], "required"),
     ] {
         let output = why(&trace, arguments, NOTHING);

@@ -1,14 +1,13 @@
 //! Runs an observed graph node by node, in place of its launch.
 
 use crate::api::{Api, Code, result_name};
-use crate::observation::job::{ObservedCall, ObservedLaunch, Reach};
+use crate::observation::job::{ObservedCall, ObservedLaunch, Reach, Writer};
 use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{KernelNode, NodeStep, Step};
 use crate::observation::observer::{GraphRun, Observer, Pending};
 use crate::observation::read::{Reachable, read_after, read_before};
 use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, variables_of};
-use crate::observation::watch::Writer;
 
 impl Observer {
     /// True if a graph runs node by node in place of the call in progress.

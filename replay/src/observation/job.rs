@@ -1,11 +1,10 @@
 //! What to read around calls of a replay, and what was read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observation::watch::{Seen, WatchedRange};
 use crate::report::Report;
 
 /// Which calls to observe.
@@ -259,4 +258,88 @@ pub struct ObservedTexture {
     pub view: Vec<u8>,
     /// The handle of the array or mipmapped array that it shows; `None` for linear memory.
     pub array: Option<u64>,
+}
+
+/// Memory of which every change is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchedRange {
+    /// Its address in the recording.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Changes from there on are not wanted; `None`: all are.
+    pub until: Option<Moment>,
+}
+
+/// When something is changed: a call, and where in it. 0 is before the call, a node of a graph is
+/// its number plus 1, the call itself the largest number.
+pub type Moment = (u64, u32);
+
+/// What has changed watched memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Writer {
+    /// The call.
+    #[default]
+    Call,
+    /// A node of the graph that the call launches: its number in the order in which they ran, and
+    /// what it does.
+    Node(u32, String),
+    /// The program's CPU code, before the call; or what the trace keeps of memory.
+    Host,
+    /// The memory was allocated, mapped or found by the call. Its first contents are `after`.
+    Begins,
+    /// The memory was freed or unmapped by the call.
+    Ends,
+}
+
+impl Writer {
+    /// Its moment in a call.
+    pub fn moment(&self, call: u64) -> Moment {
+        let place = match self {
+            Self::Host => 0,
+            Self::Node(node, _) => node.saturating_add(1),
+            Self::Call | Self::Begins | Self::Ends => u32::MAX,
+        };
+        (call, place)
+    }
+}
+
+/// A change of watched memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The call.
+    pub call: u64,
+    /// The first call that can have changed it: earlier than `call` if the replay could not look
+    /// between them, because a stream was capturing.
+    pub since: u64,
+    /// What has changed it.
+    pub by: Writer,
+    /// The changed bytes, as offset and length. Of long memory one part, of which some byte has
+    /// changed.
+    pub parts: Vec<(u64, u64)>,
+    /// The offset of `before` and `after`, a multiple of 8.
+    pub at: u64,
+    /// Bytes from about the first changed one on; empty if only a digest is known.
+    pub before: Vec<u8>,
+    /// The same bytes after the change.
+    pub after: Vec<u8>,
+    /// Of a kernel: the parameters that point into memory, as number and recorded address.
+    pub pointers: Vec<(u32, u64)>,
+}
+
+/// What was seen of one watched range.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// The range.
+    pub range: WatchedRange,
+    /// Changes in all.
+    pub count: u64,
+    /// The last of them, the oldest first.
+    pub last: VecDeque<Change>,
+    /// What kind of memory it lies in, when last seen.
+    pub kind: Option<MemoryKind>,
+    /// What the memory around it is: the function and the call that made it, its first address and
+    /// its bytes.
+    pub made: Option<(String, u64, u64, u64)>,
 }

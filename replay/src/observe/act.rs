@@ -1,28 +1,22 @@
 //! What an observation does before and after a call goes to the driver.
 
-use std::time::Duration;
-
-use cutape_registry::{Family, GraphOp, Kind, LaunchOp, StreamMemoryOp};
+use cutape_registry::{Family, GraphOp, LaunchOp, StreamMemoryOp};
 
 use crate::api::result_name;
-use crate::objects::handles::Resolved;
 use crate::observation::job::{Moments, ObservedCall, Reach};
 use crate::observation::memory::{Reader, Region};
-use crate::observation::nodes::{Step, steps_of};
-use crate::observation::observer::{GraphRun, Observer, Pending};
+use crate::observation::observer::{Observer, Pending};
 use crate::observation::read::{Reachable, read_after, read_before};
-use crate::observation::texture::{arrays_of, textures_of};
+use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
+use crate::observe::graph::{follow_graphs, prepare_graph};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
 use crate::observe::part::read_reachable;
+use crate::observe::wait::{endless, wait};
 use crate::observe::watch;
-use crate::overrides::graph_node::live_node;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
-
-/// How long an observation waits for work: less than the time after which a call of a replay hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Before a call goes to the driver. False if it is not to be issued.
 #[inline]
@@ -165,49 +159,6 @@ fn observe(
     Ok(())
 }
 
-/// Lets a graph run node by node.
-pub(super) fn prepare_graph(
-    job: &Job<'_, '_>,
-    observer: &mut Observer,
-    moments: Moments,
-    regions: Vec<Region>,
-) -> Result<(), String> {
-    let mut steps = match observer.execs.get(&job.call.argument(0)) {
-        Some(Ok(steps)) => steps.clone(),
-        Some(Err(why)) => return Err(why.clone()),
-        None => return Err("the replay did not see how the graph was instantiated".into()),
-    };
-    for step in &mut steps {
-        let Step::Kernel(node) = &mut step.step else {
-            continue;
-        };
-        if !observer.functions.contains_key(&node.handle)
-            && !observer.functions.contains_key(&node.function)
-            && let Some(loaded) = job.handles.owner_of_live(node.handle)
-        {
-            observer.functions.insert(node.handle, loaded);
-        }
-        let launch = &mut node.launch;
-        match textures_of(
-            (&job.api, &job.ranges, &job.handles),
-            &launch.parameters,
-            &launch.layout,
-        ) {
-            Ok(textures) => launch.textures = textures,
-            Err(why) => node.refused = Some(why),
-        }
-    }
-    observer.graph = Some(GraphRun {
-        call: job.call.index,
-        moments,
-        steps,
-        regions,
-        named: named_addresses(&job.ranges),
-        context: launch::of_context(job),
-    });
-    Ok(())
-}
-
 /// Reads memory into the file of an observer.
 fn reader<'a>(job: &'a Job<'_, '_>, observer: &'a mut Observer) -> Reader<'a> {
     Reader {
@@ -216,29 +167,6 @@ fn reader<'a>(job: &'a Job<'_, '_>, observer: &'a mut Observer) -> Reader<'a> {
         buffer: &mut observer.buffer,
         position: Some(&job.issuer.position),
     }
-}
-
-/// Waits for all work.
-pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
-    let current = job.api.current_context().unwrap_or(0);
-    let contexts = job.contexts_with_work([], current);
-    let ends = |&context: &u64| job.api.ends_soon(context, PATIENCE);
-    if !contexts.iter().all(ends) {
-        observer.endless = Some(job.call.index);
-        return Err(endless(&format!("the work {when} it")));
-    }
-    let waited = job.wait_for_contexts([]);
-    waited.map_err(|code| {
-        format!(
-            "waiting for the work {when} it returned {}",
-            result_name(code)
-        )
-    })
-}
-
-fn endless(work: &str) -> String {
-    let seconds = PATIENCE.as_secs();
-    format!("{work} did not end in {seconds} s: a kernel may wait for what the CPU does later")
 }
 
 fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
@@ -284,59 +212,6 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
         return refuse(observer, pending, why);
     }
     observer.done.push(pending.observed);
-}
-
-/// Follows the nodes of executable graphs.
-fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
-    let Family::Graph(op) = job.function.family else {
-        return;
-    };
-    let live = |recorded| match job.handles.resolve(Kind::Graph, recorded) {
-        Resolved::Live(graph) => steps_of(&job.api, graph),
-        _ => Err("the replay does not have the graph".into()),
-    };
-    let exec = job.call.argument(0);
-    match op {
-        GraphOp::Instantiate { .. } => {
-            if let Some(exec) = job.call.out(0) {
-                observer.execs.insert(exec, live(job.call.argument(1)));
-            }
-        }
-        GraphOp::Update => {
-            let mut updated = live(job.call.argument(1));
-            // Nodes stay switched off (assumed).
-            if let (Some(Ok(before)), Ok(updated)) = (observer.execs.get(&exec), &mut updated) {
-                let is_off = |node| {
-                    let mut before = before.iter();
-                    before.any(|step| step.node == node && !step.is_enabled)
-                };
-                for step in updated {
-                    step.is_enabled = !is_off(step.node);
-                }
-            }
-            observer.execs.insert(exec, updated);
-        }
-        GraphOp::SetExecNode(_) if observer.followed == Some(job.call.index) => {}
-        GraphOp::SetExecNode(_) => {
-            let why = "a child graph or an operation in memory was changed after instantiation";
-            observer.execs.insert(exec, Err(why.into()));
-        }
-        GraphOp::SetEnabled => {
-            const ENABLED: usize = 2;
-            let node = live_node(job);
-            if let Some(Ok(steps)) = observer.execs.get_mut(&exec) {
-                let mut steps = steps.iter_mut();
-                match steps.find(|step| Some(step.node) == node) {
-                    Some(step) => step.is_enabled = job.call.argument(ENABLED) as u32 != 0,
-                    None => {
-                        let why = "a node that was switched on or off is not in its graph";
-                        observer.execs.insert(exec, Err(why.into()));
-                    }
-                }
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Reads the memory again.

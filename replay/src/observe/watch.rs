@@ -2,13 +2,13 @@
 
 use cutape_registry::{Family, GraphOp, Kind};
 
-use crate::observation::job::{Moments, Reach};
+use crate::observation::job::{Moments, Reach, WatchedRange, Writer};
 use crate::observation::memory::{Region, region_at};
 use crate::observation::observer::Observer;
-use crate::observation::watch::{WatchedRange, Writer};
-use crate::observe::act::{prepare_graph, wait};
+use crate::observe::graph::prepare_graph;
 use crate::observe::launch;
 use crate::observe::live::all_live;
+use crate::observe::wait::wait;
 use crate::place::address::Found;
 use crate::player::{Job, Player};
 

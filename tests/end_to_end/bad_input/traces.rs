@@ -117,6 +117,12 @@ const READERS: &[Reader] = &[
         repairs: false,
     },
     Reader {
+        name: "why",
+        before: &["why", "--driver", "null"],
+        after: &["0x1000"],
+        repairs: false,
+    },
+    Reader {
         name: "trim",
         before: &["trim"],
         after: &["--last", "1", "-o", "new.cutape"],

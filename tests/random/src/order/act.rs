@@ -277,7 +277,7 @@ impl Checker {
         value: u32,
     ) -> Result<(), Mistake> {
         let memory = self.memory(to)?;
-        let is_wrong = to.length != 4 || to.offset % 4 != 0;
+        let is_wrong = to.length != 4 || !to.offset.is_multiple_of(4);
         if is_wrong || matches!(memory, Memory::Pageable | Memory::Managed) {
             return Err(Mistake::Nonsense);
         }
