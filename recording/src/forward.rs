@@ -64,7 +64,7 @@ pub fn obstacle(folder: &Path) -> Option<String> {
     })
 }
 
-/// The copy of the interposer that needs [`LIBRARY`].
+/// The copy of the interposer that needs `LIBRARY`.
 ///
 /// # Errors
 /// If the original cannot be read or has no tag to change.

@@ -240,7 +240,7 @@ impl Outcome {
         }
     }
 
-    /// As [`Outcome::pack`]; what is missing or goes wrong is reported on stderr, because an
+    /// As `pack`; what is missing or goes wrong is reported on stderr, because an
     /// unpacked trace is still usable.
     pub fn pack_or_warn(&self, path: &Path) {
         match self.pack(path) {
