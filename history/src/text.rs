@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use cutape_analyzer::demangle::demangle;
 use cutape_render::Element;
 use cutape_render::quantity::count;
 use cutape_replay::{Change, Writer};
@@ -89,6 +90,7 @@ fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut Stri
     let by = match &change.by {
         Writer::Call => format!("written by call {call} {function}{kernel}"),
         Writer::Node(number, what) => {
+            let what = demangle(what);
             format!("written by node {number} ({what}) of the graph of call {call} {function}")
         }
         Writer::Host => format!("written by the program's CPU code before call {call} {function}"),
