@@ -25,6 +25,7 @@ may write the bytes are read: only calls that changed them are named.";
 /// What `why` takes.
 #[derive(clap::Args)]
 #[command(after_help = EPILOGUE)]
+#[command(override_usage = "cutape why [OPTIONS] TRACE <BYTES|--result N|--parameter CALL:N>")]
 #[command(group = clap::ArgGroup::new("target").required(true))]
 pub(crate) struct Arguments {
     /// The trace; with --rank, a folder with the traces of several ranks.
