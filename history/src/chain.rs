@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use cutape_analyzer::decode::function_of;
 use cutape_format::Trace;
 use cutape_model::Operands;
+use cutape_render::quantity;
 use cutape_replay::{Change, Moment, Observation, Observed, Seen, WatchedRange, Writer};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -111,6 +112,12 @@ pub fn ask<E>(
     for depth in 0..question.depth.max(1) {
         let observed = observe(observation(question, &wanted))?;
         left_out.extend(observed.not_watched);
+        if observed.report.divergence_count > 0 {
+            let count = quantity::count(observed.report.divergence_count, "divergence");
+            left_out.push(format!(
+                "the replay differs from the recording ({count}): `cutape replay` shows it"
+            ));
+        }
         let level: Vec<_> = wanted.into_iter().zip(observed.watched).collect();
         wanted = match depth + 1 < question.depth {
             true => inputs(trace, &level),

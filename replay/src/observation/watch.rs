@@ -115,16 +115,9 @@ impl Watch {
         !self.watched.is_empty()
     }
 
-    /// Whether one of the ranges is where only a synchronised device can be looked at.
-    pub(crate) fn has_device_memory(&self) -> bool {
-        let mut regions = self.watched.iter().filter_map(|one| one.region.as_ref());
-        regions.any(|region| region.kind != MemoryKind::Host)
-    }
-
-    /// Whether one of the ranges is where CPU code can write.
-    pub(crate) fn has_host_memory(&self) -> bool {
-        let mut regions = self.watched.iter().filter_map(|one| one.region.as_ref());
-        regions.any(|region| matches!(region.kind, MemoryKind::Host | MemoryKind::Managed))
+    /// Whether one of the ranges lies in memory that lives.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.watched.iter().any(|one| one.region.is_some())
     }
 
     /// Finds the ranges again after a call that may have made or ended memory; true if one begins,
@@ -171,9 +164,8 @@ impl Watch {
         begins
     }
 
-    /// Looks at all ranges, or at those in host memory; what has changed was changed by `by`. All
-    /// work must be done.
-    /// Returns whether something has changed.
+    /// Looks at all ranges, or at those in host memory; what has changed was changed by `by`.
+    /// Returns whether something has. All work must be done.
     pub(crate) fn look(&mut self, api: &Api, call: u64, by: &Writer, is_host_only: bool) -> bool {
         let mut has_changed = false;
         let since = self.since.unwrap_or(call);
@@ -268,6 +260,12 @@ impl Watch {
     /// What was seen of each range, and what was left out.
     pub(crate) fn finish(self) -> (Vec<Seen>, Vec<String>) {
         let mut left_out = self.left_out;
+        left_out.extend(self.since.map(|call| {
+            format!(
+                "changes by call {call} and later ones: a stream was capturing, may wait for values in \
+                 memory, or its work did not end"
+            )
+        }));
         let seen = self.watched.into_iter().map(|one| {
             left_out.extend(one.failed);
             one.seen

@@ -18,10 +18,11 @@ pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
     if observer.watch.is_host_due || job.decoded.has_notes {
         observer.watch.look(&job.api, call, &Writer::Host, true);
     }
-    // What the trace has behind a call is put into host memory when the call is over.
+    // Bytes that the recorder found after a call are put into host memory when the call is over.
     observer.watch.is_host_due = job.decoded.has_notes;
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
-    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !watches_any(observer) {
+    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !observer.watch.has_memory()
+    {
         return;
     }
     let whole = Moments {
@@ -44,7 +45,7 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
     let begins = observer.watch.place(call, |range| find(job, range));
     let may_write =
         job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
-    if !(begins || may_write) || job.current.is_captured || !watches_any(observer) {
+    if !(begins || may_write) || job.current.is_captured || !observer.watch.has_memory() {
         return;
     }
     if job.captures.any_open() || observer.waits_for_memory || observer.endless.is_some() {
@@ -81,10 +82,6 @@ fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: 
         let (_, region) = region_at(&regions, (first, end), live)?;
         Some(region.recorded.wrapping_add(live - region.live))
     });
-}
-
-fn watches_any(observer: &Observer) -> bool {
-    observer.watch.has_device_memory() || observer.watch.has_host_memory()
 }
 
 /// Where a recorded range lies, and the memory around it.
