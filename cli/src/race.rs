@@ -73,6 +73,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let output = arguments.report.prepare()?;
     let mut pairs = unordered_pairs(&trace);
     if let Some((first, second)) = arguments.between {
+        if trace.calls().all(|call| call.index != second) {
+            let path = arguments.trace.display();
+            return Err(Failure::unusable(format!(
+                "{path} has no call {second}; `cutape dump` lists its calls"
+            )));
+        }
         let known = pairs
             .into_iter()
             .find(|pair| (pair.first, pair.second) == (first, second));

@@ -22,7 +22,7 @@ def main(way):
     count = torch.zeros(1, device="cuda")
 
     def step():
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad()
         distance = count - WRONG
         # In that step 0 / 0, otherwise 1.
         one = distance / distance
@@ -33,9 +33,15 @@ def main(way):
         count.add_(1)
         return loss, line
 
-    for _ in range(3):
-        loss, line = step()
+    # As capturing wants it: before it, on another stream.
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            loss, line = step()
+    torch.cuda.current_stream().wait_stream(beside)
     count.zero_()
+    optimizer.zero_grad(set_to_none=True)
     if way == "graph":
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
