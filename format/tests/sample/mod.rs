@@ -476,7 +476,11 @@ fn fill(builder: &mut TraceBuilder) {
             ..NewCall::default()
         })
         .text_note(2, note_kind::UNKNOWN_SYMBOL, "cuTomorrow");
-    // Enough for more than one chunk of 4 KiB.
+    fill_chunks(builder);
+}
+
+/// Calls that take more than one chunk of 4 KiB.
+fn fill_chunks(builder: &mut TraceBuilder) {
     for round in 0..100_u64 {
         builder
             .call(NewCall {
