@@ -7,15 +7,30 @@ mod sample;
 use std::fs;
 use std::path::PathBuf;
 
+use cutape_format::layout::MINOR;
 use cutape_format::{
     MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack, StackFrame,
     Trace, marked_ranges, pack,
 };
 use sample::{
-    SIGNATURES, describe, exchange_sample, looked_before_sample, looked_sample, marker_sample,
-    memory_sample, nested_call_sample, note_sample, place, sample, sharing_sample, short_sample,
-    stack_sample,
+    SIGNATURES, describe, exchange_sample, incomplete_sample, looked_before_sample, looked_sample,
+    marker_sample, memory_sample, nested_call_sample, note_sample, place, sample, sharing_sample,
+    short_sample, stack_sample,
 };
+
+/// The files of a minor version: as recorded, and packed.
+fn files(minor: u32) -> [String; 2] {
+    let version = match minor {
+        0 => "v1".to_owned(),
+        minor => format!("v1.{minor}"),
+    };
+    ["", "-packed"].map(|kind| format!("{version}{kind}.cutape"))
+}
+
+/// The files from a minor version on whose sample has stacks and markers: not that of 1.8.
+fn with_stacks(first: u32) -> impl Iterator<Item = String> {
+    (first..=MINOR).filter(|&minor| minor != 8).flat_map(files)
+}
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -27,49 +42,16 @@ fn golden(name: &str) -> PathBuf {
 fn golden_files_are_read() {
     // Every version has the same sample, so their descriptions are equal.
     let expected = fs::read_to_string(golden("v1.txt")).unwrap();
-    let names = [
-        "v1",
-        "v1-packed",
-        "v1.1",
-        "v1.1-packed",
-        "v1.2",
-        "v1.2-packed",
-        "v1.3",
-        "v1.3-packed",
-        "v1.4",
-        "v1.4-packed",
-        "v1.5",
-        "v1.5-packed",
-        "v1.6",
-        "v1.6-packed",
-        "v1.7",
-        "v1.7-packed",
-        "v1.9",
-        "v1.9-packed",
-        "v1.10",
-        "v1.10-packed",
-        "v1.11",
-        "v1.11-packed",
-    ];
-    let names = names.map(|name| format!("{name}.cutape"));
-    for name in &names {
-        let trace = Trace::open(&golden(name)).unwrap();
+    // From 1.2 on, two calls with stacks are added, and from 1.4 on those with notes.
+    let added: [usize; MINOR as usize + 1] = [0, 0, 2, 2, 3, 4, 5, 7, 0, 8, 9, 10];
+    let versions = (0..=MINOR).zip(added);
+    for (name, added) in versions.flat_map(|(minor, added)| files(minor).map(|name| (name, added)))
+    {
+        let trace = Trace::open(&golden(&name)).unwrap();
         assert_eq!(trace.verify(), [], "{name}");
         for (line, expected) in describe(&trace).iter().zip(expected.lines()) {
             assert_eq!(line, expected, "{name}");
         }
-        // From version 1.2 on, two calls with stacks are added, and from 1.4 on one with notes.
-        let notes = match name.get(..4) {
-            Some("v1.1") if name.starts_with("v1.10") => 7,
-            Some("v1.1") if name.starts_with("v1.11") => 8,
-            Some("v1.4") => 1,
-            Some("v1.5") => 2,
-            Some("v1.6") => 3,
-            Some("v1.7") => 5,
-            Some("v1.9") => 6,
-            _ => 0,
-        };
-        let added = 2 * usize::from(trace.has_stacks()) + notes;
         let count = expected.lines().count() + added;
         assert_eq!(trace.calls().count(), count, "{name}");
         let who: Vec<_> = trace
@@ -95,27 +77,8 @@ fn golden_files_are_read() {
 
 #[test]
 fn stacks_are_read() {
-    for name in [
-        "v1.2.cutape",
-        "v1.2-packed.cutape",
-        "v1.3.cutape",
-        "v1.3-packed.cutape",
-        "v1.4.cutape",
-        "v1.4-packed.cutape",
-        "v1.5.cutape",
-        "v1.5-packed.cutape",
-        "v1.6.cutape",
-        "v1.6-packed.cutape",
-        "v1.7.cutape",
-        "v1.7-packed.cutape",
-        "v1.9.cutape",
-        "v1.9-packed.cutape",
-        "v1.10.cutape",
-        "v1.10-packed.cutape",
-        "v1.11.cutape",
-        "v1.11-packed.cutape",
-    ] {
-        let trace = Trace::open(&golden(name)).unwrap();
+    for name in with_stacks(2) {
+        let trace = Trace::open(&golden(&name)).unwrap();
         let stacks: Vec<_> = trace
             .calls()
             .flat_map(|call| call.notes().collect::<Vec<_>>())
@@ -162,26 +125,7 @@ fn stacks_are_read() {
 
 #[test]
 fn markers_are_read() {
-    for name in [
-        "v1.3",
-        "v1.3-packed",
-        "v1.4",
-        "v1.4-packed",
-        "v1.5",
-        "v1.5-packed",
-        "v1.6",
-        "v1.6-packed",
-        "v1.7",
-        "v1.7-packed",
-        "v1.9",
-        "v1.9-packed",
-        "v1.10",
-        "v1.10-packed",
-        "v1.11",
-        "v1.11-packed",
-    ]
-    .map(|name| format!("{name}.cutape"))
-    {
+    for name in with_stacks(3) {
         let trace = Trace::open_indexed(&golden(&name)).unwrap();
         let markers = trace.markers();
         let ranges: Vec<_> = marked_ranges(&markers)
@@ -278,6 +222,17 @@ fn notes_of_a_single_version_are_read() {
         let call = trace.calls().last().unwrap();
         let notes: Vec<String> = call.notes().map(|note| format!("{note:?}")).collect();
         assert_eq!(notes, [expected], "{name}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_read() {
+    for name in files(8) {
+        let trace = Trace::open(&golden(&name)).unwrap();
+        let shortfall = trace.shortfall().unwrap();
+        assert!(shortfall.lacks_calls, "{name}");
+        let why = "the trace could not grow: No space left on device (os error 28)";
+        assert_eq!(shortfall.why, why, "{name}");
     }
 }
 
@@ -395,6 +350,7 @@ fn the_writer_still_writes_these_bytes() {
         (memory_sample(), "v1.5.cutape"),
         (sharing_sample(), "v1.6.cutape"),
         (exchange_sample(), "v1.7.cutape"),
+        (incomplete_sample(), "v1.8.cutape"),
         (looked_sample(), "v1.9.cutape"),
         (looked_before_sample(), "v1.10.cutape"),
         (nested_call_sample(), "v1.11.cutape"),

@@ -24,7 +24,7 @@ pub struct Race {
     pub first: u64,
     /// The other one.
     pub second: u64,
-    /// The memory that both use, e.g. `memory#3`.
+    /// The memory that both use, e.g. `memory#3`; empty if a user named the pair.
     pub label: String,
     /// The recorded address of the first byte that both touch.
     pub address: u64,
@@ -87,7 +87,7 @@ pub fn pair(first: u64, second: u64) -> UnorderedPair {
     UnorderedPair {
         first,
         second,
-        label: "memory".to_owned(),
+        label: String::new(),
         address: 0,
         is_certain: false,
     }

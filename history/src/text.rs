@@ -181,7 +181,9 @@ pub fn race_text(races: &[Race], element: Option<&Element>) -> String {
             format!("{}{kernel}{from}", facts.function)
         });
         let _ = writeln!(out, "call {first} {one}\ncall {second} {other}");
-        let _ = writeln!(out, "  use {label} in two streams, and nothing orders them");
+        if !label.is_empty() {
+            let _ = writeln!(out, "  use {label} in two streams, and nothing orders them");
+        }
         match &race.outcome {
             Outcome::Proven(differences) => {
                 for difference in differences {

@@ -16,6 +16,7 @@ mod program;
 mod screen;
 mod stable;
 mod suite;
+mod verb;
 
 pub use browser::Browser;
 pub use case::{Case, Mode, Recording};
@@ -28,6 +29,7 @@ pub use program::{Program, Variant, endings, programs};
 pub use screen::Screen;
 pub use stable::stable_dump;
 pub use suite::{Outcome, Suite, Verdict};
+pub use verb::{Verb, verbs};
 
 /// The `main` of a test binary: runs these functions, each with a folder of its own.
 #[macro_export]

@@ -7,6 +7,7 @@ pub(crate) mod recorder;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
     DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, LookedNote,
@@ -70,6 +71,17 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 /// The sample in records of version 1.1.
 pub(crate) fn short_sample() -> TraceBuilder {
     let mut builder = TraceBuilder::new(SIGNATURES);
+    fill(builder.short().leave_open());
+    builder
+}
+
+/// The sample as a recorder of version 1.8 leaves it when the disk is full.
+pub(crate) fn incomplete_sample() -> TraceBuilder {
+    let mut builder = TraceBuilder::new(SIGNATURES);
+    builder.control(Some(Incomplete {
+        lacks_calls: true,
+        error: 28,
+    }));
     fill(builder.short().leave_open());
     builder
 }
@@ -476,7 +488,11 @@ fn fill(builder: &mut TraceBuilder) {
             ..NewCall::default()
         })
         .text_note(2, note_kind::UNKNOWN_SYMBOL, "cuTomorrow");
-    // Enough for more than one chunk of 4 KiB.
+    fill_chunks(builder);
+}
+
+/// Calls that take more than one chunk of 4 KiB.
+fn fill_chunks(builder: &mut TraceBuilder) {
     for round in 0..100_u64 {
         builder
             .call(NewCall {

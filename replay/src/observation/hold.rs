@@ -58,16 +58,20 @@ impl Hold {
         })
     }
 
-    /// Waits until another stream has done its work.
-    pub(crate) fn wait_for(&self, api: &Api, (stream, per_thread): (u64, bool)) {
+    /// Waits until another stream has done its work; false if it does not.
+    pub(crate) fn wait_for(&self, api: &Api, (stream, per_thread): (u64, bool)) -> bool {
         let id = match per_thread {
             true => id::cuStreamQuery_ptsz,
             false => id::cuStreamQuery,
         };
         let since = Instant::now();
-        while api.own(id, &[stream]) == Err(NOT_READY) && since.elapsed() < PATIENCE {
+        while api.own(id, &[stream]) == Err(NOT_READY) {
+            if since.elapsed() > PATIENCE {
+                return false;
+            }
             std::thread::sleep(Duration::from_micros(50));
         }
+        true
     }
 
     /// Lets the stream go on. True if it was kept back until now.
