@@ -48,6 +48,7 @@ fn clean_programs_are_equal_at_every_digest(folder: &Path) {
         ("per_thread_stream", 3, 1),
         ("stream_ordered", 4, 1),
         ("virtual_memory", 0, 2),
+        ("capture_mapping", 0, 3),
         ("managed", 3, 1),
         ("host_visible", 43, 10),
         ("graph", 11, 1),
