@@ -38,6 +38,8 @@ mod repair;
 mod replay;
 mod report;
 mod trim;
+#[cfg(test)]
+mod verb_lists;
 mod view;
 mod why;
 
