@@ -39,6 +39,8 @@ mod repair;
 mod replay;
 mod report;
 mod trim;
+#[cfg(test)]
+mod verb_lists;
 mod view;
 mod why;
 

@@ -1,6 +1,7 @@
 //! Files of every version can be read, and the writer of this version still writes the same bytes.
 //!
-//! `examples/golden.rs` writes such a file when the format gets a new version.
+//! `examples/golden.rs` writes such a file when the format gets a new version. Tests take the names of
+//! the files from `SAMPLES`.
 
 mod sample;
 
@@ -12,25 +13,7 @@ use cutape_format::{
     MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack, StackFrame,
     Trace, marked_ranges, pack,
 };
-use sample::{
-    SIGNATURES, describe, exchange_sample, incomplete_sample, looked_before_sample, looked_sample,
-    marker_sample, memory_sample, nested_call_sample, note_sample, place, sample, sharing_sample,
-    short_sample, stack_sample,
-};
-
-/// The files of a minor version: as recorded, and packed.
-fn files(minor: u32) -> [String; 2] {
-    let version = match minor {
-        0 => "v1".to_owned(),
-        minor => format!("v1.{minor}"),
-    };
-    ["", "-packed"].map(|kind| format!("{version}{kind}.cutape"))
-}
-
-/// The files from a minor version on whose sample has stacks and markers: not that of 1.8.
-fn with_stacks(first: u32) -> impl Iterator<Item = String> {
-    (first..=MINOR).filter(|&minor| minor != 8).flat_map(files)
-}
+use sample::{SAMPLES, SIGNATURES, describe, place, sample, short_sample};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -38,16 +21,28 @@ fn golden(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// The files from that version on, each as it was recorded and packed.
+fn names_from(first: &str) -> Vec<String> {
+    let names = SAMPLES.iter().map(|sample| sample.1);
+    let files = names
+        .skip_while(|name| *name != first)
+        .flat_map(|name| ["", "-packed"].map(|form| format!("{name}{form}.cutape")));
+    files.collect()
+}
+
+/// Those whose sample has stacks and markers: that of 1.8 has not.
+fn with_stacks(first: &str) -> impl Iterator<Item = String> {
+    let names = names_from(first).into_iter();
+    names.filter(|name| !name.starts_with("v1.8"))
+}
+
 #[test]
 fn golden_files_are_read() {
     // Every version has the same sample, so their descriptions are equal.
     let expected = fs::read_to_string(golden("v1.txt")).unwrap();
-    // From 1.2 on, two calls with stacks are added, and from 1.4 on those with notes.
-    let added: [usize; MINOR as usize + 1] = [0, 0, 2, 2, 3, 4, 5, 7, 0, 8, 9, 10];
-    let versions = (0..=MINOR).zip(added);
-    for (name, added) in versions.flat_map(|(minor, added)| files(minor).map(|name| (name, added)))
-    {
-        let trace = Trace::open(&golden(&name)).unwrap();
+    let added = SAMPLES.iter().flat_map(|sample| [sample.2; 2]);
+    for (name, added) in names_from("v1").iter().zip(added) {
+        let trace = Trace::open(&golden(name)).unwrap();
         assert_eq!(trace.verify(), [], "{name}");
         for (line, expected) in describe(&trace).iter().zip(expected.lines()) {
             assert_eq!(line, expected, "{name}");
@@ -77,7 +72,7 @@ fn golden_files_are_read() {
 
 #[test]
 fn stacks_are_read() {
-    for name in with_stacks(2) {
+    for name in with_stacks("v1.2") {
         let trace = Trace::open(&golden(&name)).unwrap();
         let stacks: Vec<_> = trace
             .calls()
@@ -125,7 +120,7 @@ fn stacks_are_read() {
 
 #[test]
 fn markers_are_read() {
-    for name in with_stacks(3) {
+    for name in with_stacks("v1.3") {
         let trace = Trace::open_indexed(&golden(&name)).unwrap();
         let markers = trace.markers();
         let ranges: Vec<_> = marked_ranges(&markers)
@@ -341,24 +336,17 @@ fn sources_survive_packing() {
 
 #[test]
 fn the_writer_still_writes_these_bytes() {
-    for (builder, name) in [
-        (sample(), "v1.cutape"),
-        (short_sample(), "v1.1.cutape"),
-        (stack_sample(), "v1.2.cutape"),
-        (marker_sample(), "v1.3.cutape"),
-        (note_sample(), "v1.4.cutape"),
-        (memory_sample(), "v1.5.cutape"),
-        (sharing_sample(), "v1.6.cutape"),
-        (exchange_sample(), "v1.7.cutape"),
-        (incomplete_sample(), "v1.8.cutape"),
-        (looked_sample(), "v1.9.cutape"),
-        (looked_before_sample(), "v1.10.cutape"),
-        (nested_call_sample(), "v1.11.cutape"),
-    ] {
-        assert!(
-            builder.bytes() == fs::read(golden(name)).unwrap(),
-            "{name}: see examples/golden.rs"
+    for (sample, name, _) in SAMPLES {
+        let written = sample().bytes();
+        let minor = u32::from_le_bytes(written[12..16].try_into().unwrap());
+        let named = name.strip_prefix("v1.").unwrap_or("0");
+        assert_eq!(
+            minor.to_string(),
+            named,
+            "{name}: TraceBuilder::note says which version adds a note"
         );
+        let kept = fs::read(golden(&format!("{name}.cutape"))).unwrap();
+        assert!(written == kept, "{name}: see examples/golden.rs");
     }
 }
 

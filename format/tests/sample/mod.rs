@@ -29,6 +29,26 @@ function\t6\tcuIpcOpenEventHandle\tcuIpcOpenEventHandle\tEVENT\tCUresult\tplain\
 a-line-of-a-later-version\twith\twords
 ";
 
+/// A sample, the name of its file in `tests/golden/`, and how many calls it has that the first one
+/// lacks.
+type Sample = (fn() -> TraceBuilder, &'static str, usize);
+
+/// The sample of each version of the format: what the one before it has, and what is new.
+pub(crate) const SAMPLES: [Sample; 12] = [
+    (sample, "v1", 0),
+    (short_sample, "v1.1", 0),
+    (stack_sample, "v1.2", 2),
+    (marker_sample, "v1.3", 2),
+    (note_sample, "v1.4", 3),
+    (memory_sample, "v1.5", 4),
+    (sharing_sample, "v1.6", 5),
+    (exchange_sample, "v1.7", 7),
+    (incomplete_sample, "v1.8", 0),
+    (looked_sample, "v1.9", 8),
+    (looked_before_sample, "v1.10", 9),
+    (nested_call_sample, "v1.11", 10),
+];
+
 /// An empty folder for a test's files.
 pub(crate) fn place(name: &str) -> PathBuf {
     let path = PathBuf::from(option_env!("CARGO_TARGET_TMPDIR").unwrap_or(".")).join(name);
