@@ -8,7 +8,7 @@ use std::process::Command;
 
 use cutape_tests::{Suite, Verdict, ending, parts, run};
 
-use crate::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
 
 /// A verb with an output.
 struct Writer {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cutape_tests::{Suite, ending, parts, run};
 
-use crate::files::sound;
+use super::files::sound;
 
 /// There are `sound.cutape` and an executable `program`; `OUT` is new for each command.
 const COMMANDS: &[&str] = &[
