@@ -189,7 +189,7 @@ fn tests(
     words: &[&str],
     variables: &[(&'static str, OsString)],
 ) -> Result<(), Failure> {
-    let mut command = cargo(root, "test --quiet -p cutape-tests --test end_to_end --");
+    let mut command = cargo(root, "test --quiet --workspace --test end_to_end --");
     command.args(words);
     run(command.envs(variables.iter().cloned()))
 }
