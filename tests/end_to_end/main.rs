@@ -15,6 +15,7 @@ mod driver_log;
 mod exchanges;
 mod exports;
 mod extract;
+mod first;
 mod first_look;
 mod forward;
 mod golden;
@@ -76,6 +77,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("exchanges", exchanges::add_to),
     ("exports", exports::add_to),
     ("extract", extract::add_to),
+    ("first", first::add_to),
     ("first_look", first_look::add_to),
     ("forward", forward::add_to),
     ("golden", golden::add_to),
