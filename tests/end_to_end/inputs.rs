@@ -8,7 +8,7 @@ use cutape_format::{Call, Trace};
 use cutape_tests::{compiled, files, parts, record, replay, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     given_bytes_reach_the_device,
     equal_bytes_change_nothing,
     inputs_and_outputs_have_names,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cutape_tests::{Suite, Verdict, ending, parts, run, verbs};
 
-use crate::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
 
 /// A command with an output.
 struct Writer {

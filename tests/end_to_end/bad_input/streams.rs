@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cutape_tests::{Suite, ending, parts, run, verbs};
 
-use crate::files::sound;
+use super::files::sound;
 
 /// Beside a command line for each usage of a verb. There are `sound.cutape` and an executable
 /// `program`; `OUT` is new for each command.

@@ -10,7 +10,7 @@ use cutape_format::layout::{FileHead, MAJOR, record_kind};
 use cutape_format::{NewCall, Trace, TraceBuilder};
 use cutape_tests::{Suite, Verdict, parts, run, verbs};
 
-use crate::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
 
 pub(crate) fn add_to(suite: &mut Suite) {
     for reader in readers() {
