@@ -8,7 +8,6 @@ mod sample;
 use std::fs;
 use std::path::PathBuf;
 
-use cutape_format::layout::MINOR;
 use cutape_format::{
     MarkerAction, MarkerSource, Note, Payload, ResolvedAddress, SourceFrame, Stack, StackFrame,
     Trace, marked_ranges, pack,
@@ -222,8 +221,8 @@ fn notes_of_a_single_version_are_read() {
 
 #[test]
 fn what_is_missing_is_read() {
-    for name in files(8) {
-        let trace = Trace::open(&golden(&name)).unwrap();
+    for name in ["v1.8.cutape", "v1.8-packed.cutape"] {
+        let trace = Trace::open(&golden(name)).unwrap();
         let shortfall = trace.shortfall().unwrap();
         assert!(shortfall.lacks_calls, "{name}");
         let why = "the trace could not grow: No space left on device (os error 28)";
