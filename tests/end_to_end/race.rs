@@ -6,7 +6,7 @@ use cutape_format::Trace;
 use cutape_tests::{Output, compiled, names, parts, record, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_missing_event_is_proven,
     programs_with_the_event_have_no_pair,
     a_pair_that_a_user_names,
