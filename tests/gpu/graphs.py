@@ -45,7 +45,7 @@ def main():
         trace = results / f"{name.replace(' ', '_')}.cutape"
         trace.unlink(missing_ok=True)
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-        recorded = Ended([cutape, "record", "--digests=each", "-o", trace, "--", *command], text=True)
+        recorded = Ended([cutape, "record", "--digests=launch", "-o", trace, "--", *command], text=True)
         if recorded.status != 0:
             print(f"{name:28} skipped: {recorded.err.strip().splitlines()[-1:]}")
             continue
