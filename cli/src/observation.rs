@@ -1,6 +1,6 @@
 //! Reads live memory around calls of a trace, in a guarded replay.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -81,13 +81,13 @@ fn observe(
     observed.map_err(Failure::unusable)
 }
 
-/// As [`observe`], with contents that are not kept.
+/// As [`observe`], with contents in a file that no folder has.
 pub(crate) fn watch(
     source: (&Trace, &Source),
     driver: &Path,
     guarded: &GuardedOptions,
     observation: Observation,
-) -> Result<Observed, Failure> {
+) -> Result<(Observed, File), Failure> {
     let folder = std::env::temp_dir().join(format!("cutape-watch-{}", std::process::id()));
     let made = fs::DirBuilder::new().mode(0o700).create(&folder);
     made.map_err(|error| {
@@ -98,7 +98,10 @@ pub(crate) fn watch(
         contents: folder.join("contents"),
         ..observation
     };
-    let observed = observe(source, driver, guarded, &observation);
+    let observed = observe(source, driver, guarded, &observation).and_then(|observed| {
+        let contents = File::open(&observation.contents);
+        Ok((observed, contents.map_err(Failure::unusable)?))
+    });
     let _ = fs::remove_dir_all(&folder);
     observed
 }
