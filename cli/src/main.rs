@@ -24,6 +24,7 @@ mod extract;
 mod first_look;
 mod guarded;
 mod info;
+mod inspect;
 mod manual;
 mod mark;
 mod minimize;
@@ -36,6 +37,7 @@ mod record;
 mod repair;
 mod replay;
 mod report;
+mod target;
 mod trim;
 mod view;
 mod why;
@@ -148,6 +150,8 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
     Trim(trim::Arguments),
+    /// Show what memory holds before or after a call, as bytes or numbers.
+    Inspect(inspect::Arguments),
     /// Say which calls wrote some bytes, and from what.
     Why(why::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
@@ -278,6 +282,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::View(arguments) => view::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
+        Verb::Inspect(arguments) => inspect::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),

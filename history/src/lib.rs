@@ -1,13 +1,15 @@
-//! Which calls of a trace wrote some bytes, and from what: the question of `cutape why`.
+//! What memory held along a trace, and which calls wrote it: the questions of `cutape inspect` and
+//! `cutape why`.
 //!
-//! A [`Target`] names the bytes and the moment. [`ask`] has the trace replayed with the bytes
-//! watched, and again with the memory that the last writer read, to the depth that is wanted. The
-//! replay is the caller's: this crate gets what it has seen.
+//! A [`Target`] names the bytes and the moment. For `why`, [`ask`] has the trace replayed with the
+//! bytes watched, and again with the memory that the last writer read, to the depth that is wanted.
+//! For `inspect`, a [`Plan`] says what a replay has to read and takes what it has read, and an
+//! [`Inspection`] says what these bytes are as numbers. The replay is the caller's.
 //!
-//! Start with `target.rs`, then `chain.rs`.
+//! Start with `target.rs`, then `chain.rs` and `snapshot.rs`.
 //!
 //! Invariant: a writer is named only if the bytes changed in a replay, not because a parameter
-//! points there. No bytes of a trace cause a panic.
+//! points there. What was not read is an error and not zeros. No bytes of a trace cause a panic.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -16,10 +18,24 @@
 
 mod calls;
 mod chain;
+mod comparison;
+mod inspect_text;
+mod inspection;
+mod lifetimes;
+mod snapshot;
+mod statistics;
 mod target;
 mod text;
+mod values;
 
 pub use calls::CallFacts;
 pub use chain::{Answer, Input, Question, Write, ask};
-pub use target::{Bytes, Target};
+pub use comparison::{Comparison, Difference, Largest};
+pub use inspect_text::inspection_text;
+pub use inspection::{Inspection, Look, NumberFormat, write_npy};
+pub use lifetimes::When;
+pub use snapshot::{Asked, Plan, Snapshot};
+pub use statistics::{Bin, Extreme, Statistics};
+pub use target::{Bytes, Place, Target};
 pub use text::text;
+pub use values::{Layout, Shown};

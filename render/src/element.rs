@@ -67,6 +67,11 @@ impl Element {
         })
     }
 
+    /// Whether numpy has only bytes of the same size.
+    pub fn is_foreign_to_numpy(&self) -> bool {
+        self.numpy.starts_with("uint") && !self.name.starts_with('u')
+    }
+
     /// The numbers of some little-endian bytes, as text; the first few of many.
     pub fn text(&self, bytes: &[u8]) -> String {
         let numbers = bytes.chunks_exact(self.bytes as usize);
@@ -151,6 +156,11 @@ mod tests {
             let element = Element::parse(name).unwrap();
             assert_eq!(element.text(bytes), expected, "{name}");
         }
+        let foreign = ELEMENTS
+            .iter()
+            .filter(|element| element.is_foreign_to_numpy());
+        let foreign: Vec<_> = foreign.map(|element| element.name).collect();
+        assert_eq!(foreign, ["f8", "bf16"]);
         let element = Element::parse("u8").unwrap();
         assert_eq!(element.text(&[1; 9]), "1 1 1 1 1 1 1 1 …");
         assert!(Element::parse("f9").unwrap_err().contains("bf16"));
