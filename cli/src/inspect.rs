@@ -150,7 +150,7 @@ fn write_npy(
         temporary.publish(target)
     };
     overwrite.write(file, |target| {
-        write(target).map_err(|error| Failure::cannot_write(file, &error))
+        write(target).map_err(|error| output::cannot_write("--npy", file, &error))
     })?;
     if let Some(element) = format
         .element

@@ -30,7 +30,7 @@ pub fn inspection_text(inspection: &Inspection) -> String {
             let _ = writeln!(out, "… {more} more: --most N shows N");
         }
         if let Some(found) = &look.statistics {
-            statistics(found, &mut out);
+            statistics(found, inspection.type_name, &mut out);
         }
     }
     if let (Some(found), [one, other, ..]) = (&inspection.comparison, &*inspection.moments) {
@@ -130,7 +130,7 @@ fn rounded(value: f64) -> String {
     }
 }
 
-fn statistics(found: &Statistics, out: &mut String) {
+fn statistics(found: &Statistics, type_name: Option<&str>, out: &mut String) {
     let mut facts = Vec::new();
     for (name, extreme) in [("min", &found.min), ("max", &found.max)] {
         let text =
@@ -147,14 +147,18 @@ fn statistics(found: &Statistics, out: &mut String) {
     if !facts.is_empty() {
         let _ = writeln!(out, "{}", facts.join(", "));
     }
+    let is_real = type_name.is_some_and(|name| name.contains('f'));
     let counts = [
-        ("NaN", found.nan),
-        ("+Inf", found.positive_infinity),
-        ("-Inf", found.negative_infinity),
-        ("zeros", found.zeros),
-        ("subnormal", found.subnormal),
+        ("NaN", found.nan, is_real),
+        ("+Inf", found.positive_infinity, is_real),
+        ("-Inf", found.negative_infinity, is_real),
+        ("zeros", found.zeros, true),
+        ("subnormal", found.subnormal, is_real),
     ];
-    let counts = counts.map(|(name, number)| format!("{name} {}", grouped(number)));
+    let counts = counts.iter().filter(|(.., is_known)| *is_known);
+    let counts: Vec<String> = counts
+        .map(|(name, number, _)| format!("{name} {}", grouped(*number)))
+        .collect();
     let _ = writeln!(out, "{}", counts.join(", "));
     if found.finite < found.count && found.finite > 0 {
         let finite = count(found.finite, "finite number");
@@ -229,4 +233,114 @@ fn comparison(
 fn pair(difference: &Difference) -> String {
     let Difference { index, from, to } = difference;
     format!("{}: {} -> {}", list(index), from.0, to.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use cutape_render::Element;
+
+    use super::*;
+    use crate::inspection::NumberFormat;
+    use crate::lifetimes::When;
+    use crate::snapshot::Snapshot;
+    use crate::values::Layout;
+
+    fn text(
+        snapshots: &[(When, Vec<u8>)],
+        name: Option<&str>,
+        layout: Option<Layout>,
+        most: usize,
+    ) -> String {
+        let snapshot = |(when, bytes): &(When, Vec<u8>)| Snapshot {
+            when: *when,
+            label: Some("memory#3".to_owned()),
+            made: 8,
+            address: 0x1000,
+            bytes: bytes.clone(),
+        };
+        let snapshots: Vec<Snapshot> = snapshots.iter().map(snapshot).collect();
+        let element = name.and_then(Element::named);
+        let format = NumberFormat { element, layout };
+        inspection_text(&Inspection::new(&snapshots, &format, most).unwrap())
+    }
+
+    #[test]
+    fn bytes_as_in_a_hex_dump() {
+        let bytes: Vec<u8> = (0x3c..0x50).chain([0, 0xff]).collect();
+        let expected = "\
+memory#3 (0x1000, 22 bytes), before call 20
+0x1000  3c 3d 3e 3f 40 41 42 43  44 45 46 47 48 49 4a 4b  |<=>?@ABCDEFGHIJK|
+0x1010  4c 4d 4e 4f 00                                    |LMNO.|
+… 1 more: --most N shows N
+";
+        assert_eq!(text(&[(When::Before(20), bytes)], None, None, 21), expected);
+    }
+
+    #[test]
+    fn numbers_with_what_they_are_like() {
+        let numbers = [f32::NAN, 1.0, f32::INFINITY, -2.5, 0.0, 1e-40, 1e20, 0.0];
+        let bytes = numbers.map(f32::to_le_bytes).concat();
+        let layout = Layout::new(vec![2, 4], None).unwrap();
+        let expected = "\
+memory#3 (0x1000, 32 bytes), at the end: 8 f32, shape [2,4], strides [4,1]
+[0,0]    NaN      1    inf   -2.5
+[1,0]      0  1e-40
+… 2 more: --most N shows N
+min -2.5 at [0,3], max 1e20 at [1,2], mean 1.66667e19, standard deviation 3.72678e19
+NaN 1, +Inf 1, -Inf 0, zeros 2, subnormal 1
+min, max, mean and deviation are those of 6 finite numbers
+        -2.5 .. 1.00000e19  5 ████████████████████████████████████████
+  1.00000e19 .. 2.00000e19  0
+  2.00000e19 .. 3.00000e19  0
+  3.00000e19 .. 4.00000e19  0
+  4.00000e19 .. 5.00000e19  0
+  5.00000e19 .. 6.00000e19  0
+  6.00000e19 .. 7.00000e19  0
+  7.00000e19 .. 8.00000e19  0
+  8.00000e19 .. 9.00000e19  0
+  9.00000e19 .. 1.00000e20  1 ████████
+";
+        let found = text(&[(When::End, bytes)], Some("f32"), Some(layout), 6);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn two_moments_and_what_differs() {
+        let bytes = |numbers: [i16; 3]| numbers.map(i16::to_le_bytes).concat();
+        let [before, after] = [bytes([5, 5, -7]), bytes([5, 10, 7])];
+        let expected = "\
+memory#3 (0x1000, 6 bytes), before call 9: 3 i16
+[0]   5
+… 2 more: --most N shows N
+min -7 at [2], max 5 at [0], mean 1, standard deviation 5.656854
+zeros 0
+";
+        let moments = [(When::Before(9), before), (When::After(9), after)];
+        let found = text(&moments, Some("i16"), None, 1);
+        assert!(found.starts_with(expected), "{found}");
+        let expected = "
+before call 9 and after call 9: 2 of 3 i16 differ
+largest difference 14 at [2]: -7 -> 7
+largest relative difference 2 at [2]: -7 -> 7
+  [1]: 5 -> 10
+  … 1 more
+";
+        assert!(found.ends_with(expected), "{found}");
+    }
+
+    #[test]
+    fn computed_numbers_have_few_digits() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (2.0, "2"),
+            (1.0 / 3.0, "0.333333"),
+            (-1234.56789, "-1234.568"),
+            (4_190_209.0, "4190209"),
+            (123_456_789_012.0, "123456789012"),
+            (1e-5, "1.00000e-5"),
+            (f64::MAX, "1.79769e308"),
+        ] {
+            assert_eq!(rounded(value), expected);
+        }
+    }
 }

@@ -33,6 +33,7 @@ const COMMANDS: &[&str] = &[
     "doctor",
     "trim --last 1 sound.cutape -o OUT",
     "minimize --test true sound.cutape -o OUT",
+    "inspect --driver null sound.cutape memory#1",
     "why --driver null sound.cutape 0x1000",
     "pack sound.cutape -o OUT",
     "repair sound.cutape -o OUT",

@@ -117,6 +117,12 @@ const READERS: &[Reader] = &[
         repairs: false,
     },
     Reader {
+        name: "inspect",
+        before: &["inspect", "--driver", "null"],
+        after: &["0x1000"],
+        repairs: false,
+    },
+    Reader {
         name: "why",
         before: &["why", "--driver", "null"],
         after: &["0x1000"],
