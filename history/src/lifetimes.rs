@@ -145,10 +145,11 @@ pub(crate) fn lifetime_at(
         };
         return Err(absent(why, None));
     };
+    let what = found.label.clone().unwrap_or(what);
     if let Some((call, function)) = &found.ended {
         let why = format!(
-            "{what} is not live {when}: call {call} {function} ended it; --at {call} shows what it \
-             held"
+            "{what} is not live {when}: call {call} {function} ended it; --at {call} --before \
+             shows what it held"
         );
         return Err(absent(why, Some(*call)));
     }

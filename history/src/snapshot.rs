@@ -6,7 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use cutape_format::Trace;
 use cutape_render::quantity;
-use cutape_replay::{Moments, Observation, Observed, ObservedCall, ObservedMemory, Piece};
+use cutape_replay::{
+    MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedMemory, Piece,
+};
 
 use crate::chain::divergence;
 use crate::lifetimes::{Lifetime, When, lifetime_at};
@@ -14,6 +16,10 @@ use crate::target::{Bytes, Target, nth};
 
 /// The most bytes that are read at a moment.
 const MOST: u64 = 1 << 30;
+
+/// What a trace does not have of memory that host and device share.
+const SHARED: &str = "host and device share this memory: what the program's CPU code writes is there \
+     from the call on that lets the device read it";
 
 /// At which moments memory is looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -194,6 +200,13 @@ impl Plan {
                 }
                 _ => false,
             };
+            let is_shared = |memory: &ObservedMemory| {
+                matches!(memory.kind, MemoryKind::Host | MemoryKind::Managed)
+            };
+            let is_told = notes.iter().any(|note| note == SHARED);
+            if !is_told && seen.memory.iter().any(is_shared) {
+                notes.push(SHARED.to_owned());
+            }
             snapshots.push(Snapshot {
                 when: *when,
                 label: lifetime.label.clone(),
