@@ -143,7 +143,7 @@ mod tests {
         let found = of(Some("i64"), &[2], &one, &other);
         assert_eq!(largest(found.absolute), Some((2f64.powi(64), vec![0])));
         assert_eq!(found.differing, 1);
-        for (name, text) in [(None, "ff"), (Some("f8"), "0xff"), (Some("u8"), "255")] {
+        for (name, text) in [(None, "0xff"), (Some("f8"), "0xff"), (Some("u8"), "255")] {
             let found = of(name, &[3], &[0, 1, 2], &[0, 0xff, 3]);
             assert_eq!(
                 (found.differing, &*found.first[0].to.0),

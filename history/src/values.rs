@@ -213,7 +213,7 @@ impl<'a> Values<'a> {
     pub(crate) fn shown(self, raw: &[u8]) -> Shown {
         Shown(match self.element {
             Some(element) => element.number(raw),
-            None => raw.iter().map(|byte| format!("{byte:02x}")).collect(),
+            None => format!("{:#04x}", u8::from_le_bytes(array(raw))),
         })
     }
 
