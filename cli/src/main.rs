@@ -21,6 +21,7 @@ mod dump;
 mod explain;
 mod export;
 mod extract;
+mod first;
 mod first_look;
 mod guarded;
 mod info;
@@ -154,6 +155,8 @@ enum Verb {
     Inspect(inspect::Arguments),
     /// Say which calls wrote some bytes, and from what.
     Why(why::Arguments),
+    /// Find the first call that wrote a NaN, or that changed some bytes.
+    First(first::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -284,6 +287,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Inspect(arguments) => inspect::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
+        Verb::First(arguments) => first::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),

@@ -1,12 +1,14 @@
-//! What memory held along a trace, and which calls wrote it: the questions of `cutape inspect` and
-//! `cutape why`.
+//! What memory held along a trace, and which calls wrote it: the questions of `cutape inspect`,
+//! `cutape why` and `cutape first`.
 //!
 //! A [`Target`] names the bytes and the moment. For `why`, [`ask`] has the trace replayed with the
 //! bytes watched, and again with the memory that the last writer read, to the depth that is wanted.
 //! For `inspect`, a [`Plan`] says what a replay has to read and takes what it has read, and an
 //! [`Inspection`] says what these bytes are as numbers. The replay is the caller's.
 //!
-//! Start with `target.rs`, then `chain.rs` and `snapshot.rs`.
+//! [`first`] has all that calls write searched for a number, or watches bytes for their first change.
+//!
+//! Start with `target.rs`, then `chain.rs`, `first.rs` and `snapshot.rs`.
 //!
 //! Invariant: a writer is named only if the bytes changed in a replay, not because a parameter
 //! points there. What was not read is an error and not zeros. No bytes of a trace cause a panic.
@@ -19,6 +21,7 @@
 mod calls;
 mod chain;
 mod comparison;
+mod first;
 mod inspect_text;
 mod inspection;
 mod lifetimes;
@@ -31,11 +34,12 @@ mod values;
 pub use calls::CallFacts;
 pub use chain::{Answer, Input, Question, Write, ask};
 pub use comparison::{Comparison, Difference, Largest};
+pub use first::{Finding, FirstAnswer, FoundNumbers, Sought, Wanted, first};
 pub use inspect_text::inspection_text;
 pub use inspection::{Inspection, Look, NumberFormat, write_npy};
 pub use lifetimes::When;
 pub use snapshot::{Asked, Plan, Snapshot};
 pub use statistics::{Bin, Extreme, Statistics};
 pub use target::{Bytes, Place, Target};
-pub use text::text;
+pub use text::{first_text, text};
 pub use values::{Layout, Shown};
