@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cutape_format::TemporaryFile;
-use cutape_history::{Asked, Inspection, Layout, NumberFormat, Plan, Snapshot};
+use cutape_history::{Asked, Inspection, NumberFormat, Plan, Snapshot};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::{input, library, message, output};
@@ -17,11 +17,10 @@ use crate::target::TargetOptions;
 
 const EPILOGUE: &str = "\
 Examples:
-  cutape inspect app.cutape memory#3 --at 912 --type f32   numbers and statistics
-  cutape inspect app.cutape --parameter 912:0 --type f32 --shape 128,64 --before --after
-                                         what launch 912 changes behind its first parameter
-  cutape inspect app.cutape memory#3 --at 100 --and 200    what calls 100 to 199 changed
-  cutape inspect app.cutape --result 930 --npy out.npy     for numpy.load
+  cutape inspect app.cutape memory#3 --at 912 --type f32     numbers and statistics
+  cutape inspect app.cutape --parameter 912:0 --before --after   what launch 912 changes
+  cutape inspect app.cutape memory#3 --at 100 --and 200      what calls 100 to 199 change
+  cutape inspect app.cutape --result 930 --npy out.npy       for numpy.load
 
 Without a number of bytes, the shape says how many there are; without --shape, it is
 the rest of the memory, up to 1 GiB. Memory is read in a replay.";
@@ -67,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Write all numbers to this file of numpy; must not exist, except with --overwrite.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "and")]
     npy: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
@@ -93,32 +92,21 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     if let Some(file) = &arguments.npy {
         arguments.overwrite.replaces(file)?;
-        if asked.and.is_some() || asked.before && asked.after {
+        if asked.before && asked.after {
             return Err(Failure::unusable(
-                "--npy writes the numbers of one moment: leave out --and, --before or --after",
+                "--npy is of one moment: leave out --before or --after",
             ));
         }
     }
-    let layout = arguments.shape.clone().map(|shape| {
-        let layout = Layout::new(shape, arguments.strides.clone());
-        layout.map_err(Failure::unusable)
-    });
-    let format = NumberFormat {
-        element: arguments.target.element,
-        layout: layout.transpose()?,
-    };
-    let length = format.length().map_err(Failure::unusable)?;
+    let (element, shape) = (arguments.target.element, arguments.shape);
+    let format = NumberFormat::new(element, shape, arguments.strides).map_err(Failure::unusable)?;
     let target = arguments.target.target()?;
-    let plan = Plan::new(&trace, &target, &asked, length).map_err(Failure::unusable)?;
+    let plan = Plan::new(&trace, &target, &asked, &format).map_err(Failure::unusable)?;
     let driver = library::driver(arguments.driver.as_deref())?;
-    let (observed, contents) = observation::watch(
-        (&trace, &source),
-        &driver,
-        &arguments.guarded,
-        plan.observation(),
-    )?;
-    let read = plan.read(&observed, &contents);
-    let (snapshots, notes) = read.map_err(Failure::unusable)?;
+    let guarded = &arguments.guarded;
+    let (observed, contents) =
+        observation::watch((&trace, &source), &driver, guarded, plan.observation())?;
+    let (snapshots, notes) = plan.read(&observed, &contents).map_err(Failure::unusable)?;
     for note in notes {
         message!("{note}");
     }
@@ -152,15 +140,10 @@ fn write_npy(
     overwrite.write(file, |target| {
         write(target).map_err(|error| output::cannot_write("--npy", file, &error))
     })?;
-    if let Some(element) = format
-        .element
-        .filter(|element| element.is_foreign_to_numpy())
-    {
-        let (name, numpy) = (element.name, element.numpy);
-        message!(
-            "{}: numpy has no type {name}; the numbers are {numpy}",
-            output::shown(file)
-        );
+    let element = format.element;
+    if let Some(element) = element.filter(|element| element.is_foreign_to_numpy()) {
+        let (file, name, numpy) = (output::shown(file), element.name, element.numpy);
+        message!("{file}: numpy has no type {name}; the numbers are {numpy}");
     }
     Ok(())
 }

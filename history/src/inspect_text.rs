@@ -243,12 +243,11 @@ mod tests {
     use crate::inspection::NumberFormat;
     use crate::lifetimes::When;
     use crate::snapshot::Snapshot;
-    use crate::values::Layout;
 
     fn text(
         snapshots: &[(When, Vec<u8>)],
         name: Option<&str>,
-        layout: Option<Layout>,
+        shape: Option<&[u64]>,
         most: usize,
     ) -> String {
         let snapshot = |(when, bytes): &(When, Vec<u8>)| Snapshot {
@@ -260,7 +259,8 @@ mod tests {
         };
         let snapshots: Vec<Snapshot> = snapshots.iter().map(snapshot).collect();
         let element = name.and_then(Element::named);
-        let format = NumberFormat { element, layout };
+        let shape = shape.map(<[u64]>::to_vec);
+        let format = NumberFormat::new(element, shape, None).unwrap();
         inspection_text(&Inspection::new(&snapshots, &format, most).unwrap())
     }
 
@@ -280,7 +280,6 @@ memory#3 (0x1000, 22 bytes), before call 20
     fn numbers_with_what_they_are_like() {
         let numbers = [f32::NAN, 1.0, f32::INFINITY, -2.5, 0.0, 1e-40, 1e20, 0.0];
         let bytes = numbers.map(f32::to_le_bytes).concat();
-        let layout = Layout::new(vec![2, 4], None).unwrap();
         let expected = "\
 memory#3 (0x1000, 32 bytes), at the end: 8 f32, shape [2,4], strides [4,1]
 [0,0]    NaN      1    inf   -2.5
@@ -300,7 +299,7 @@ min, max, mean and deviation are those of 6 finite numbers
   8.00000e19 .. 9.00000e19  0
   9.00000e19 .. 1.00000e20  1 ████████
 ";
-        let found = text(&[(When::End, bytes)], Some("f32"), Some(layout), 6);
+        let found = text(&[(When::End, bytes)], Some("f32"), Some(&[2, 4]), 6);
         assert_eq!(found, expected);
     }
 

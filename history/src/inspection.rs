@@ -19,22 +19,31 @@ pub(crate) const COLUMNS: usize = 8;
 pub struct NumberFormat {
     /// The type; `None`: bytes.
     pub element: Option<&'static Element>,
-    /// The shape; `None`: all numbers in a row.
-    pub layout: Option<Layout>,
+    layout: Option<Layout>,
+    /// The bytes that the layout extends over.
+    pub(crate) length: Option<u64>,
 }
 
 impl NumberFormat {
-    /// The bytes that the shape extends over.
+    /// Numbers of a type, or bytes; of a shape and strides, or all in a row.
     ///
     /// # Errors
-    /// If they are too many.
-    pub fn length(&self) -> Result<Option<u64>, String> {
-        let Some(layout) = &self.layout else {
-            return Ok(None);
+    /// What is wrong with the shape.
+    pub fn new(
+        element: Option<&'static Element>,
+        shape: Option<Vec<u64>>,
+        strides: Option<Vec<u64>>,
+    ) -> Result<Self, String> {
+        let layout = shape.map(|shape| Layout::new(shape, strides)).transpose()?;
+        let length = |layout: &Layout| {
+            let length = layout.extent.checked_mul(size_of(element));
+            length.ok_or_else(|| format!("shape {:?} is too large", layout.shape))
         };
-        let length = layout.extent.checked_mul(size_of(self.element));
-        let length = length.ok_or_else(|| format!("shape {:?} is too large", layout.shape))?;
-        Ok(Some(length))
+        Ok(Self {
+            element,
+            length: layout.as_ref().map(length).transpose()?,
+            layout,
+        })
     }
 
     /// The layout of so many bytes.
@@ -49,7 +58,7 @@ impl NumberFormat {
         let Some(layout) = &self.layout else {
             return Layout::new(vec![length / size], None);
         };
-        match self.length()? {
+        match self.length {
             Some(needed) if needed > length => Err(format!(
                 "shape {:?} of {name} needs {needed} bytes, and there are {length}",
                 layout.shape

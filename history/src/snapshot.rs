@@ -11,6 +11,7 @@ use cutape_replay::{
 };
 
 use crate::chain::divergence;
+use crate::inspection::NumberFormat;
 use crate::lifetimes::{Lifetime, When, lifetime_at};
 use crate::target::{Bytes, Target, nth};
 
@@ -86,8 +87,8 @@ pub struct Snapshot {
 }
 
 impl Plan {
-    /// Finds the bytes. If the target does not say how many, they are `length`, else all to the end
-    /// of the memory.
+    /// Finds the bytes. If the target does not say how many, they are those of the format's shape,
+    /// else all to the end of the memory.
     ///
     /// # Errors
     /// A line that says why they cannot be read.
@@ -95,7 +96,7 @@ impl Plan {
         trace: &Trace,
         target: &Target,
         asked: &Asked,
-        length: Option<u64>,
+        format: &NumberFormat,
     ) -> Result<Self, String> {
         let moments = asked.moments(target)?;
         let calls = trace.calls().map(|call| call.index);
@@ -122,7 +123,7 @@ impl Plan {
         let left = |lifetime: &Lifetime| lifetime.range.end - place.address;
         let left = moments.iter().map(|(_, lifetime)| left(lifetime)).min();
         let left = left.unwrap_or(0);
-        let length = place.length.or(length).unwrap_or(left);
+        let length = place.length.or(format.length).unwrap_or(left);
         if length > left {
             return Err(format!(
                 "{length} bytes are asked about, but the memory at {:#x} ends after {left}",

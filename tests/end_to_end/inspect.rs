@@ -413,7 +413,7 @@ fn what_cannot_be_read_is_an_error(folder: &Path) {
         ),
         (
             format!("memory#3 --at {free} --and 20 --npy x.npy"),
-            "--npy writes the numbers of one moment".into(),
+            "--npy <FILE>".into(),
         ),
         (
             "--result 0".into(),

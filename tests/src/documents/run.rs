@@ -28,7 +28,8 @@ const WRAPPER: &str = r#"#!/bin/bash
 verb=$1
 case " $* " in *" --driver "*) exec "$CUTAPE" "$@" ;; esac
 case $verb in
-    record | replay | check | bench | doctor | demo | minimize | extract | inspect | why)
+    record | replay | check | bench | doctor | demo | minimize | extract | inspect | first |
+    why)
         shift; exec "$CUTAPE" "$verb" --driver null "$@" ;;
     trim) case " $* " in *" --state replay "*)
         shift; exec "$CUTAPE" "$verb" --driver null "$@" ;; esac ;;
