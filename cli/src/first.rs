@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let driver = library::driver(arguments.driver.as_deref())?;
     let observation = sought.observation().map_err(Failure::unusable)?;
     let guarded = &arguments.guarded;
-    let (observed, _) = observation::watch((&trace, &source), &driver, guarded, observation)?;
+    let observed = observation::watch((&trace, &source), &driver, guarded, observation)?;
     let answer = cutape_history::first(&trace, &sought, observed);
     for what in &answer.not_looked_at {
         message!("not looked at: {what}");

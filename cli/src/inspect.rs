@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let driver = library::driver(arguments.driver.as_deref())?;
     let guarded = &arguments.guarded;
     let (observed, contents) =
-        observation::watch((&trace, &source), &driver, guarded, plan.observation())?;
+        observation::read((&trace, &source), &driver, guarded, plan.observation())?;
     let (snapshots, notes) = plan.read(&observed, &contents).map_err(Failure::unusable)?;
     for note in notes {
         message!("{note}");

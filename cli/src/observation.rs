@@ -81,8 +81,19 @@ fn observe(
     observed.map_err(Failure::unusable)
 }
 
-/// As [`observe`], with contents in a file that no folder has.
+/// As [`observe`], with contents that are not kept.
 pub(crate) fn watch(
+    source: (&Trace, &Source),
+    driver: &Path,
+    guarded: &GuardedOptions,
+    observation: Observation,
+) -> Result<Observed, Failure> {
+    let (observed, _) = read(source, driver, guarded, observation)?;
+    Ok(observed)
+}
+
+/// As [`observe`], with the contents in a file that no folder has.
+pub(crate) fn read(
     source: (&Trace, &Source),
     driver: &Path,
     guarded: &GuardedOptions,
@@ -98,12 +109,15 @@ pub(crate) fn watch(
         contents: folder.join("contents"),
         ..observation
     };
-    let observed = observe(source, driver, guarded, &observation).and_then(|observed| {
-        let contents = File::open(&observation.contents);
-        Ok((observed, contents.map_err(Failure::unusable)?))
-    });
+    let observed = observe(source, driver, guarded, &observation);
+    let contents = File::open(&observation.contents);
     let _ = fs::remove_dir_all(&folder);
-    observed
+    let observed = observed?;
+    let contents = contents.map_err(|error| {
+        let path = observation.contents.display();
+        Failure::unusable(format!("{path}: {error}"))
+    })?;
+    Ok((observed, contents))
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.

@@ -69,9 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let driver = library::driver(arguments.driver.as_deref())?;
     let mut observe = |observation| {
-        let watched =
-            observation::watch((&trace, &source), &driver, &arguments.guarded, observation);
-        watched.map(|(observed, _)| observed)
+        observation::watch((&trace, &source), &driver, &arguments.guarded, observation)
     };
     let (answer, left_out) = cutape_history::ask(&trace, &question, &mut observe)?;
     for what in left_out {

@@ -18,12 +18,12 @@ pub struct Comparison {
     /// The largest difference in relation to the larger one of both numbers.
     pub relative: Option<Largest>,
     /// The first pairs that differ.
-    pub first: Vec<Difference>,
+    pub first: Vec<DifferingPair>,
 }
 
 /// Two numbers at one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct DifferingPair {
     /// The place.
     pub index: Vec<u64>,
     /// The number of the first array.
@@ -39,7 +39,7 @@ pub struct Largest {
     pub size: f64,
     /// The numbers.
     #[serde(flatten)]
-    pub of: Difference,
+    pub of: DifferingPair,
 }
 
 /// A largest difference while it is sought: its size, and its number counted in C order.
@@ -50,7 +50,7 @@ pub(crate) fn compare(from: Values<'_>, to: Values<'_>, most: usize) -> Comparis
     let mut found = Comparison::default();
     let (mut absolute, mut relative): (Found, Found) = (None, None);
     let decode = from.decoder();
-    let difference = |place, one, other| Difference {
+    let difference = |place, one, other| DifferingPair {
         index: from.layout.index(place),
         from: from.shown(one),
         to: to.shown(other),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use cutape_render::quantity::{count, grouped};
 
-use crate::comparison::{Comparison, Difference, Largest};
+use crate::comparison::{Comparison, DifferingPair, Largest};
 use crate::inspection::{COLUMNS, Inspection, Look};
 use crate::statistics::{Extreme, Statistics};
 use crate::values::Shown;
@@ -230,8 +230,8 @@ fn comparison(
     }
 }
 
-fn pair(difference: &Difference) -> String {
-    let Difference { index, from, to } = difference;
+fn pair(difference: &DifferingPair) -> String {
+    let DifferingPair { index, from, to } = difference;
     format!("{}: {} -> {}", list(index), from.0, to.0)
 }
 
@@ -309,7 +309,7 @@ min, max, mean and deviation are those of 6 finite numbers
         let [before, after] = [bytes([5, 5, -7]), bytes([5, 10, 7])];
         let expected = "\
 memory#3 (0x1000, 6 bytes), before call 9: 3 i16
-[0]   5
+[0]  5
 … 2 more: --most N shows N
 min -7 at [2], max 5 at [0], mean 1, standard deviation 5.656854
 zeros 0

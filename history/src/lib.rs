@@ -1,5 +1,5 @@
-//! What memory held along a trace, and which calls wrote it: the questions of `cutape inspect`,
-//! `cutape why` and `cutape first`.
+//! What memory held along a trace, which calls wrote it, and what another order would change: the
+//! questions of `cutape inspect`, `cutape why`, `cutape first` and `cutape race`.
 //!
 //! A [`Target`] names the bytes and the moment. For `why`, [`ask`] has the trace replayed with the
 //! bytes watched, and again with the memory that the last writer read, to the depth that is wanted.
@@ -7,8 +7,9 @@
 //! [`Inspection`] says what these bytes are as numbers. The replay is the caller's.
 //!
 //! [`first`] has all that calls write searched for a number, or watches bytes for their first change.
+//! [`races`] has the work of two calls run in both orders.
 //!
-//! Start with `target.rs`, then `chain.rs`, `first.rs` and `snapshot.rs`.
+//! Start with `target.rs`, then `chain.rs`, `first.rs`, `race.rs` and `snapshot.rs`.
 //!
 //! Invariant: a writer is named only if the bytes changed in a replay, not because a parameter
 //! points there. What was not read is an error and not zeros. No bytes of a trace cause a panic.
@@ -25,6 +26,7 @@ mod first;
 mod inspect_text;
 mod inspection;
 mod lifetimes;
+mod race;
 mod snapshot;
 mod statistics;
 mod target;
@@ -33,13 +35,14 @@ mod values;
 
 pub use calls::CallFacts;
 pub use chain::{Answer, Input, Question, Write, ask};
-pub use comparison::{Comparison, Difference, Largest};
+pub use comparison::{Comparison, DifferingPair, Largest};
 pub use first::{Finding, FirstAnswer, FoundNumbers, Sought, Wanted, first};
 pub use inspect_text::inspection_text;
 pub use inspection::{Inspection, Look, NumberFormat, write_npy};
 pub use lifetimes::When;
+pub use race::{Difference, Outcome, Race, listed, pair, races, unordered_pairs};
 pub use snapshot::{Asked, Plan, Snapshot};
 pub use statistics::{Bin, Extreme, Statistics};
 pub use target::{Bytes, Place, Target};
-pub use text::{first_text, text};
+pub use text::{first_text, race_text, text};
 pub use values::{Layout, Shown};

@@ -8,7 +8,7 @@ use cutape_tests::{Output, compiled, names, parts, record, replay, run};
 use regex::Regex;
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     bytes_and_numbers,
     what_a_call_changes_and_what_differs_between_calls,
     objects_are_shown_as_they_were_last,
