@@ -89,8 +89,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let size = arguments.element.map_or(4, |element| element.bytes);
     let before = Some(arguments.from).filter(|&from| from > 0);
     let bytes = |target: Target| -> Result<Bytes, Failure> {
-        let resolved = target.resolve(&trace, before, size);
-        Ok(resolved.map_err(Failure::unusable)?.0)
+        let place = target.resolve(&trace, before);
+        Ok(place.map_err(Failure::unusable)?.bytes(size))
     };
     let wanted = match (arguments.above, arguments.changed) {
         (Some(limit), _) => Wanted::Above(limit),

@@ -25,6 +25,7 @@ mod first;
 mod first_look;
 mod guarded;
 mod info;
+mod inspect;
 mod manual;
 mod mark;
 mod minimize;
@@ -38,6 +39,7 @@ mod record;
 mod repair;
 mod replay;
 mod report;
+mod target;
 mod trim;
 #[cfg(test)]
 mod verb_lists;
@@ -152,6 +154,8 @@ enum Verb {
     Doctor(doctor::Arguments),
     /// Write a smaller trace with some calls and what they need.
     Trim(trim::Arguments),
+    /// Show what memory holds before or after a call, as bytes or numbers.
+    Inspect(inspect::Arguments),
     /// Say which calls wrote some bytes, and from what.
     Why(why::Arguments),
     /// Find the first call that wrote a NaN, or that changed some bytes.
@@ -286,6 +290,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::View(arguments) => view::run(arguments),
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
+        Verb::Inspect(arguments) => inspect::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
         Verb::First(arguments) => first::run(arguments),
         Verb::Race(arguments) => race::run(arguments),

@@ -1,6 +1,6 @@
 //! Reads live memory around calls of a trace, in a guarded replay.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -92,13 +92,13 @@ pub(crate) fn watch(
     Ok(observed)
 }
 
-/// As [`observe`], with the contents.
+/// As [`observe`], with the contents in a file that no folder has.
 pub(crate) fn read(
     source: (&Trace, &Source),
     driver: &Path,
     guarded: &GuardedOptions,
     observation: Observation,
-) -> Result<(Observed, Vec<u8>), Failure> {
+) -> Result<(Observed, File), Failure> {
     let folder = std::env::temp_dir().join(format!("cutape-watch-{}", std::process::id()));
     let made = fs::DirBuilder::new().mode(0o700).create(&folder);
     made.map_err(|error| {
@@ -110,7 +110,7 @@ pub(crate) fn read(
         ..observation
     };
     let observed = observe(source, driver, guarded, &observation);
-    let contents = fs::read(&observation.contents);
+    let contents = File::open(&observation.contents);
     let _ = fs::remove_dir_all(&folder);
     let observed = observed?;
     let contents = contents.map_err(|error| {

@@ -6,7 +6,7 @@ use cutape_analyzer::decode::function_of;
 use cutape_format::Trace;
 use cutape_model::Operands;
 use cutape_render::quantity;
-use cutape_replay::{Change, Moment, Observation, Observed, Seen, WatchedRange, Writer};
+use cutape_replay::{Change, Moment, Observation, Observed, Report, Seen, WatchedRange, Writer};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -112,12 +112,7 @@ pub fn ask<E>(
     for depth in 0..question.depth.max(1) {
         let observed = observe(observation(question, &wanted))?;
         left_out.extend(observed.not_watched);
-        if observed.report.divergence_count > 0 {
-            let count = quantity::count(observed.report.divergence_count, "divergence");
-            left_out.push(format!(
-                "the replay differs from the recording ({count}): `cutape replay` shows it"
-            ));
-        }
+        left_out.extend(divergence(&observed.report));
         let level: Vec<_> = wanted.into_iter().zip(observed.watched).collect();
         wanted = match depth + 1 < question.depth {
             true => inputs(trace, &level),
@@ -131,6 +126,14 @@ pub fn ask<E>(
     left_out.sort();
     left_out.dedup();
     Ok((joined(trace, levels), left_out))
+}
+
+/// Says that a replay was not as the recording.
+pub(crate) fn divergence(report: &Report) -> Option<String> {
+    let count = quantity::count(report.divergence_count, "divergence");
+    (report.divergence_count > 0).then(|| {
+        format!("the replay differs from the recording ({count}): `cutape replay` shows it")
+    })
 }
 
 fn observation(question: &Question, wanted: &[Wanted]) -> Observation {

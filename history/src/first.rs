@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use cutape_driver::dirty::{self, Bits, NEVER};
 use cutape_format::Trace;
-use cutape_render::{Element, quantity};
+use cutape_render::Element;
 use cutape_replay::{Change, Hit, Observation, Observed, Search, WatchedRange, Writer};
 use serde::Serialize;
 
 use crate::calls::{CallFacts, facts};
+use crate::chain::divergence;
 use crate::target::Bytes;
 
 /// The types that are looked for, in the order of [`dirty::TYPES`].
@@ -171,12 +172,7 @@ fn bits(wanted: Wanted, name: &str, kind: (u32, u32)) -> Bits {
 /// The first calls, of what a replay with [`Sought::observation`] has seen.
 pub fn first(trace: &Trace, sought: &Sought, observed: Observed) -> FirstAnswer {
     let mut not_looked_at = observed.not_watched;
-    if observed.report.divergence_count > 0 {
-        let count = quantity::count(observed.report.divergence_count, "divergence");
-        not_looked_at.push(format!(
-            "the replay differs from the recording ({count}): `cutape replay` shows it"
-        ));
-    }
+    not_looked_at.extend(divergence(&observed.report));
     let changes = observed.watched.into_iter().flat_map(|seen| seen.last);
     let changes: Vec<Change> = changes.collect();
     let calls = observed.hits.iter().map(|hit| hit.call);

@@ -1,17 +1,18 @@
-//! Which calls of a trace wrote some bytes, and from what, and what another order would change: the
-//! questions of `cutape why`, `cutape first` and `cutape race`.
+//! What memory held along a trace, which calls wrote it, and what another order would change: the
+//! questions of `cutape inspect`, `cutape why`, `cutape first` and `cutape race`.
 //!
-//! A [`Target`] names the bytes and the moment. [`ask`] has the trace replayed with the bytes
-//! watched, and again with the memory that the last writer read, to the depth that is wanted. The
-//! replay is the caller's: this crate gets what it has seen.
+//! A [`Target`] names the bytes and the moment. For `why`, [`ask`] has the trace replayed with the
+//! bytes watched, and again with the memory that the last writer read, to the depth that is wanted.
+//! For `inspect`, a [`Plan`] says what a replay has to read and takes what it has read, and an
+//! [`Inspection`] says what these bytes are as numbers. The replay is the caller's.
 //!
 //! [`first`] has all that calls write searched for a number, or watches bytes for their first change.
 //! [`races`] has the work of two calls run in both orders.
 //!
-//! Start with `target.rs`, then `chain.rs`, `first.rs` and `race.rs`.
+//! Start with `target.rs`, then `chain.rs`, `first.rs`, `race.rs` and `snapshot.rs`.
 //!
 //! Invariant: a writer is named only if the bytes changed in a replay, not because a parameter
-//! points there. No bytes of a trace cause a panic.
+//! points there. What was not read is an error and not zeros. No bytes of a trace cause a panic.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -20,14 +21,28 @@
 
 mod calls;
 mod chain;
+mod comparison;
 mod first;
+mod inspect_text;
+mod inspection;
+mod lifetimes;
 mod race;
+mod snapshot;
+mod statistics;
 mod target;
 mod text;
+mod values;
 
 pub use calls::CallFacts;
 pub use chain::{Answer, Input, Question, Write, ask};
+pub use comparison::{Comparison, DifferingPair, Largest};
 pub use first::{Finding, FirstAnswer, FoundNumbers, Sought, Wanted, first};
+pub use inspect_text::inspection_text;
+pub use inspection::{Inspection, Look, NumberFormat, write_npy};
+pub use lifetimes::When;
 pub use race::{Difference, Outcome, Race, listed, pair, races, unordered_pairs};
-pub use target::{Bytes, Target};
+pub use snapshot::{Asked, Plan, Snapshot};
+pub use statistics::{Bin, Extreme, Statistics};
+pub use target::{Bytes, Place, Target};
 pub use text::{first_text, race_text, text};
+pub use values::{Layout, Shown};

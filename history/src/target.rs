@@ -19,6 +19,28 @@ pub struct Bytes {
     pub length: u64,
 }
 
+/// Where the bytes of a target lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The recorded address of the first one.
+    pub address: u64,
+    /// How many, if the target says so.
+    pub length: Option<u64>,
+    /// They are asked about before that call: an earlier one than was given if another memory has
+    /// their address then.
+    pub before: Option<u64>,
+}
+
+impl Place {
+    /// Its bytes; that many if the target does not say how many.
+    pub fn bytes(&self, size: u64) -> Bytes {
+        Bytes {
+            address: self.address,
+            length: self.length.unwrap_or(size),
+        }
+    }
+}
+
 /// What a user asks about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -88,44 +110,49 @@ impl Target {
         }
     }
 
-    /// The bytes as they are before a call, or at the end, and that call: an earlier one if another
-    /// memory has their address then. `size` is the length if none is given.
+    /// The name of the object, if the target is a part of one.
+    pub(crate) fn object(&self) -> Option<&str> {
+        match self {
+            Self::Object(name, ..) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Where the bytes lie before a call, or at the end.
     ///
     /// # Errors
     /// A line that says what the trace lacks.
-    pub fn resolve(
-        &self,
-        trace: &Trace,
-        before: Option<u64>,
-        size: u64,
-    ) -> Result<(Bytes, Option<u64>), String> {
-        let bytes = |address, length: Option<u64>| Bytes {
-            address,
-            length: length.unwrap_or(size),
-        };
-        match self {
-            Self::Address(address, length) => Ok((bytes(*address, *length), before)),
+    pub fn resolve(&self, trace: &Trace, before: Option<u64>) -> Result<Place, String> {
+        let (address, length, before) = match self {
+            Self::Address(address, length) => (*address, *length, before),
             Self::Object(name, offset, length) => {
                 let (range, end) = named(trace, before.unwrap_or(u64::MAX), name)?;
                 let size = range.end - range.start;
                 if *offset >= size {
                     return Err(format!("{name} has {size} bytes"));
                 }
-                Ok((bytes(range.start + offset, *length), end.or(before)))
+                (range.start + offset, *length, end.or(before))
             }
-            Self::Result(call) => Ok((result(&nth(trace, *call)?)?, before)),
+            Self::Result(call) => {
+                let bytes = result(&nth(trace, *call)?)?;
+                (bytes.address, Some(bytes.length), before)
+            }
             Self::Parameter(call, parameter) => {
-                let address = parameter_of(trace, *call, *parameter)?;
-                Ok((bytes(address, None), before))
+                (parameter_of(trace, *call, *parameter)?, None, before)
             }
-        }
+        };
+        Ok(Place {
+            address,
+            length,
+            before,
+        })
     }
 }
 
 const ALLOWED: &str = "an address and bytes (0x7f0012340000+16), or an object, an offset and bytes \
      (memory#3+0x40+16)";
 
-fn nth(trace: &Trace, index: u64) -> Result<Call<'_>, String> {
+pub(crate) fn nth(trace: &Trace, index: u64) -> Result<Call<'_>, String> {
     let mut calls = trace.calls().skip_while(|call| call.index < index);
     let found = calls.next().filter(|call| call.index == index);
     found.ok_or_else(|| format!("the trace has no call {index}"))
@@ -150,6 +177,12 @@ fn named(trace: &Trace, end: u64, name: &str) -> Result<(Range<u64>, Option<u64>
     }
     let found = found.map(|range| (range, None));
     found.ok_or_else(|| {
+        if name.starts_with("array#") || name.starts_with("mipmapped-array#") {
+            return format!(
+                "{name} has no address: `cutape extract --launch N` writes the arrays that a launch \
+                 reads"
+            );
+        }
         format!("no memory is called {name}; `cutape dump` shows how memory is called")
     })
 }

@@ -1,5 +1,7 @@
 //! Types of numbers in memory, with their names here and in numpy.
 
+use std::fmt::{Display, LowerExp};
+
 use half::{bf16, f16};
 
 /// A type of numbers.
@@ -65,6 +67,11 @@ impl Element {
         })
     }
 
+    /// Whether numpy has only bytes of the same size.
+    pub fn is_foreign_to_numpy(&self) -> bool {
+        self.numpy.starts_with("uint") && !self.name.starts_with('u')
+    }
+
     /// The bits of a number of a floating-point type, rounded towards zero; `None` for other types.
     pub fn bits(&self, number: f64) -> Option<u64> {
         let rounded = match self.name {
@@ -94,7 +101,8 @@ impl Element {
         texts.join(" ")
     }
 
-    fn number(&self, bytes: &[u8]) -> String {
+    /// One number, as text.
+    pub fn number(&self, bytes: &[u8]) -> String {
         let word = |bytes: &[u8]| {
             let mut word = [0; 8];
             for (to, from) in word.iter_mut().zip(bytes) {
@@ -110,10 +118,10 @@ impl Element {
         let value = word(bytes);
         match self.name {
             "bool" => (value != 0).to_string(),
-            "f16" => f16::from_bits(value as u16).to_string(),
-            "bf16" => bf16::from_bits(value as u16).to_string(),
-            "f32" => f32::from_bits(value as u32).to_string(),
-            "f64" => f64::from_bits(value).to_string(),
+            "f16" => short(f16::from_bits(value as u16).to_f32()),
+            "bf16" => short(bf16::from_bits(value as u16).to_f32()),
+            "f32" => short(f32::from_bits(value as u32)),
+            "f64" => short(f64::from_bits(value)),
             "c64" => complex("f32"),
             "c128" => complex("f64"),
             // Two formats have this size.
@@ -124,6 +132,15 @@ impl Element {
             }
             _ => value.to_string(),
         }
+    }
+}
+
+/// A number, with a power of ten where there would be many zeros.
+fn short<F: Into<f64> + Copy + Display + LowerExp>(value: F) -> String {
+    let size = value.into().abs();
+    match size == 0.0 || !size.is_finite() || (1e-5..1e16).contains(&size) {
+        true => value.to_string(),
+        false => format!("{value:e}"),
     }
 }
 
@@ -158,6 +175,8 @@ mod tests {
             ("bf16", &[0x80, 0x3f], "1"),
             ("f32", &[0, 0, 0x80, 0x7f, 0, 0, 0xc0, 0x3f], "inf 1.5"),
             ("f64", &1e-3f64.to_le_bytes(), "0.001"),
+            ("f64", &(-2.5e-300f64).to_le_bytes(), "-2.5e-300"),
+            ("f32", &f32::MAX.to_le_bytes(), "3.4028235e38"),
             ("c64", &complex, "1.5+-2i"),
             ("i8", &[0xff, 0x7f], "-1 127"),
             ("i16", &[0xfe, 0xff], "-2"),
@@ -172,6 +191,11 @@ mod tests {
             let element = Element::parse(name).unwrap();
             assert_eq!(element.text(bytes), expected, "{name}");
         }
+        let foreign = ELEMENTS
+            .iter()
+            .filter(|element| element.is_foreign_to_numpy());
+        let foreign: Vec<_> = foreign.map(|element| element.name).collect();
+        assert_eq!(foreign, ["f8", "bf16"]);
         let element = Element::parse("u8").unwrap();
         assert_eq!(element.text(&[1; 9]), "1 1 1 1 1 1 1 1 …");
         assert!(Element::parse("f9").unwrap_err().contains("bf16"));

@@ -18,6 +18,7 @@ mod images;
 pub mod labels;
 mod launch;
 pub mod notes;
+pub mod npy;
 pub mod quantity;
 mod renderer;
 #[cfg(any(test, feature = "test"))]

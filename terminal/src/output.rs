@@ -102,7 +102,8 @@ impl ReportFile {
     }
 }
 
-fn cannot_write(option: &str, path: &Path, error: &io::Error) -> Failure {
+/// A file of an option could not be written.
+pub fn cannot_write(option: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::unusable(format!(
         "cannot write {}: {error}; choose another place with {option}",
         path.display()

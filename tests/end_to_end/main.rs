@@ -21,6 +21,7 @@ mod forward;
 mod golden;
 mod growing;
 mod inputs;
+mod inspect;
 mod installed;
 mod kill;
 mod launch_outputs;
@@ -83,6 +84,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("forward", forward::add_to),
     ("golden", golden::add_to),
     ("inputs", inputs::add_to),
+    ("inspect", inspect::add_to),
     ("installed", installed::add_to),
     ("launch_outputs", launch_outputs::add_to),
     ("launchers", launchers::add_to),

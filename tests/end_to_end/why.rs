@@ -136,11 +136,10 @@ fn memory_that_ended_is_known_by_its_label(folder: &Path) {
     assert_eq!(first["address"], second["address"]);
     assert_eq!(writers(&first)[0].1, "ends");
     assert!(first["writes"][0]["call"].as_u64() < second["writes"][0]["call"].as_u64());
-    let text = why(&trace, &["memory#2", "--type", "i32"], NOTHING).stdout;
+    let temporary = ("TMPDIR", folder.to_str().unwrap());
+    let text = why(&trace, &["memory#2", "--type", "i32"], temporary).stdout;
     assert!(!text.contains("cuMemFree_v2, main\n    "), "{text}");
-    let left = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-    let own = left.filter(|entry| entry.file_name().to_string_lossy().contains("cutape-watch"));
-    assert_eq!(own.count(), 0, "nothing is left");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is left");
 }
 
 fn what_cannot_be_asked_is_refused(folder: &Path) {

@@ -1,9 +1,8 @@
 //! `--set` and `--save`: host bytes that a replay takes from files and puts into files.
 //!
-//! `names` has the names of a trace's inputs and outputs, `npy` the format of numpy's files.
+//! `names` has the names of a trace's inputs and outputs.
 
 mod names;
-mod npy;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +14,7 @@ use cutape_format::layout::field;
 use cutape_format::{Call, Snapshot, Trace};
 use cutape_model::{CallArguments, function_of};
 use cutape_registry::{CopyOp, Family, Function, Param, Role};
+use cutape_render::npy::{Format, Header};
 use cutape_render::text::shown;
 
 use crate::options::{GivenInput, Outputs};
@@ -22,7 +22,6 @@ use crate::report::Report;
 
 pub use names::CallsOf;
 use names::{Direction, Names, Place};
-use npy::{Format, Header};
 
 /// A file for the host bytes of a call.
 #[derive(Debug)]

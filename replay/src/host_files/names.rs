@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use cutape_analyzer::glob::matches;
 use cutape_analyzer::suggestion::did_you_mean;
 use cutape_format::Trace;
+use cutape_render::npy::Format;
 use cutape_render::text::shown;
 use cutape_render::{ELEMENTS, Element};
 use serde::Deserialize;
-
-use crate::host_files::npy::Format;
 
 /// The calls of a set in the language of `--calls`; the error is one line.
 pub type CallsOf<'a> = dyn Fn(&str) -> Result<Vec<u64>, String> + 'a;

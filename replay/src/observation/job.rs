@@ -168,6 +168,9 @@ pub struct ObservedMemory {
     pub before: Vec<Piece>,
     /// Contents after it; none if the memory ended in the call.
     pub after: Vec<Piece>,
+    /// The memory ended in the call, as far as it was to be read after it.
+    #[serde(default)]
+    pub has_ended: bool,
     /// Of an array: its shape. Its contents are its levels one after the other, each without gaps
     /// between rows.
     pub array: Option<ArrayShape>,

@@ -91,9 +91,13 @@ impl Region {
         self.is_of_launch
     }
 
-    /// It lies in that memory, which was allocated by the same call.
+    /// It lies in that memory, which was allocated by the same call. Mapped memory begins with another
+    /// call when its first part is unmapped.
     pub(crate) fn is_in(&self, other: &Self) -> bool {
-        self.made == other.made && self.live >= other.live && self.end() <= other.end()
+        let are_mapped = [self, other].map(|region| region.kind) == [MemoryKind::Mapped; 2];
+        (are_mapped || self.made == other.made)
+            && self.live >= other.live
+            && self.end() <= other.end()
     }
 
     /// The part between two live addresses.

@@ -90,6 +90,7 @@ pub(crate) fn read_after(
 ) -> Result<(), String> {
     for (region, entry) in pending.regions.iter().zip(&mut pending.observed.memory) {
         if !still_lives(region) {
+            entry.has_ended = true;
             continue;
         }
         let mut addresses = Ok(());

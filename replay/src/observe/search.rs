@@ -49,7 +49,9 @@ fn areas(player: &Player<'_>, within: impl Fn(Area) -> Vec<Area>) -> HashMap<Are
         }
     };
     for range in player.ranges.all_live() {
-        if !matches!(range.kind, Kind::Memory | Kind::Global) {
+        // Memory of a graph is mapped only while the graph has it: reading it may end the context.
+        let is_of_graph = matches!(range.made_by.family, Family::Graph(_));
+        if is_of_graph || !matches!(range.kind, Kind::Memory | Kind::Global) {
             continue;
         }
         let is_live = player.handles.is_taken(Kind::Context, range.context);

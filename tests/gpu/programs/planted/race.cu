@@ -8,9 +8,9 @@
 
 #define CHECK(call)                                                                        \
     do {                                                                                   \
-        cudaError_t result = (call);                                                       \
-        if (result != cudaSuccess) {                                                       \
-            fprintf(stderr, "%d: %s: %s\n", __LINE__, #call, cudaGetErrorString(result));  \
+        cudaError_t error = (call);                                                       \
+        if (error != cudaSuccess) {                                                       \
+            fprintf(stderr, "%d: %s: %s\n", __LINE__, #call, cudaGetErrorString(error));  \
             return 1;                                                                      \
         }                                                                                  \
     } while (0)

@@ -1,17 +1,22 @@
 //! Files of numpy (`.npy`): a header with type and shape, then the elements.
 
-use cutape_render::{ELEMENTS, Element};
+use crate::element::{ELEMENTS, Element};
 
 /// What the user says behind the name of a `.npy` file: `float32`, or `float32[128,64]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Format {
-    pub(super) element: Option<&'static Element>,
-    pub(super) shape: Option<Vec<u64>>,
+pub struct Format {
+    /// The type; bytes if there is none.
+    pub element: Option<&'static Element>,
+    /// The sides; one, of all elements, if there are none.
+    pub shape: Option<Vec<u64>>,
 }
 
 impl Format {
     /// Parses the text behind the colon.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is wrong, and the types that there are.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (name, shape) = match text.split_once('[') {
             None => (text, None),
             Some((name, rest)) => {
@@ -44,7 +49,7 @@ impl Format {
     ///
     /// # Errors
     /// If they do not fit.
-    pub(super) fn header(&self, bytes: u64) -> Result<Vec<u8>, String> {
+    pub fn header(&self, bytes: u64) -> Result<Vec<u8>, String> {
         let element = self.element.or_else(|| Element::named("u8"));
         let (name, descr, size) = element.map_or(("uint8", "|u1", 1), |element| {
             (element.numpy, element.descr, element.bytes)
@@ -98,11 +103,12 @@ const LONGEST_HEADER: usize = 1 << 16;
 
 /// The header of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub struct Header {
     descr: String,
-    pub(super) shape: Vec<u64>,
+    /// The sides.
+    pub shape: Vec<u64>,
     /// Where the elements begin.
-    pub(super) length: usize,
+    pub length: usize,
     /// Bytes of an element.
     size: u64,
 }
@@ -112,7 +118,7 @@ impl Header {
     ///
     /// # Errors
     /// Why its elements cannot be given to a copy.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let rest = bytes
             .strip_prefix(MAGIC)
             .ok_or("it is not a file of numpy")?;
@@ -171,13 +177,16 @@ impl Header {
     }
 
     /// Bytes of the elements, if there are not too many.
-    pub(super) fn bytes(&self) -> Option<u64> {
+    pub fn bytes(&self) -> Option<u64> {
         let mut sides = self.shape.iter();
         sides.try_fold(self.size, |product, side| product.checked_mul(*side))
     }
 
     /// Checks type and shape against what the user says.
-    pub(super) fn check(&self, format: &Format) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn check(&self, format: &Format) -> Result<(), String> {
         if let Some(element) = format.element {
             // numpy stores types of other libraries, bfloat16 for one, as bytes.
             let is_raw = self.descr.contains('V') && self.size == element.bytes;
@@ -201,7 +210,7 @@ impl Header {
     }
 
     /// The type by numpy's name.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         let known = ELEMENTS.iter().find(|element| element.descr == self.descr);
         known.map_or(&self.descr, |element| element.numpy)
     }
