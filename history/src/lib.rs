@@ -19,7 +19,7 @@ mod chain;
 mod target;
 mod text;
 
-pub use calls::CallFacts;
+pub use calls::{CallFacts, Facts, facts};
 pub use chain::{Answer, Input, Question, Write, ask};
 pub use target::{Bytes, Target};
 pub use text::text;
