@@ -1,7 +1,6 @@
 //! Reads live memory around calls of a trace, in a guarded replay.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -10,6 +9,7 @@ use cutape_replay::{Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{ChildSource, Source};
+use crate::private_folder::PrivateFolder;
 use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::library;
 use cutape_terminal::progress::Progress;
@@ -88,19 +88,12 @@ pub(crate) fn watch(
     guarded: &GuardedOptions,
     observation: Observation,
 ) -> Result<Observed, Failure> {
-    let folder = std::env::temp_dir().join(format!("cutape-watch-{}", std::process::id()));
-    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(|error| {
-        let folder = folder.display();
-        Failure::unusable(format!("cannot make {folder}: {error}; set TMPDIR"))
-    })?;
+    let folder = PrivateFolder::create("watch")?;
     let observation = Observation {
-        contents: folder.join("contents"),
+        contents: folder.path("contents"),
         ..observation
     };
-    let observed = observe(source, driver, guarded, &observation);
-    let _ = fs::remove_dir_all(&folder);
-    observed
+    observe(source, driver, guarded, &observation)
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.
