@@ -14,6 +14,7 @@ use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
+use crate::observation::search::Searching;
 use crate::observation::watch::Watch;
 
 /// Observes calls of a replay.
@@ -49,6 +50,8 @@ pub(crate) struct Observer {
     pub(crate) buffer: Vec<u8>,
     /// Memory of which every change is wanted.
     pub(crate) watch: Watch,
+    /// Numbers that are looked for.
+    pub(crate) searching: Searching,
 }
 
 /// A call that is observed, between before and after.
@@ -81,7 +84,8 @@ impl Observer {
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
         let pages = Pages::create(&job.contents, job.most_bytes)
             .map_err(|error| cannot_write(&job, &error))?;
-        let watch = Watch::new(&job.watched, job.most_changes);
+        let watch = Watch::new(&job.watched, job.most_changes, job.first_changes);
+        let searching = Searching::new(job.search.clone());
         Ok(Self {
             job,
             pages,
@@ -98,7 +102,14 @@ impl Observer {
             endless: None,
             buffer: Vec::new(),
             watch,
+            searching,
         })
+    }
+
+    /// Whether memory is looked at after every call that may have changed it.
+    #[inline]
+    pub(crate) fn looks_for_changes(&self) -> bool {
+        self.watch.is_active() || self.searching.is_wanted()
     }
 
     /// A node of an executable graph got other parameters, with live handles and addresses.
@@ -122,12 +133,15 @@ impl Observer {
     pub(crate) fn finish(mut self) -> Result<Observed, Error> {
         let finished = self.pages.finish();
         finished.map_err(|error| cannot_write(&self.job, &error))?;
-        let (watched, not_watched) = self.watch.finish();
+        let (watched, mut not_watched) = self.watch.finish();
+        let (hits, not_searched) = self.searching.finish();
+        not_watched.extend(not_searched);
         Ok(Observed {
             calls: self.done,
             bytes: self.pages.length,
             watched,
             not_watched,
+            hits,
             ..Observed::default()
         })
     }
