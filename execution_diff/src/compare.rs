@@ -57,7 +57,8 @@ pub fn compare(compared: &Compared<'_>, replays: &mut dyn Replays) -> Result<Rep
     report.kernels = search.introduced(&ran);
     let introduced = report.kernels.iter().filter(|by| !by.was_run);
     report.introduced = introduced.map(|by| by.launches).sum();
-    report.differs = report.first.is_some() || report.unread > 0;
+    let is_found = report.first.is_some() || report.unread > 0;
+    report.differs = is_found || report.only != [0, 0];
     report.left_out.sort();
     report.left_out.dedup();
     Ok(report)
@@ -184,7 +185,13 @@ impl Search<'_> {
         if launches.is_empty() {
             return;
         }
-        match read(self.compared, self.counterparts, &launches, replays, report) {
+        match read(
+            self.compared,
+            self.counterparts,
+            (&launches, self.names),
+            replays,
+            report,
+        ) {
             Ok(read) => self.read.extend(read),
             Err(why) => {
                 report.left_out.push(format!("contents of memory: {why}"));

@@ -100,6 +100,8 @@ pub(crate) fn differences(
         };
         let before = read(&memory.before, &other.before)?;
         match compare(&before.0, &before.1, tolerance) {
+            // Variables with their first values are a part of the code.
+            Some(_) if memory.as_loaded && other.as_loaded => {}
             Some(mismatch) => found.inputs.push(of(Some(mismatch))),
             None => found.has_near_inputs |= before.0 != before.1,
         }

@@ -1,11 +1,13 @@
 //! Reads the memory of a few launches in both traces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_replay::{Moments, Observation, Observed, ObservedCall, Reach};
 
 use crate::contents::{Contents, Differences, Seen, differences};
+use crate::kernels::variables;
 use crate::launches::{Counterparts, Launch};
+use crate::names::Names;
 use crate::report::{Report, Verdict};
 use crate::{Compared, Replays, Side};
 
@@ -48,13 +50,20 @@ impl Read {
 pub(crate) fn read(
     compared: &Compared<'_>,
     counterparts: &Counterparts,
-    launches: &[&Launch],
+    (launches, names): (&[&Launch], &Names),
     replays: &mut dyn Replays,
     report: &mut Report,
 ) -> Result<BTreeMap<u64, Read>, String> {
+    let loads = launches
+        .iter()
+        .filter_map(|launch| Some(names.kernel(launch.calls.0)?.0));
+    let loads_a: BTreeSet<u64> = loads.collect();
+    let other = |call: &u64| counterparts.get(call).copied();
+    let loads_b = loads_a.iter().filter_map(other).collect();
     let calls = launches.iter().map(|launch| launch.calls);
     let (of_a, of_b): (Vec<u64>, Vec<u64>) = calls.unzip();
-    let mut observe = |side, name: &str, calls: Vec<u64>| {
+    let [trace_a, trace_b] = compared.traces;
+    let mut observe = |side, name: &str, calls: Vec<u64>, variables| {
         let moments = Moments {
             reach: Reach::Launch,
             before: true,
@@ -63,6 +72,7 @@ pub(crate) fn read(
         };
         let observation = Observation {
             calls: calls.into_iter().map(|call| (call, moments)).collect(),
+            variables,
             contents: compared.folder.join(name),
             longest: LONGEST,
             most_bytes: MOST_BYTES,
@@ -74,8 +84,8 @@ pub(crate) fn read(
             contents.map_err(|error| format!("{}: {error}", observation.contents.display()));
         Ok::<_, String>((observed, contents?))
     };
-    let a = observe(Side::A, "a", of_a)?;
-    let b = observe(Side::B, "b", of_b)?;
+    let a = observe(Side::A, "a", of_a, variables(trace_a, &loads_a))?;
+    let b = observe(Side::B, "b", of_b, variables(trace_b, &loads_b))?;
     let mut found = BTreeMap::new();
     for launch in launches {
         let calls_of = |observed: &Observed, call| {

@@ -9,7 +9,8 @@ use crate::Reasons;
 /// What a comparison found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Whether a launch writes something else that is not within the tolerance.
+    /// Whether a launch writes something else that is not within the tolerance, or is in one trace
+    /// only.
     pub differs: bool,
     /// Launches that were compared.
     pub launches: u64,

@@ -26,6 +26,13 @@ fn write_all(report: &Report, names: [&str; 2], out: &mut String) -> Result {
             "no difference in the launches that were read; {} with other digests are left (--most)",
             launches(report.unread)
         )?,
+        None if report.differs => {
+            let compared = launches(report.launches);
+            writeln!(
+                out,
+                "no difference in {compared}, but some are in one trace only"
+            )?;
+        }
         None if report.launches == 0 => writeln!(out, "no launches were compared")?,
         None => writeln!(
             out,
