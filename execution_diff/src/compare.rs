@@ -249,7 +249,12 @@ impl Search<'_> {
             let why = format!("{more} of B with other code, not run on A's inputs (--most)");
             report.left_out.push(why);
         }
-        let ran = run(replays, wanted, &self.compared.tolerance, report);
+        let ran = run(
+            replays,
+            wanted,
+            (&self.compared.tolerance, self.names),
+            report,
+        );
         let same = ran.iter().filter(|(_, changed)| changed.is_none());
         let same = same.map(|(&call, _)| self.names.shown_kernel(call));
         report.same_on_inputs = same.collect();
@@ -286,7 +291,7 @@ impl Search<'_> {
                 launches: 1,
                 first: call,
                 was_run: false,
-                changed: read.and_then(|read| finding::changed(read, self.names)),
+                changed: read.and_then(|read| finding::changed(call, read, self.names)),
             };
             kernels.push((name, by));
         }

@@ -85,23 +85,23 @@ pub(crate) fn finding(
 }
 
 /// What a launch changes that was read.
-pub(crate) fn changed(read: &Read, names: &Names) -> Option<Changed> {
+pub(crate) fn changed(call: u64, read: &Read, names: &Names) -> Option<Changed> {
     let Read::Differs(differences, _) = read else {
         return None;
     };
     let first = differences.outputs.first()?;
     Some(Changed {
-        memory: first.name(None, names),
+        memory: first.name(call, names),
         mismatch: first.mismatch.clone()?,
     })
 }
 
 impl Difference {
-    fn name(&self, call: Option<u64>, names: &Names) -> String {
+    fn name(&self, call: u64, names: &Names) -> String {
         match &self.variable {
             Some(name) => format!("variable {name}"),
             None => {
-                let label = call.and_then(|call| names.label(call, self.address));
+                let label = names.label(call, self.address);
                 label.map_or_else(|| format!("{:#x}", self.address), str::to_owned)
             }
         }
@@ -110,7 +110,7 @@ impl Difference {
 
 fn of_difference(one: &Difference, call: u64, names: &Names) -> DifferingMemory {
     DifferingMemory {
-        memory: one.name(Some(call), names),
+        memory: one.name(call, names),
         address: one.address,
         length: one.length,
         parameters: one.parameters.clone(),

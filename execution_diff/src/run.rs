@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cutape_replay::{Replacement, Tolerance};
 
 use crate::Replays;
+use crate::names::Names;
 use crate::report::{Changed, Report};
 
 /// By launch of A: what B's kernel writes otherwise on its inputs; `None` if it writes the same.
@@ -14,7 +15,7 @@ pub(crate) type Ran = BTreeMap<u64, Option<Changed>>;
 pub(crate) fn run(
     replays: &mut dyn Replays,
     wanted: Vec<(u64, Replacement)>,
-    tolerance: &Tolerance,
+    (tolerance, names): (&Tolerance, &Names),
     report: &mut Report,
 ) -> Ran {
     if wanted.is_empty() {
@@ -39,8 +40,9 @@ pub(crate) fn run(
         .collect();
     for differing in outcome.mismatches {
         if let Some(changed) = ran.get_mut(&differing.call) {
+            let label = names.label(differing.call, differing.address);
             changed.get_or_insert(Changed {
-                memory: differing.memory,
+                memory: label.map_or(differing.memory, str::to_owned),
                 mismatch: differing.mismatch,
             });
         }

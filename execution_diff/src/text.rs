@@ -128,10 +128,11 @@ fn shown(list: &[String]) -> String {
 
 fn write_finding(found: &Finding, out: &mut String) -> Result {
     let [a, b] = &found.launches;
-    let what = match (found.verdict, found.inputs.is_empty()) {
-        (Verdict::Introduced, _) => "introduced: equal inputs, other outputs",
-        (Verdict::Inherited, true) => "inherited: other arguments",
-        (Verdict::Inherited, false) => "inherited: other inputs",
+    let what = match found.verdict {
+        Verdict::Introduced => "introduced: equal inputs, other outputs",
+        Verdict::Inherited if !found.inputs.is_empty() => "inherited: other inputs",
+        Verdict::Inherited if !found.arguments.is_empty() => "inherited: other arguments",
+        Verdict::Inherited => "inherited: inputs that differ within the tolerance",
     };
     writeln!(
         out,

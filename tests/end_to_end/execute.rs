@@ -164,7 +164,10 @@ fn a_changed_kernel_is_found_where_inputs_differ(folder: &Path) {
     assert_eq!(kernels[0]["first"], launch(&a, 14));
     assert_eq!(kernels[0]["was_run"], true);
     let text = execute(&[&a, &b], &[], NOTHING).stdout;
-    assert!(text.contains("cutape_mix  (run on A's inputs)"), "{text}");
+    assert!(
+        text.contains("cutape_mix  (run on A's inputs)  memory#"),
+        "{text}"
+    );
 }
 
 fn what_differs_in_a_itself_does_not_count(folder: &Path) {

@@ -166,7 +166,10 @@ fn compare_as(
         received: format!("{b:e}"),
         differing: pairs().count() as u64,
         elements: (whole / size) as u64,
-        largest: pairs().map(|(_, a, b)| (a - b).abs()).reduce(f64::max),
+        largest: pairs()
+            .map(|(_, a, b)| (a - b).abs())
+            .filter(|difference| !difference.is_nan())
+            .reduce(f64::max),
     })
 }
 
