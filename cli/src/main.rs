@@ -34,11 +34,14 @@ mod pack;
 mod private_folder;
 #[cfg(test)]
 mod python_options;
+mod race;
 mod record;
 mod repair;
 mod replay;
 mod report;
 mod trim;
+#[cfg(test)]
+mod verb_lists;
 mod view;
 mod why;
 
@@ -154,6 +157,8 @@ enum Verb {
     Why(why::Arguments),
     /// Find the first call that wrote a NaN, or that changed some bytes.
     First(first::Arguments),
+    /// Replay work that nothing orders in both orders, and compare.
+    Race(race::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -287,6 +292,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
         Verb::First(arguments) => first::run(arguments),
+        Verb::Race(arguments) => race::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),

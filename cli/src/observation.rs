@@ -88,12 +88,29 @@ pub(crate) fn watch(
     guarded: &GuardedOptions,
     observation: Observation,
 ) -> Result<Observed, Failure> {
+    let (observed, _) = read(source, driver, guarded, observation)?;
+    Ok(observed)
+}
+
+/// As [`observe`], with the contents.
+pub(crate) fn read(
+    source: (&Trace, &Source),
+    driver: &Path,
+    guarded: &GuardedOptions,
+    observation: Observation,
+) -> Result<(Observed, Vec<u8>), Failure> {
     let folder = PrivateFolder::create("watch")?;
     let observation = Observation {
         contents: folder.path("contents"),
         ..observation
     };
-    observe(source, driver, guarded, &observation)
+    let observed = observe(source, driver, guarded, &observation)?;
+    let contents = fs::read(&observation.contents);
+    let contents = contents.map_err(|error| {
+        let path = observation.contents.display();
+        Failure::unusable(format!("{path}: {error}"))
+    })?;
+    Ok((observed, contents))
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.

@@ -6,13 +6,14 @@ use cutape_diff::Aligned;
 use cutape_render::quantity::count;
 use cutape_replay::{LaunchMemory, LaunchValues};
 
+use crate::compared::{Compared, Replays, Side};
+use crate::finding::{changed_by, finding};
 use crate::kernels::{Kernels, changed};
 use crate::launches::{Counterparts, Judged, Launch, judge};
 use crate::names::{Kernel, Names};
 use crate::read::{Read, read};
 use crate::report::{IntroducedBy, NotReproducible, Report, Verdict};
 use crate::run::{Ran, run};
-use crate::{Compared, Replays, Side, finding};
 
 /// How often launches are read, if those read before are dismissed; each time four times as many.
 const ROUNDS: u32 = 6;
@@ -52,7 +53,7 @@ pub fn compare(compared: &Compared<'_>, replays: &mut dyn Replays) -> Result<Rep
     let ran = search.run(replays, &kernels, first, &mut report);
     if let Some(first) = first.and_then(|first| search.candidates.get(first)) {
         let read = search.read.get(&first.calls.0);
-        report.first = Some(finding::finding(compared, (first, read), &names, &ran));
+        report.first = Some(finding(compared, (first, read), &names, &ran));
     }
     report.kernels = search.introduced(&ran);
     let introduced = report.kernels.iter().filter(|by| !by.was_run);
@@ -291,7 +292,7 @@ impl Search<'_> {
                 launches: 1,
                 first: call,
                 was_run: false,
-                changed: read.and_then(|read| finding::changed(call, read, self.names)),
+                changed: read.and_then(|read| changed_by(call, read, self.names)),
             };
             kernels.push((name, by));
         }

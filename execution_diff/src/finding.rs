@@ -5,6 +5,7 @@ use std::ops::Range;
 use cutape_history::facts;
 use cutape_replay::LaunchMemory;
 
+use crate::compared::{Compared, Side};
 use crate::contents::Difference;
 use crate::launches::Launch;
 use crate::names::Names;
@@ -12,7 +13,6 @@ use crate::origin::origin;
 use crate::read::Read;
 use crate::report::{Changed, DifferingMemory, Finding, Origin, Verdict};
 use crate::run::Ran;
-use crate::{Compared, Side};
 
 /// Describes a launch, with what reading it has shown.
 pub(crate) fn finding(
@@ -85,7 +85,7 @@ pub(crate) fn finding(
 }
 
 /// What a launch changes that was read.
-pub(crate) fn changed(call: u64, read: &Read, names: &Names) -> Option<Changed> {
+pub(crate) fn changed_by(call: u64, read: &Read, names: &Names) -> Option<Changed> {
     let Read::Differs(differences, _) = read else {
         return None;
     };

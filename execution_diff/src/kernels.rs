@@ -11,7 +11,7 @@ use cutape_registry::{Family, ImageSource};
 use cutape_replay::Replacement;
 use rustc_hash::FxHashMap;
 
-use crate::Compared;
+use crate::compared::Compared;
 use crate::launches::Counterparts;
 use crate::names::Kernel;
 

@@ -10,9 +10,9 @@ use cutape_model::{Scope, TraceState};
 use cutape_registry::{Family, GraphOp};
 use rustc_hash::FxHashMap;
 
+use crate::compared::{Compared, Side};
 use crate::launches::Judged;
 use crate::report::LaunchFacts;
-use crate::{Compared, Side};
 
 /// What is known of launches of both traces.
 #[derive(Debug)]

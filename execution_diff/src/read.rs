@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cutape_replay::{Moments, Observation, Observed, ObservedCall, Reach};
 
+use crate::compared::{Compared, Replays, Side};
 use crate::contents::{Contents, Differences, Seen, differences};
 use crate::kernels::variables;
 use crate::launches::{Counterparts, Launch};
 use crate::names::Names;
 use crate::report::{Report, Verdict};
-use crate::{Compared, Replays, Side};
 
 /// As digests look at it.
 const LONGEST: u64 = 64 << 20;

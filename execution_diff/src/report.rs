@@ -4,7 +4,7 @@ use cutape_history::CallFacts;
 use cutape_replay::Mismatch;
 use serde::Serialize;
 
-use crate::Reasons;
+use crate::compared::Reasons;
 
 /// What a comparison found.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cutape_replay::{Replacement, Tolerance};
 
-use crate::Replays;
+use crate::compared::Replays;
 use crate::names::Names;
 use crate::report::{Changed, Report};
 

@@ -9,7 +9,7 @@ use cutape_format::Trace;
 use cutape_tests::{Output, compile, names, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     equal_traces_have_no_difference,
     a_changed_kernel_is_named_as_introduced,
     other_data_are_named_with_their_copy,

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::api::Api;
 use crate::error::Error;
+use crate::observation::hold::Hold;
 use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
 use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
@@ -52,6 +53,10 @@ pub(crate) struct Observer {
     pub(crate) watch: Watch,
     /// Numbers that are looked for.
     pub(crate) searching: Searching,
+    /// The work that is kept back.
+    pub(crate) hold: Option<Hold>,
+    /// Why work did not run in the wanted order.
+    pub(crate) not_ordered: Option<String>,
 }
 
 /// A call that is observed, between before and after.
@@ -103,6 +108,8 @@ impl Observer {
             buffer: Vec::new(),
             watch,
             searching,
+            hold: None,
+            not_ordered: None,
         })
     }
 
@@ -142,6 +149,7 @@ impl Observer {
             watched,
             not_watched,
             hits,
+            not_ordered: self.not_ordered,
             ..Observed::default()
         })
     }

@@ -13,6 +13,7 @@ use crate::observe::changes;
 use crate::observe::graph::{follow_graphs, prepare_graph};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
+use crate::observe::order;
 use crate::observe::part::read_reachable;
 use crate::observe::wait::{endless, wait};
 use crate::overrides::launch::source_of;
@@ -43,6 +44,7 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     if observer.looks_for_changes() {
         changes::before(job, observer);
     }
+    order::before(job, observer);
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return true;
     };
@@ -108,7 +110,10 @@ fn observe(
             result_name(result)
         ));
     }
-    wait(job, observer, "before")?;
+    // Which memory is there, does not depend on the work before.
+    if moments.before || moments.reach != Reach::All {
+        wait(job, observer, "before")?;
+    }
     let mut regions = all_live(job);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
@@ -178,6 +183,7 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
     }
+    order::after(job, observer, skipped);
     if observer.looks_for_changes() && observer.pending.is_none() {
         changes::after(job, observer, skipped.is_none());
     }
