@@ -43,11 +43,6 @@ pub fn compare(compared: &Compared<'_>, replays: &mut dyn Replays) -> Result<Rep
         names: &names,
     };
     report.differing = search.candidates.len() as u64;
-    let introduced = search
-        .candidates
-        .iter()
-        .filter(|launch| launch.is_introduced());
-    report.introduced = introduced.count() as u64;
     let first = search.first(replays, &mut report);
     let kernels = changed(compared, &counterparts);
     let ran = search.run(replays, &kernels, first, &mut report);
