@@ -17,7 +17,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    pub(crate) fn of(a: &Sequence, b: &Sequence, found: &Counterparts, raws: &[Raw]) -> Self {
+    pub(crate) fn of((a, b): (&Sequence, &Sequence), found: &Counterparts, raws: &[Raw]) -> Self {
         let mut pairs = Vec::new();
         found.steps(a, b, |step| {
             if let Step::Both(of_a, of_b) | Step::Moved(of_a, of_b) | Step::Shifted(of_a, of_b) =

@@ -157,11 +157,8 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         }
     }
     let (total, counts) = (of(&raws), counts(&raws));
-    let aligned = options
-        .aligned
-        .then(|| Aligned::of(&in_a, &in_b, &counterparts, &raws));
+    let aligned = (options.aligned).then(|| Aligned::of((&in_a, &in_b), &counterparts, &raws));
     let listed = list::list(&raws, options.all, options.most);
-    let omitted = listed.omitted;
     let sides = (in_a, in_b);
     let described = list::describe_all((a, b), (lengths_only, &masks), &listed.raws)?;
     let differences: Vec<Difference> = listed
@@ -189,7 +186,7 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         is_other_machine,
         differences,
         first,
-        omitted,
+        omitted: listed.omitted,
         counts,
         total,
         left_out,

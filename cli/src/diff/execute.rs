@@ -47,7 +47,7 @@ pub(super) struct ExecuteOptions {
     most: usize,
     /// With --execute: the driver to replay on: a path, or `null`. Default: this
     /// machine's.
-    #[arg(long, value_name = "PATH", requires = "execute", verbatim_doc_comment)]
+    #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     driver: Option<PathBuf>,
     #[command(flatten)]
     guarded: GuardedOptions,
@@ -197,7 +197,7 @@ impl Replays for Children<'_> {
     }
 
     fn observe(&mut self, side: Side, observation: &Observation) -> Result<Observed, String> {
-        let work = Work::Observe(observation.clone());
+        let work = Work::Observe(Box::new(observation.clone()));
         self.child(side, work, cutape_replay::observe_guarded)
     }
 

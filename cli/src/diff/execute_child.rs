@@ -47,7 +47,7 @@ pub(super) enum Work {
     /// Digests all launches.
     Launches,
     /// Reads memory.
-    Observe(Observation),
+    Observe(Box<Observation>),
     /// Runs other kernels.
     Run(Vec<KernelFile>, Tolerance),
 }
@@ -91,7 +91,7 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
                 until: observation.calls.keys().last().map(|last| last + 1),
                 ..options
             };
-            cutape_replay::observe_as_child(&trace, &options, observation)
+            cutape_replay::observe_as_child(&trace, &options, *observation)
         }
         Work::Run(kernels, tolerance) => run_kernels(&trace, options, &kernels, tolerance)?,
     };
