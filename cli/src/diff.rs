@@ -1,5 +1,7 @@
 //! `cutape diff`: what differs between two traces of one program.
 
+mod execute;
+mod execute_child;
 mod json;
 mod junit;
 mod text;
@@ -9,13 +11,15 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cutape_diff::{Kind, Options};
+use cutape_diff::{Comparison, Kind, Options};
 use cutape_format::{Trace, WalkSummary};
 
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::input::{self, Completeness};
 use cutape_terminal::output::{self, ReportFile};
 use cutape_terminal::progress::Progress;
+
+pub(crate) use execute_child::{CHILD, ChildArguments, run_child};
 
 /// How many differences are listed without `--all`.
 const MOST: usize = 20;
@@ -29,7 +33,8 @@ pub(crate) struct Arguments {
     /// The trace to compare with, e.g. of the good run.
     a: PathBuf,
     /// The other trace, e.g. of the bad run.
-    b: PathBuf,
+    #[arg(required_unless_present = "kernel")]
+    b: Option<PathBuf>,
     /// List every difference, and how many calls were left out.
     ///
     /// Otherwise differences that read the same are listed once with their
@@ -69,6 +74,8 @@ pub(crate) struct Arguments {
     /// Also write the differences to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    #[command(flatten)]
+    execute: execute::ExecuteOptions,
 }
 
 const EPILOGUE: &str = "\
@@ -115,29 +122,17 @@ fn kinds() -> impl TypedValueParser<Value = Kind> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.execute.is_given() {
+        return execute::run(&arguments);
+    }
     let file = arguments.report.as_deref().map(ReportFile::prepare);
     let file = file.transpose()?;
     let junit = ReportFile::given("--junit", &arguments.junit)?;
-    let paths = [arguments.a.as_path(), arguments.b.as_path()];
+    // Without B there is --kernel, which needs --execute.
+    let path_b = arguments.b.as_deref().unwrap_or(&arguments.a);
+    let paths = [arguments.a.as_path(), path_b];
     let (a, b) = (open(paths[0])?, open(paths[1])?);
-    let noise = arguments.noise.iter().map(|path| open(path));
-    let noise = noise.collect::<Result<Vec<Trace>, Failure>>()?;
-    let read = AtomicU64::new(0);
-    let options = Options {
-        noise: &noise,
-        ignored: arguments.ignore,
-        all: arguments.all,
-        most: if arguments.all { MOST_OF_ALL } else { MOST },
-        strict: arguments.strict,
-        times: arguments.times,
-        read: Some(&read),
-    };
-    let traces = [&a, &b].into_iter().chain(&noise);
-    let progress = Progress::over_calls("comparing", traces);
-    let found = progress.watch(&read, || cutape_diff::compare(&a, &b, &options))?;
-    for (trace, walked) in [&a, &b].into_iter().chain(&noise).zip(&found.walked) {
-        check_sound(trace, walked)?;
-    }
+    let found = compared(&arguments, [&a, &b], false)?;
     let report = &found.report;
     let text = match arguments.format {
         Format::Text => text::text(paths, report, arguments.all),
@@ -155,6 +150,34 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(ExitCode::from(if report.differs() { FOUND } else { 0 }))
+}
+
+/// Compares the calls of two traces; with `aligned`, says which correspond.
+fn compared(
+    arguments: &Arguments,
+    [a, b]: [&Trace; 2],
+    aligned: bool,
+) -> Result<Comparison, Failure> {
+    let noise = arguments.noise.iter().map(|path| open(path));
+    let noise = noise.collect::<Result<Vec<Trace>, Failure>>()?;
+    let read = AtomicU64::new(0);
+    let options = Options {
+        noise: &noise,
+        ignored: arguments.ignore.clone(),
+        all: arguments.all,
+        most: if arguments.all { MOST_OF_ALL } else { MOST },
+        strict: arguments.strict,
+        times: arguments.times,
+        aligned,
+        read: Some(&read),
+    };
+    let traces = [a, b].into_iter().chain(&noise);
+    let progress = Progress::over_calls("comparing", traces);
+    let found = progress.watch(&read, || cutape_diff::compare(a, b, &options))?;
+    for (trace, walked) in [a, b].into_iter().chain(&noise).zip(&found.walked) {
+        check_sound(trace, walked)?;
+    }
+    Ok(found)
 }
 
 /// Opens a trace whose blobs are sound.

@@ -32,6 +32,7 @@ mod minimize;
 mod observation;
 mod one_rank;
 mod pack;
+mod private_folder;
 #[cfg(test)]
 mod python_options;
 mod race;
@@ -180,6 +181,9 @@ enum Verb {
     /// The process that reads memory around calls.
     #[command(name = observation::CHILD, hide = true)]
     ObserveChild(observation::ChildArguments),
+    /// The process in which `diff --execute` replays.
+    #[command(name = diff::CHILD, hide = true)]
+    ExecuteChild(diff::ChildArguments),
     /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
@@ -303,6 +307,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::ReplayChild(arguments) => replay::run_child(arguments),
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
+        Verb::ExecuteChild(arguments) => diff::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),
     };
     status_of(outcome)

@@ -1,7 +1,6 @@
 //! Reads live memory around calls of a trace, in a guarded replay.
 
 use std::fs::{self, File};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -10,6 +9,7 @@ use cutape_replay::{Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{ChildSource, Source};
+use crate::private_folder::PrivateFolder;
 use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::library;
 use cutape_terminal::progress::Progress;
@@ -99,20 +99,13 @@ pub(crate) fn read(
     guarded: &GuardedOptions,
     observation: Observation,
 ) -> Result<(Observed, File), Failure> {
-    let folder = std::env::temp_dir().join(format!("cutape-watch-{}", std::process::id()));
-    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(|error| {
-        let folder = folder.display();
-        Failure::unusable(format!("cannot make {folder}: {error}; set TMPDIR"))
-    })?;
+    let folder = PrivateFolder::create("watch")?;
     let observation = Observation {
-        contents: folder.join("contents"),
+        contents: folder.path("contents"),
         ..observation
     };
-    let observed = observe(source, driver, guarded, &observation);
+    let observed = observe(source, driver, guarded, &observation)?;
     let contents = File::open(&observation.contents);
-    let _ = fs::remove_dir_all(&folder);
-    let observed = observed?;
     let contents = contents.map_err(|error| {
         let path = observation.contents.display();
         Failure::unusable(format!("{path}: {error}"))

@@ -310,7 +310,8 @@ fn replay(trace: &Trace, source: &Source, arguments: &Arguments) -> Result<Repor
             hidden.extend(["--child-fill".into(), fill.to_string().into()]);
         }
         let launches = match one.launches {
-            DigestedLaunches::None => None,
+            // The latter is `diff --execute`'s.
+            DigestedLaunches::None | DigestedLaunches::BeforeAndAfter => None,
             DigestedLaunches::All => Some("all".to_owned()),
             DigestedLaunches::One(call) => Some(call.to_string()),
         };

@@ -21,6 +21,7 @@
 )]
 
 mod align;
+mod aligned;
 mod changes;
 mod contents;
 mod counterparts;
@@ -50,6 +51,7 @@ use std::thread;
 
 use cutape_format::{Error, Trace, WalkSummary};
 
+pub use aligned::Aligned;
 pub use report::{
     CallSite, Change, Difference, Kind, LeftOut, Report, Setting, Side, Spread, Times, UnsetBytes,
 };
@@ -78,6 +80,8 @@ pub struct Options<'t> {
     pub strict: bool,
     /// Compare durations of calls too.
     pub times: bool,
+    /// Say which calls correspond.
+    pub aligned: bool,
     /// Counts the calls that have been read.
     pub read: Option<&'t AtomicU64>,
 }
@@ -89,6 +93,8 @@ pub struct Comparison {
     pub report: Report,
     /// Of A, B and the recordings that show noise.
     pub walked: Vec<WalkSummary>,
+    /// The calls that correspond, if they were asked for.
+    pub aligned: Option<Aligned>,
 }
 
 /// Compares two traces.
@@ -151,8 +157,8 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         }
     }
     let (total, counts) = (of(&raws), counts(&raws));
+    let aligned = (options.aligned).then(|| Aligned::of((&in_a, &in_b), &counterparts, &raws));
     let listed = list::list(&raws, options.all, options.most);
-    let omitted = listed.omitted;
     let sides = (in_a, in_b);
     let described = list::describe_all((a, b), (lengths_only, &masks), &listed.raws)?;
     let differences: Vec<Difference> = listed
@@ -180,7 +186,7 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         is_other_machine,
         differences,
         first,
-        omitted,
+        omitted: listed.omitted,
         counts,
         total,
         left_out,
@@ -191,7 +197,11 @@ pub fn compare(a: &Trace, b: &Trace, options: &Options<'_>) -> Result<Comparison
         unset: unset_bytes(unset),
         times,
     };
-    Ok(Comparison { report, walked })
+    Ok(Comparison {
+        report,
+        walked,
+        aligned,
+    })
 }
 
 /// How many differences of each kind there are.

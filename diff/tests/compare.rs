@@ -134,6 +134,7 @@ const OPTIONS: Options<'static> = Options {
     most: 20,
     strict: false,
     times: false,
+    aligned: false,
     read: None,
 };
 

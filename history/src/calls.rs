@@ -28,10 +28,10 @@ pub struct CallFacts {
 
 /// The facts of some calls.
 #[derive(Debug, Default)]
-pub(crate) struct Facts(FxHashMap<u64, CallFacts>);
+pub struct Facts(FxHashMap<u64, CallFacts>);
 
 /// Walks over the trace as far as the last of these calls.
-pub(crate) fn facts(trace: &Trace, wanted: BTreeSet<u64>) -> Facts {
+pub fn facts(trace: &Trace, wanted: BTreeSet<u64>) -> Facts {
     let mut found = FxHashMap::default();
     let Some(&last) = wanted.last() else {
         return Facts(found);
@@ -72,12 +72,13 @@ pub(crate) fn facts(trace: &Trace, wanted: BTreeSet<u64>) -> Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(&mut self, call: u64) -> CallFacts {
+    /// Those of one call.
+    pub fn of(&self, call: u64) -> CallFacts {
         self.0.get(&call).cloned().unwrap_or_default()
     }
 
     /// The labels of addresses before calls, or at the end.
-    pub(crate) fn label(
+    pub fn label(
         &self,
         trace: &Trace,
         addresses: Vec<(Option<u64>, u64)>,

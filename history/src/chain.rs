@@ -231,7 +231,7 @@ fn pointees(change: &Change, written: Bytes) -> Vec<(u32, Bytes)> {
 fn joined(trace: &Trace, mut levels: Vec<Vec<(Wanted, Seen)>>) -> Answer {
     let all = levels.iter().flatten();
     let calls = all.clone().flat_map(|(_, seen)| &seen.last);
-    let mut of_calls = facts(trace, calls.map(|change| change.call).collect());
+    let of_calls = facts(trace, calls.map(|change| change.call).collect());
     let addresses =
         all.map(|(wanted, _)| (wanted.until.map(|until| until.0), wanted.bytes.address));
     let labels = of_calls.label(trace, addresses.collect());

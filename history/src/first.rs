@@ -179,7 +179,7 @@ pub fn first(trace: &Trace, sought: &Sought, observed: Observed) -> FirstAnswer 
     let calls: BTreeSet<u64> = calls
         .chain(changes.iter().map(|change| change.call))
         .collect();
-    let mut of_calls = facts(trace, calls);
+    let of_calls = facts(trace, calls);
     let mut findings: Vec<Finding> = observed
         .hits
         .into_iter()

@@ -33,7 +33,7 @@ mod target;
 mod text;
 mod values;
 
-pub use calls::CallFacts;
+pub use calls::{CallFacts, Facts, facts};
 pub use chain::{Answer, Input, Question, Write, ask};
 pub use comparison::{Comparison, DifferingPair, Largest};
 pub use first::{Finding, FirstAnswer, FoundNumbers, Sought, Wanted, first};

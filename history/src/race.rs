@@ -127,7 +127,7 @@ fn described<E>(
         .iter()
         .flat_map(|pair| [pair.first, pair.second])
         .collect();
-    let mut of_calls = facts(trace, calls);
+    let of_calls = facts(trace, calls);
     let mut found = Vec::new();
     for pair in pairs {
         let outcome = outcome((pair.first, pair.second))?;

@@ -24,6 +24,7 @@ pub use child::measure_as_child;
 pub use error::Error;
 pub use measure::measure;
 pub use measurement::{Benchmark, Change, Estimate, Results};
+pub use replacement::tolerance;
 pub use selection::Selection;
 pub use settings::{Comparison, Round, Settings, UNNAMED, is_baseline_name};
 pub use verdict::Report;

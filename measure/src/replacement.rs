@@ -106,7 +106,10 @@ fn name_in(option: &ReplaceOption, kernel: &str) -> Result<String, Error> {
 }
 
 /// Parses `f32=1e-5,f16=1e-2`.
-pub(crate) fn tolerance(text: Option<&str>) -> Result<Tolerance, Error> {
+///
+/// # Errors
+/// Which word is wrong, and what is allowed.
+pub fn tolerance(text: Option<&str>) -> Result<Tolerance, Error> {
     let Some(text) = text else {
         return Ok(Tolerance::new());
     };

@@ -218,8 +218,14 @@ impl TraceState {
 
     /// The name of the kernel that a call launches, if it is a launch and the name is known.
     pub fn launched_kernel(&mut self, call: &Call<'_>) -> Option<&str> {
+        let handle = self.launched_handle(call)?;
+        self.kernel_name(handle)
+    }
+
+    /// The function or kernel that a call launches, if it is a launch.
+    pub fn launched_handle(&mut self, call: &Call<'_>) -> Option<u64> {
         match self.tracked(call).event {
-            KernelEvent::Launch(position) => self.kernel_name(call.argument(usize::from(position))),
+            KernelEvent::Launch(position) => Some(call.argument(usize::from(position))),
             _ => None,
         }
     }

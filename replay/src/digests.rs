@@ -134,6 +134,9 @@ pub(crate) fn collect(player: &mut Player<'_>) {
                 player.launch_digests.add(call, range, value);
             }
             Awaited::Piece(memory, piece) => player.launch_digests.set_piece(memory, piece, value),
+            Awaited::Memory(memory, is_before) => {
+                player.launch_digests.set_memory(memory, is_before, value);
+            }
         }
     }
     let lost = player.digests.take_lost();
@@ -174,7 +177,7 @@ fn give_up(player: &mut Player<'_>, awaited: Vec<Awaited>, why: &str) {
                 }
             }
             Awaited::OfLaunch(call, _) => player.launch_digests.leave_out(call, why),
-            Awaited::Piece(..) => {}
+            Awaited::Piece(..) | Awaited::Memory(..) => {}
         }
     }
 }

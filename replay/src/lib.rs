@@ -129,8 +129,8 @@ pub use repeat::{OneReplay, Repeat, run_repeated};
 pub use report::text::notes_text;
 pub use report::{
     AssumedHandle, Consequence, CurrentCall, Died, Difference, DifferingRange, DigestCounts,
-    Divergence, ErrorCause, ExchangeCounts, LaunchDifference, LaunchOutputs, LaunchValues,
-    LeftOutExchange, MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed,
+    Divergence, ErrorCause, ExchangeCounts, LaunchDifference, LaunchMemory, LaunchOutputs,
+    LaunchValues, LeftOutExchange, MemoryPieces, MissingOutput, PendingCall, PendingStream, Placed,
     PutDuringWait, ReplacedInput, Report, SavedOutput, Skipped, Span, Stale, Timing, Translated,
     Verdict, What,
 };

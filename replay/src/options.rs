@@ -29,6 +29,8 @@ pub enum DigestedLaunches {
     None,
     /// All; where the recorder has kept digests at launches, these.
     All,
+    /// All, and before them too, each memory by itself.
+    BeforeAndAfter,
     /// One, in pieces, and it is the last call.
     One(u64),
 }

@@ -17,7 +17,7 @@ pub use crate::report::died::{CurrentCall, Died, PendingCall, PendingStream};
 pub(crate) use crate::report::exchanges::OneExchange;
 pub use crate::report::exchanges::{ExchangeCounts, LeftOutExchange, MissingOutput};
 pub use crate::report::launch_outputs::{
-    DifferingRange, LaunchDifference, LaunchOutputs, LaunchValues, MemoryPieces,
+    DifferingRange, LaunchDifference, LaunchMemory, LaunchOutputs, LaunchValues, MemoryPieces,
 };
 pub use crate::report::put_during_wait::PutDuringWait;
 

@@ -13,6 +13,7 @@ mod digests;
 mod documents;
 mod driver_log;
 mod exchanges;
+mod execute;
 mod exports;
 mod extract;
 mod first;
@@ -77,6 +78,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("digests", digests::add_to),
     ("driver_log", driver_log::add_to),
     ("exchanges", exchanges::add_to),
+    ("execute", execute::add_to),
     ("exports", exports::add_to),
     ("extract", extract::add_to),
     ("first", first::add_to),

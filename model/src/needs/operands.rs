@@ -63,6 +63,15 @@ impl Operands {
         })
     }
 
+    /// The bytes that the call's work writes, of parts with gaps between them the first.
+    pub fn writes(&self) -> impl Iterator<Item = Range<u64>> {
+        self.touches.iter().filter_map(|touch| match touch {
+            Touch::Write(range) => Some(range.clone()),
+            Touch::Any(start) => Some(*start..start.saturating_add(1)),
+            _ => None,
+        })
+    }
+
     /// The accesses to memory that the call names itself.
     pub(crate) fn touches(&self) -> &[Touch] {
         &self.touches

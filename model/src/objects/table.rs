@@ -130,6 +130,22 @@ impl<D> Objects<D> {
         found
     }
 
+    /// The call that loaded the module or library of a function or kernel.
+    pub fn loaded_by(&self, function: u64) -> Option<u64> {
+        let id = self.resolve(Kind::Function, function).known()?;
+        let mut object = self.get(id)?;
+        loop {
+            let parent = object.parent.and_then(|parent| self.get(parent));
+            object = match (object.kind, parent) {
+                (Kind::Library, _) => return Some(object.created.index),
+                // cuLibraryGetModule loads nothing.
+                (Kind::Module, Some(library)) if library.kind == Kind::Library => library,
+                (Kind::Module, _) => return Some(object.created.index),
+                (_, parent) => parent?,
+            };
+        }
+    }
+
     /// As [`Objects::find`]; where a function is expected, a kernel's handle will do
     /// (cuLaunchKernel, Execution Control).
     #[inline]

@@ -15,7 +15,7 @@ use crate::work::nondeterminism;
 pub(crate) fn action(state: &State, spec: &Spec, values: &[Box<[u8]>]) -> Action {
     let known = match spec.name {
         name if name == digest::NAME => digest_action(state, values),
-        name if name == mix::NAME => mix_action(state, values),
+        name if name == mix::NAME => mix_action(state, spec, values),
         name if name == dirty::NAME => dirty_action(state, values),
         name => nondeterminism::action(state, name, values),
     };
@@ -103,13 +103,15 @@ fn dirty_action(state: &State, values: &[Box<[u8]>]) -> Option<Action> {
     })))
 }
 
-fn mix_action(state: &State, values: &[Box<[u8]>]) -> Option<Action> {
+fn mix_action(state: &State, spec: &Spec, values: &[Box<[u8]>]) -> Option<Action> {
     let [out, input, count, seed] = values else {
         return None;
     };
     let [out, input] = [out, input].map(|value| word(value).map(u64::from_le_bytes));
     let [count, seed] = [count, seed].map(|value| word(value).map(u32::from_le_bytes));
     let (out, input, count, seed) = (out?, input?, count?, seed?);
+    // Other code in tests: the same kernel, declared with `.maxntid`.
+    let seed = seed.wrapping_add(spec.image().max_threads.unwrap_or(0));
     let size = u64::from(count) * 4;
     if count == 0 || !out.is_multiple_of(4) || !input.is_multiple_of(4) {
         return None;

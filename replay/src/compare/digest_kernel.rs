@@ -52,6 +52,8 @@ pub(crate) enum Awaited {
     OfLaunch(u64, (u64, u64)),
     /// A piece of such memory: which piece of which memory.
     Piece(usize, usize),
+    /// One memory of a launch, and whether before the launch.
+    Memory(usize, bool),
 }
 
 /// A digest that the recorder kept, and where.

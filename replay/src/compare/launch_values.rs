@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::compare::digest_kernel::Recorded;
 use crate::place::address::Range;
-use crate::report::{DifferingRange, LaunchValues, MemoryPieces};
+use crate::report::{DifferingRange, LaunchMemory, LaunchValues, MemoryPieces};
 
 /// Launches that are digested; what comes behind them is not.
 pub(crate) const MOST_LAUNCHES: usize = 1 << 20;
@@ -28,6 +28,11 @@ pub(crate) struct LaunchDigests {
     pub words: Vec<u64>,
     /// Addresses among the parameters of kernels in graphs.
     pub graph_words: BTreeSet<u64>,
+    /// Each memory of each launch.
+    memory: Vec<LaunchMemory>,
+    /// Of the launch that is being played: its memory, as live address and length, and the number
+    /// of the first.
+    pub current: (Vec<(u64, u64)>, usize),
     /// Live contexts that the driver refused to prepare.
     refused: HashSet<u64>,
 }
@@ -58,7 +63,7 @@ impl LaunchDigests {
 
     /// Whether another launch can be digested.
     pub(crate) fn has_room(&self) -> bool {
-        self.launches.len() < MOST_LAUNCHES
+        self.launches.len().max(self.memory.len()) < MOST_LAUNCHES
     }
 
     /// Adds the digest of a range, as recorded, behind a launch.
@@ -121,12 +126,38 @@ impl LaunchDigests {
         }
     }
 
+    /// Adds a part of memory, as recorded, that a launch can reach; returns its number.
+    pub(crate) fn add_memory(&mut self, call: u64, range: &Range, part: (u64, u64)) -> usize {
+        self.memory.push(LaunchMemory {
+            call,
+            made: range.made,
+            offset: part.0 - range.start,
+            length: part.1,
+            address: part.0,
+            before: None,
+            after: None,
+        });
+        self.memory.len() - 1
+    }
+
+    /// The digest of such memory.
+    pub(crate) fn set_memory(&mut self, number: usize, is_before: bool, digest: u64) {
+        let Some(memory) = self.memory.get_mut(number) else {
+            return;
+        };
+        match is_before {
+            true => memory.before = Some(digest),
+            false => memory.after = Some(digest),
+        }
+    }
+
     /// All of it.
     pub(crate) fn take(&mut self) -> LaunchValues {
         let all = std::mem::take(self);
         let mut values = LaunchValues {
             not_digested: all.not_digested,
             pieces: all.pieces,
+            memory: all.memory,
             ..LaunchValues::default()
         };
         for (call, launch) in all.launches {
@@ -180,5 +211,28 @@ mod tests {
         assert_eq!(taken.values.len(), 1);
         assert_eq!(taken.values[0].0, 4);
         assert_eq!(taken.not_digested["why"], 1);
+    }
+
+    #[test]
+    fn memory_has_a_digest_before_and_one_after() {
+        let mut launches = LaunchDigests::default();
+        launches.memory = vec![LaunchMemory {
+            call: 3,
+            made: 1,
+            offset: 0,
+            length: 8,
+            address: 16,
+            before: None,
+            after: None,
+        }];
+        launches.set_memory(0, true, 5);
+        launches.set_memory(1, true, 6);
+        assert_eq!(
+            (launches.memory[0].before, launches.memory[0].after),
+            (Some(5), None)
+        );
+        launches.set_memory(0, false, 7);
+        let memory = launches.take().memory;
+        assert_eq!((memory[0].before, memory[0].after), (Some(5), Some(7)));
     }
 }

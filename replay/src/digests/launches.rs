@@ -3,7 +3,8 @@
 //!
 //! Behind a launch the device memory is digested that the kernel's parameters point into; behind a
 //! graph launch, what the parameters of any kernel in a graph have pointed into. A launch that is
-//! captured writes nothing.
+//! captured writes nothing. With [`DigestedLaunches::BeforeAndAfter`] the same memory is digested
+//! before the launch too.
 
 use std::collections::BTreeSet;
 
@@ -32,6 +33,13 @@ pub(crate) fn before(job: &mut Job<'_, '_>) {
         return;
     }
     job.launch_digests.words.clear();
+    prepare(job);
+    if !matches!(job.function.family, Family::Launch(_)) {
+        digest_before(job);
+    }
+}
+
+fn prepare(job: &mut Job<'_, '_>) {
     if job.captures.any_open() || !job.call.succeeded() {
         return;
     }
@@ -62,6 +70,42 @@ pub(crate) fn parameters(job: &mut Job<'_, '_>, packed: &[u8]) {
         true => launches.words.extend(words),
         false => launches.graph_words.extend(words),
     }
+    if is_launch && job.call.succeeded() {
+        digest_before(job);
+    }
+}
+
+/// Digests the memory of a launch that is about to be issued.
+fn digest_before(job: &mut Job<'_, '_>) {
+    if job.options.launches != DigestedLaunches::BeforeAndAfter {
+        return;
+    }
+    job.launch_digests.current.0.clear();
+    // What hinders digests is noted after the launch.
+    let Ok((prepared, parts)) = parts(job) else {
+        return;
+    };
+    let Some(stream) = job.uncaptured_stream() else {
+        return;
+    };
+    // What a launch reads is ordered before it in its stream, also where that was not followed yet.
+    let followed = job.player.while_lent(|api| api.follow(prepared, stream));
+    if followed.is_err() {
+        return;
+    }
+    let launch = job.call.index;
+    let launches = &mut job.launch_digests;
+    let numbers = parts
+        .iter()
+        .map(|(range, part)| launches.add_memory(launch, range, *part));
+    let numbers: Vec<usize> = numbers.collect();
+    let ranges: Vec<_> = parts.iter().map(live).collect();
+    let awaited = numbers.iter().map(|&number| Awaited::Memory(number, true));
+    digests::enqueue(job.player, prepared, (&ranges, awaited.collect()));
+    // A stream that cannot wait cannot take the launch either.
+    let _ = job.player.while_lent(|api| api.hold_back(prepared, stream));
+    let first = numbers.first().copied().unwrap_or(0);
+    job.launch_digests.current = (ranges, first);
 }
 
 /// After a call, which was given to the driver if `is_issued`.
@@ -93,11 +137,22 @@ fn are_wanted(player: &Player<'_>) -> bool {
     match player.options.launches {
         DigestedLaunches::None => false,
         DigestedLaunches::All => !player.plan.has_launch_digests,
-        DigestedLaunches::One(_) => true,
+        DigestedLaunches::BeforeAndAfter | DigestedLaunches::One(_) => true,
     }
 }
 
 fn digest(job: &mut Job<'_, '_>) -> Result<(), &'static str> {
+    let (prepared, parts) = parts(job)?;
+    match job.options.launches {
+        DigestedLaunches::One(_) => in_pieces(job, prepared, &parts),
+        DigestedLaunches::BeforeAndAfter => again(job, prepared)?,
+        _ => whole(job, prepared, &parts),
+    }
+    Ok(())
+}
+
+/// What the launch can reach, and what its context has for digests.
+fn parts(job: &Job<'_, '_>) -> Result<(Prepared, Vec<Part>), &'static str> {
     if !job.is_compared() {
         return Err("the selection leaves them out");
     }
@@ -129,11 +184,7 @@ fn digest(job: &mut Job<'_, '_>) -> Result<(), &'static str> {
             false => "they have no parameter that points into device memory",
         });
     }
-    match job.options.launches {
-        DigestedLaunches::One(_) => in_pieces(job, prepared, &parts),
-        _ => whole(job, prepared, &parts),
-    }
-    Ok(())
+    Ok((prepared, parts))
 }
 
 /// A part of device memory: the memory, and the part's first byte and length as recorded.
@@ -150,6 +201,18 @@ fn whole(job: &mut Job<'_, '_>, prepared: Prepared, parts: &[Part]) {
     let awaited = parts.iter().map(|part| Awaited::OfLaunch(launch, part.1));
     let awaited = awaited.collect();
     digests::enqueue(job.player, prepared, (&ranges, awaited));
+}
+
+/// Digests what was digested before the launch.
+fn again(job: &mut Job<'_, '_>, prepared: Prepared) -> Result<(), &'static str> {
+    let (ranges, first) = std::mem::take(&mut job.launch_digests.current);
+    if ranges.is_empty() {
+        return Err("their memory was not digested before them");
+    }
+    let awaited = (first..).take(ranges.len());
+    let awaited = awaited.map(|number| Awaited::Memory(number, false));
+    digests::enqueue(job.player, prepared, (&ranges, awaited.collect()));
+    Ok(())
 }
 
 fn in_pieces(job: &mut Job<'_, '_>, prepared: Prepared, parts: &[Part]) {

@@ -219,18 +219,7 @@ impl Handles {
 
     /// The call that loaded the module or library of a function or kernel.
     pub(crate) fn owner_of_function(&self, handle: u64) -> Option<u64> {
-        let id = self.objects.resolve(Kind::Function, handle).known()?;
-        let mut object = self.objects.get(id)?;
-        loop {
-            let parent = object.parent.and_then(|parent| self.objects.get(parent));
-            object = match (object.kind, parent) {
-                (Kind::Library, _) => return Some(object.created.index),
-                // cuLibraryGetModule loads nothing.
-                (Kind::Module, Some(library)) if library.kind == Kind::Library => library,
-                (Kind::Module, _) => return Some(object.created.index),
-                (_, parent) => parent?,
-            };
-        }
+        self.objects.loaded_by(handle)
     }
 
     /// The calls that made the modules and libraries that live.

@@ -84,6 +84,29 @@ pub struct LaunchValues {
     pub not_digested: BTreeMap<String, u64>,
     /// The memory behind one launch.
     pub pieces: Vec<MemoryPieces>,
+    /// With [`DigestedLaunches::BeforeAndAfter`](crate::DigestedLaunches::BeforeAndAfter): the
+    /// memory of each launch, in the order of launches and addresses.
+    #[serde(default)]
+    pub memory: Vec<LaunchMemory>,
+}
+
+/// Device memory that a parameter of a launch points into, of long memory the part that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchMemory {
+    /// The launch.
+    pub call: u64,
+    /// The call that allocated or mapped the memory.
+    pub made: u64,
+    /// Where the part begins in it.
+    pub offset: u64,
+    /// Bytes of the part.
+    pub length: u64,
+    /// Its recorded address.
+    pub address: u64,
+    /// Its digest before the launch; `None` if that was not complete.
+    pub before: Option<u64>,
+    /// The same after it.
+    pub after: Option<u64>,
 }
 
 /// Digests of the pieces of some memory.

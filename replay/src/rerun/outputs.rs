@@ -87,6 +87,9 @@ pub struct Mismatch {
     pub differing: u64,
     /// Number of elements compared.
     pub elements: u64,
+    /// Of numbers: the largest difference between two that do not agree.
+    #[serde(default)]
+    pub largest: Option<f64>,
 }
 
 /// Element types with the tolerance of each. Empty: compare bits.
@@ -125,6 +128,7 @@ fn compare_bytes(expected: &[u8], received: &[u8]) -> Option<Mismatch> {
         received: shown(received),
         differing: pairs().filter(|(_, (a, b))| a != b).count() as u64,
         elements: expected.len() as u64,
+        largest: None,
     })
 }
 
@@ -162,6 +166,10 @@ fn compare_as(
         received: format!("{b:e}"),
         differing: pairs().count() as u64,
         elements: (whole / size) as u64,
+        largest: pairs()
+            .map(|(_, a, b)| (a - b).abs())
+            .filter(|difference| !difference.is_nan())
+            .reduce(f64::max),
     })
 }
 
@@ -292,6 +300,11 @@ mod tests {
         let strict = vec![(Element::F64, 1e-9)];
         let mismatch = compare(&expected, &received, &strict).unwrap();
         assert_eq!(mismatch.compared_as, "f64");
+        assert!(
+            mismatch
+                .largest
+                .is_some_and(|largest| (9e-8..2e-7).contains(&largest))
+        );
         assert_eq!(mismatch.offset, 8);
         // Three bytes behind the last whole single.
         let (a, b) = ([0u8, 0, 0x80, 0x3f, 1, 2, 3], [0u8, 0, 0x80, 0x3f, 1, 9, 3]);

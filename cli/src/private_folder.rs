@@ -1,0 +1,36 @@
+//! A temporary folder of this process, for contents of memory.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use cutape_terminal::failure::Failure;
+
+/// A folder that only this user can read, and that is removed with its files when dropped.
+#[derive(Debug)]
+pub(crate) struct PrivateFolder(PathBuf);
+
+impl PrivateFolder {
+    /// Makes it, with the name of what it is for.
+    pub(crate) fn create(purpose: &str) -> Result<Self, Failure> {
+        let name = format!("cutape-{purpose}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| {
+            let folder = folder.display();
+            Failure::unusable(format!("cannot make {folder}: {error}; set TMPDIR"))
+        })?;
+        Ok(Self(folder))
+    }
+
+    /// A file in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
