@@ -5,7 +5,8 @@
 //! texture and surface objects among parameters, `array` reads the arrays that they show,
 //! `variables` finds the variables of modules, `places` their addresses in memory. An observed
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
-//! the driver that only an observation makes. `watch` keeps what watched memory held last.
+//! the driver that only an observation makes. `watch` keeps what watched memory held last. `session`
+//! is what a replay and the one who has it stop at calls give each other.
 
 pub(crate) mod array;
 pub(crate) mod driver;
@@ -18,6 +19,7 @@ pub(crate) mod observer;
 pub(crate) mod pages;
 pub(crate) mod places;
 pub(crate) mod read;
+pub(crate) mod session;
 pub(crate) mod texture;
 pub(crate) mod variables;
 pub(crate) mod watch;

@@ -14,6 +14,7 @@ use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
+use crate::observation::session::Served;
 use crate::observation::watch::Watch;
 
 /// Observes calls of a replay.
@@ -49,6 +50,8 @@ pub(crate) struct Observer {
     pub(crate) buffer: Vec<u8>,
     /// Memory of which every change is wanted.
     pub(crate) watch: Watch,
+    /// Who has the replay stop.
+    pub(crate) session: Option<Served>,
 }
 
 /// A call that is observed, between before and after.
@@ -77,10 +80,13 @@ pub(crate) struct GraphRun {
 }
 
 impl Observer {
-    /// Creates the file of contents.
+    /// Creates the file of contents, if one is wanted.
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
-        let pages = Pages::create(&job.contents, job.most_bytes)
-            .map_err(|error| cannot_write(&job, &error))?;
+        let pages = match job.contents.as_os_str().is_empty() {
+            true => Pages::in_memory(),
+            false => Pages::create(&job.contents, job.most_bytes),
+        };
+        let pages = pages.map_err(|error| cannot_write(&job, &error))?;
         let watch = Watch::new(&job.watched, job.most_changes);
         Ok(Self {
             job,
@@ -98,6 +104,7 @@ impl Observer {
             endless: None,
             buffer: Vec::new(),
             watch,
+            session: None,
         })
     }
 

@@ -13,7 +13,8 @@ use crate::observe::graph::{follow_graphs, prepare_graph};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
 use crate::observe::part::read_reachable;
-use crate::observe::wait::{endless, wait};
+use crate::observe::session;
+use crate::observe::wait::{all_work, wait};
 use crate::observe::watch;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
@@ -42,6 +43,10 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     see_launch(job, observer);
     if observer.watch.is_active() {
         watch::before(job, observer);
+    }
+    session::serve(job, observer, false);
+    if observer.watch.is_active() {
+        watch::split_graph(job, observer);
     }
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return true;
@@ -84,16 +89,6 @@ fn observe(
     moments: Moments,
     pending: &mut Pending,
 ) -> Result<(), String> {
-    if job.comparer.host_bytes_missing {
-        let why = "bytes that the program copied to the device before are not in the trace";
-        return Err(format!("{why}: record it with --payloads all"));
-    }
-    if observer.waits_for_memory {
-        return Err("streams may wait for values in memory".into());
-    }
-    if let Some(call) = observer.endless {
-        return Err(endless(&format!("the work that call {call} waited for")));
-    }
     let is_launch = matches!(job.function.family, Family::Launch(_));
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
     if moments.reach == Reach::Launch && !is_launch && !is_graph {
@@ -108,7 +103,7 @@ fn observe(
             result_name(result)
         ));
     }
-    wait(job, observer, "before")?;
+    all_work(job, observer, "before")?;
     let mut regions = all_live(job);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
@@ -181,6 +176,7 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     if observer.watch.is_active() && observer.pending.is_none() {
         watch::after(job, observer, skipped.is_none());
     }
+    session::serve(job, observer, true);
     let Some(mut pending) = observer.pending.take() else {
         return;
     };

@@ -3,7 +3,8 @@
 //! `act` is what happens before and after a call; it waits for all work (`wait`), and follows graphs
 //! that run node by node (`graph`). `live` finds the memory that is live, `part` reads what a part
 //! of a trace can reach, `launch` describes a launch as the driver gets it, `watch` looks at watched
-//! memory after every call that may have changed it.
+//! memory after every call that may have changed it. `session` stops at calls and does what the one
+//! who started the replay asks for.
 //!
 //! Waiting for all work before and after an observed call makes the memory well defined: it is that
 //! of the calls before it in the order of the replay, and of this call alone.
@@ -13,5 +14,6 @@ mod graph;
 pub(crate) mod launch;
 mod live;
 mod part;
+mod session;
 mod wait;
 mod watch;

@@ -9,6 +9,31 @@ use crate::player::Job;
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Waits for all work, so that memory can be read.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(super) fn all_work(
+    job: &Job<'_, '_>,
+    observer: &mut Observer,
+    when: &str,
+) -> Result<(), String> {
+    if job.captures.any_open() {
+        return Err("a stream is capturing at that call".into());
+    }
+    if job.comparer.host_bytes_missing {
+        let why = "bytes that the program copied to the device before are not in the trace";
+        return Err(format!("{why}: record it with --payloads all"));
+    }
+    if observer.waits_for_memory {
+        return Err("streams may wait for values in memory".into());
+    }
+    if let Some(call) = observer.endless {
+        return Err(endless(&format!("the work that call {call} waited for")));
+    }
+    wait(job, observer, when)
+}
+
 /// Waits for all work.
 pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
     let current = job.api.current_context().unwrap_or(0);
@@ -27,7 +52,7 @@ pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Re
     })
 }
 
-pub(super) fn endless(work: &str) -> String {
+fn endless(work: &str) -> String {
     let seconds = PATIENCE.as_secs();
     format!("{work} did not end in {seconds} s: a kernel may wait for what the CPU does later")
 }

@@ -12,7 +12,7 @@ use crate::observe::wait::wait;
 use crate::place::address::Found;
 use crate::player::{Job, Player};
 
-/// Before a call: finds what CPU code has written, and lets a graph run node by node.
+/// Before a call: finds what CPU code has written.
 pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
     let call = job.call.index;
     if observer.watch.is_host_due || job.decoded.has_notes {
@@ -20,6 +20,11 @@ pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
     }
     // Bytes that the recorder found after a call are put into host memory when the call is over.
     observer.watch.is_host_due = job.decoded.has_notes;
+}
+
+/// Before a call: lets a graph run node by node.
+pub(super) fn split_graph(job: &Job<'_, '_>, observer: &mut Observer) {
+    let call = job.call.index;
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
     if !is_graph || !job.call.succeeded() || job.captures.any_open() || !observer.watch.has_memory()
     {
@@ -85,7 +90,7 @@ fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: 
 }
 
 /// Where a recorded range lies, and the memory around it.
-fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, Region)> {
+pub(super) fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, Region)> {
     let Found::Live(found, _) = player.ranges.find(range.address) else {
         return None;
     };
