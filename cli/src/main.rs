@@ -14,6 +14,7 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+mod debug;
 mod demo;
 mod diff;
 mod doctor;
@@ -150,6 +151,8 @@ enum Verb {
     Trim(trim::Arguments),
     /// Say which calls wrote some bytes, and from what.
     Why(why::Arguments),
+    /// Move through the calls of a trace, forward and back, and look at memory.
+    Debug(debug::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -168,6 +171,9 @@ enum Verb {
     /// The process that reads memory around calls.
     #[command(name = observation::CHILD, hide = true)]
     ObserveChild(observation::ChildArguments),
+    /// The process that stops at calls.
+    #[command(name = debug::CHILD, hide = true)]
+    DebugChild(debug::ChildArguments),
     /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
@@ -279,6 +285,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
+        Verb::Debug(arguments) => debug::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
@@ -289,6 +296,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Bench(arguments) => bench::run(arguments),
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),
+        Verb::DebugChild(arguments) => debug::run_child(arguments),
     };
     status_of(outcome)
 }

@@ -22,4 +22,4 @@ mod text;
 pub use calls::CallFacts;
 pub use chain::{Answer, Input, Question, Write, ask};
 pub use target::{Bytes, Target};
-pub use text::text;
+pub use text::{changed_numbers, text, writer};

@@ -7,6 +7,7 @@ use cutape_render::Element;
 use cutape_render::quantity::count;
 use cutape_replay::{Change, Writer};
 
+use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
 
 /// Columns by which what a writer read is moved to the right.
@@ -80,23 +81,7 @@ fn read(input: &Input) -> String {
 
 fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut String) {
     let Write { change, by_call } = write;
-    let call = change.call;
-    let function = &by_call.function;
-    let kernel = by_call
-        .kernel
-        .as_deref()
-        .map(|name| format!(" {name}"))
-        .unwrap_or_default();
-    let by = match &change.by {
-        Writer::Call => format!("written by call {call} {function}{kernel}"),
-        Writer::Node(number, what) => {
-            let what = demangle(what);
-            format!("written by node {number} ({what}) of the graph of call {call} {function}")
-        }
-        Writer::Host => format!("written by the program's CPU code before call {call} {function}"),
-        Writer::Begins => format!("its memory is made by call {call} {function}"),
-        Writer::Ends => format!("its memory ended with call {call} {function}"),
-    };
+    let (call, by) = (change.call, writer(change, by_call));
     let from = by_call
         .from
         .as_deref()
@@ -112,17 +97,38 @@ fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut Stri
             ""
         );
     }
-    let numbers = numbers(write, element);
+    let numbers = changed_numbers(change, element);
     if !numbers.is_empty() {
         let _ = writeln!(out, "{:indent$}  {numbers}", "");
     }
 }
 
-/// The first numbers that have changed, or those of memory that begins.
-fn numbers(write: &Write, element: Option<&Element>) -> String {
+/// Who made a change, with that call: `written by call 12 cuMemsetD8_v2`.
+pub fn writer(change: &Change, by_call: &CallFacts) -> String {
+    let call = change.call;
+    let function = &by_call.function;
+    let kernel = by_call
+        .kernel
+        .as_deref()
+        .map(|name| format!(" {name}"))
+        .unwrap_or_default();
+    match &change.by {
+        Writer::Call => format!("written by call {call} {function}{kernel}"),
+        Writer::Node(number, what) => {
+            let what = demangle(what);
+            format!("written by node {number} ({what}) of the graph of call {call} {function}")
+        }
+        Writer::Host => format!("written by the program's CPU code before call {call} {function}"),
+        Writer::Begins => format!("its memory is made by call {call} {function}"),
+        Writer::Ends => format!("its memory ended with call {call} {function}"),
+    }
+}
+
+/// The first numbers that a change has changed, or those of memory that begins: `+4: 7 -> 8`.
+pub fn changed_numbers(change: &Change, element: Option<&Element>) -> String {
     let Change {
         at, before, after, ..
-    } = &write.change;
+    } = change;
     if before.is_empty() {
         return shown(element, after);
     }

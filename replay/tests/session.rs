@@ -1,6 +1,5 @@
 //! A replay that stops at calls, forward and back.
 
-#[allow(dead_code, reason = "other tests use the rest")]
 mod recorder;
 
 use std::path::{Path, PathBuf};
