@@ -1,4 +1,4 @@
-//! `cutape debug`: a session on a trace, at a prompt or from a script.
+//! `cutape debug`: a session on a trace, at a prompt, from a script or for an editor.
 
 mod prompt;
 
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use cutape_debugger::{Debugger, End, NoReplay, run_script};
+use cutape_debugger::dap::Connection;
+use cutape_debugger::{Debugger, End, run_script};
 use cutape_format::Trace;
 use cutape_replay::{Options, Session};
 
@@ -35,10 +36,14 @@ Exit status: 1 if a line of a script fails, otherwise 0.";
 #[command(after_help = EPILOGUE)]
 pub(crate) struct Arguments {
     /// The trace; with --rank, a folder with the traces of several ranks.
-    trace: PathBuf,
+    #[arg(required_unless_present = "dap")]
+    trace: Option<PathBuf>,
     /// Do what the lines of this file ask for, and end at the first that fails.
     #[arg(short = 'x', long = "execute", value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Speak the Debug Adapter Protocol on stdin and stdout, for an editor.
+    #[arg(long, conflicts_with = "script")]
+    dap: bool,
     /// The driver to replay on: a path, or `null`. Default: this machine's.
     #[arg(long, value_name = "PATH")]
     driver: Option<PathBuf>,
@@ -62,27 +67,52 @@ pub(crate) struct ChildArguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.dap {
+        return serve(&arguments);
+    }
+    let given = arguments.trace.as_deref().unwrap_or(Path::new(""));
     let script = arguments.script.as_deref().map(open_script).transpose()?;
-    let source = arguments
-        .rank
-        .source(&arguments.trace, &arguments.guarded)?;
-    let trace = Arc::new(input::open(source.path())?);
-    let mut debugger = match library::driver(arguments.driver.as_deref()) {
-        Ok(driver) => {
-            let session = session((&trace, &source), driver, &arguments.guarded)?;
-            Debugger::new(&trace, session)?
-        }
-        Err(_) if arguments.driver.is_none() => {
-            let why = "no driver of CUDA is on this machine; give one with --driver PATH, or null";
-            Debugger::new(&trace, NoReplay(why.to_owned()))?
-        }
-        Err(failure) => return Err(failure),
-    };
-    match script {
+    with_debugger(given, &arguments, |mut debugger| match script {
         Some((path, lines)) => execute(&mut debugger, &path.display().to_string(), lines),
         None if io::stdin().is_terminal() => prompt::run(&mut debugger),
         None => execute(&mut debugger, "stdin", Box::new(io::stdin().lock())),
+    })
+}
+
+/// Opens a trace for a session.
+fn with_debugger<T>(
+    given: &Path,
+    arguments: &Arguments,
+    work: impl FnOnce(Debugger<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let source = arguments.rank.source(given, &arguments.guarded)?;
+    let trace = Arc::new(input::open(source.path())?);
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let session = session((&trace, &source), driver, &arguments.guarded)?;
+    work(Debugger::new(&trace, session)?)
+}
+
+/// Talks to an editor on stdin and stdout.
+fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let mut connection = Connection::new(&mut input, &mut output);
+    while let Some(launch) = connection.launch()? {
+        let named = launch.trace.as_deref().map(Path::new);
+        let Some(given) = named.or(arguments.trace.as_deref()) else {
+            connection.refuse(&launch, "launch needs `trace`, the path of a trace")?;
+            continue;
+        };
+        let mut is_open = false;
+        let ran = with_debugger(given, arguments, |debugger| {
+            is_open = true;
+            Ok(connection.run(&launch, debugger)?)
+        });
+        match ran {
+            Err(failure) if !is_open => connection.refuse(&launch, &failure.message)?,
+            ended => return ended.map(|()| ExitCode::SUCCESS),
+        }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 type Script<'p> = (&'p Path, Box<dyn BufRead>);

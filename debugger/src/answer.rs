@@ -54,8 +54,11 @@ impl Debugger<'_> {
             Command::Quit => return Ok(Answer::Quit),
             Command::Help => help(),
             Command::Continue(is_back) => self.resume(is_back).map(|why| self.moved(&why))?,
-            Command::Next(is_back) => self.step(is_back, false).map(|why| self.moved(&why))?,
-            Command::Step(is_back) => self.step(is_back, true).map(|why| self.moved(&why))?,
+            Command::Next(is_back) => {
+                let thread = Some(self.thread());
+                self.step(is_back, thread).map(|why| self.moved(&why))?
+            }
+            Command::Step(is_back) => self.step(is_back, None).map(|why| self.moved(&why))?,
             Command::Finish(is_back) => self.finish(is_back).map(|why| self.moved(&why))?,
             Command::Call(call) => self.jump(call).map(|why| self.moved(&why))?,
             Command::Break(set) => {

@@ -67,8 +67,8 @@ pub(crate) struct Place {
 pub(crate) enum What {
     /// Memory.
     Target(Target),
-    /// What a parameter of the kernel points at that the call launches.
-    Parameter(usize),
+    /// What a parameter of the kernel points at that the call launches, and how many bytes.
+    Parameter(usize, Option<u64>),
 }
 
 /// What `info` shows.
@@ -266,10 +266,14 @@ fn print(rest: &str, word: &str) -> Result<(Place, bool), String> {
     let text = words.next();
     let text = text.ok_or_else(|| format!("give bytes: {word} memory#3+0x40+16 f32"))?;
     let what = match text.split_once(':') {
-        Some(("param" | "parameter", number)) => match number.parse() {
-            Ok(number) => What::Parameter(number),
-            Err(_) => return Err(format!("give the number of a parameter: {word} param:2")),
-        },
+        Some(("param" | "parameter", rest)) => {
+            let (number, length) = rest.split_once('+').unwrap_or((rest, ""));
+            let length = (!length.is_empty()).then(|| length.parse()).transpose();
+            match (number.parse(), length) {
+                (Ok(number), Ok(length)) => What::Parameter(number, length),
+                _ => return Err(format!("give a parameter and bytes: {word} param:2+64")),
+            }
+        }
         _ => What::Target(Target::parse(text)?),
     };
     let (mut element, mut is_after) = (None, false);
@@ -372,11 +376,11 @@ mod tests {
             What::Target(Target::Object("memory#3".into(), 0x40, Some(16)))
         );
         assert_eq!(place.element.map(|element| element.name), Some("f32"));
-        let watched = Command::parse("watch param:2").unwrap();
+        let watched = Command::parse("watch param:2+64").unwrap();
         assert!(matches!(
             watched,
             Command::Watch(Place {
-                what: What::Parameter(2),
+                what: What::Parameter(2, Some(64)),
                 ..
             })
         ));
@@ -394,7 +398,8 @@ mod tests {
             ("info", "info shows breakpoints, memory"),
             ("print", "print: give bytes"),
             ("print memory#3 f33", "`f33`: not a type"),
-            ("print param:x", "the number of a parameter"),
+            ("print param:x", "give a parameter"),
+            ("print param:1+x", "give a parameter"),
             ("watch memory#3 after", "`after` is of print"),
             ("delete x", "the number of a breakpoint"),
         ] {

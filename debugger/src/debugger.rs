@@ -86,17 +86,17 @@ impl<'t> Debugger<'t> {
         }
     }
 
-    /// To the next or last call of this thread, or of any.
-    pub(crate) fn step(&mut self, is_back: bool, of_any: bool) -> Result<Stopped, String> {
-        let (at, thread) = (self.position, self.thread());
-        match (is_back, of_any) {
-            (false, true) => self.forward(at + 1),
-            (true, true) => self.back(at.saturating_sub(1)),
-            (false, false) => {
+    /// To the next or last call of a thread, or of any.
+    pub(crate) fn step(&mut self, is_back: bool, thread: Option<u32>) -> Result<Stopped, String> {
+        let at = self.position;
+        match (is_back, thread) {
+            (false, None) => self.forward(at + 1),
+            (true, None) => self.back(at.saturating_sub(1)),
+            (false, Some(thread)) => {
                 let next = self.tape.next_of(thread, at + 1);
                 self.forward(next.unwrap_or(self.tape.len()))
             }
-            (true, false) => self.back(self.tape.previous_of(thread, at).unwrap_or(0)),
+            (true, Some(thread)) => self.back(self.tape.previous_of(thread, at).unwrap_or(0)),
         }
     }
 
@@ -230,12 +230,15 @@ impl<'t> Debugger<'t> {
     /// The bytes that a user names, before or after the call.
     pub(crate) fn bytes(&self, place: &Place, is_after: bool) -> Result<Bytes, String> {
         const SIZE: u64 = 16;
-        let target = match &place.what {
-            What::Target(target) => target.clone(),
-            What::Parameter(number) => Target::Parameter(self.position, *number),
+        let size = place.element.map_or(SIZE, |element| element.bytes);
+        let (target, size) = match &place.what {
+            What::Target(target) => (target.clone(), size),
+            What::Parameter(number, length) => {
+                let target = Target::Parameter(self.position, *number);
+                (target, length.unwrap_or(size))
+            }
         };
         let before = self.position + u64::from(is_after);
-        let size = place.element.map_or(SIZE, |element| element.bytes);
         let (bytes, end) = target.resolve(self.tape.trace(), Some(before), size)?;
         match end.filter(|&end| end < before) {
             Some(end) => {

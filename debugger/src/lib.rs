@@ -3,7 +3,7 @@
 //!
 //! [`Debugger`] is a session: [`Debugger::execute`] does what a line of the prompt asks for. `command`
 //! has the words, `answer` what they answer, `points` the breakpoints and watchpoints. `tape` finds
-//! calls and what is known before them; that takes no replay. [`Memory`] is the replay, which the
+//! calls and what is known before them; that takes no replay. `dap` is the same for editors. [`Memory`] is the replay, which the
 //! caller makes: it starts when memory is looked at or watched.
 //!
 //! Start with `debugger.rs`.
@@ -18,6 +18,7 @@
 
 mod answer;
 mod command;
+pub mod dap;
 mod debugger;
 mod memory;
 mod points;
@@ -27,5 +28,5 @@ mod tape;
 pub use answer::{Answer, LiveObject};
 pub use command::completions;
 pub use debugger::{Debugger, Stopped};
-pub use memory::{Changes, Memory, NoReplay};
+pub use memory::{Changes, Memory};
 pub use script::{End, PROMPT, run_script};

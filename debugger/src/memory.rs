@@ -67,29 +67,3 @@ impl Memory for Session {
         Self::divergences(self)
     }
 }
-
-/// No replay, for that reason: the calls can be looked at nevertheless.
-#[derive(Debug)]
-pub struct NoReplay(pub String);
-
-impl Memory for NoReplay {
-    fn read(&mut self, _: Stop, _: Bytes) -> Result<Vec<u8>, String> {
-        Err(self.0.clone())
-    }
-
-    fn write(&mut self, _: Stop, _: u64, _: &[u8]) -> Result<(), String> {
-        Err(self.0.clone())
-    }
-
-    fn first_change(&mut self, _: Stop, _: Stop, _: &[WatchedRange]) -> Result<Changes, String> {
-        Err(self.0.clone())
-    }
-
-    fn last_change(&mut self, _: Stop, _: &[WatchedRange]) -> Result<Changes, String> {
-        Err(self.0.clone())
-    }
-
-    fn divergences(&self) -> u64 {
-        0
-    }
-}

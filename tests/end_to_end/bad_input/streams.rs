@@ -34,6 +34,8 @@ const COMMANDS: &[&str] = &[
     "trim --last 1 sound.cutape -o OUT",
     "minimize --test true sound.cutape -o OUT",
     "why --driver null sound.cutape 0x1000",
+    "debug --driver null sound.cutape",
+    "debug --dap",
     "pack sound.cutape -o OUT",
     "repair sound.cutape -o OUT",
     "demo",

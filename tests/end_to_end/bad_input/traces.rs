@@ -117,6 +117,12 @@ const READERS: &[Reader] = &[
         repairs: false,
     },
     Reader {
+        name: "debug",
+        before: &["debug", "--driver", "null"],
+        after: &[],
+        repairs: false,
+    },
+    Reader {
         name: "why",
         before: &["why", "--driver", "null"],
         after: &["0x1000"],

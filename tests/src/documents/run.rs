@@ -28,7 +28,7 @@ const WRAPPER: &str = r#"#!/bin/bash
 verb=$1
 case " $* " in *" --driver "*) exec "$CUTAPE" "$@" ;; esac
 case $verb in
-    record | replay | check | bench | doctor | demo | minimize | extract | why)
+    record | replay | check | bench | doctor | demo | minimize | extract | why | debug)
         shift; exec "$CUTAPE" "$verb" --driver null "$@" ;;
     trim) case " $* " in *" --state replay "*)
         shift; exec "$CUTAPE" "$verb" --driver null "$@" ;; esac ;;
