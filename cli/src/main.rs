@@ -22,6 +22,7 @@ mod dump;
 mod explain;
 mod export;
 mod extract;
+mod first;
 mod first_look;
 mod guarded;
 mod info;
@@ -151,6 +152,8 @@ enum Verb {
     Trim(trim::Arguments),
     /// Say which calls wrote some bytes, and from what.
     Why(why::Arguments),
+    /// Find the first call that wrote a NaN, or that changed some bytes.
+    First(first::Arguments),
     /// Move through the calls of a trace, forward and back, and look at memory.
     Debug(debug::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
@@ -285,6 +288,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
+        Verb::First(arguments) => first::run(arguments),
         Verb::Debug(arguments) => debug::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),

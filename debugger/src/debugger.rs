@@ -3,7 +3,7 @@
 use cutape_analyzer::Frame;
 use cutape_calls::Markers;
 use cutape_format::{MarkedRange, Trace};
-use cutape_history::{Bytes, CallFacts, Target, changed_numbers, writer};
+use cutape_history::{Bytes, CallFacts, Target, numbers, written_by};
 use cutape_replay::{Change, Stop, Writer};
 use cutape_symbols::{Resolver, stacks};
 
@@ -197,8 +197,8 @@ impl<'t> Debugger<'t> {
             false => changes.min_by_key(|(_, change)| moment(change))?,
         };
         let (number, element, text) = (point.number, point.element, point.text.clone());
-        let by = writer(change, &self.facts(change.call));
-        let numbers = changed_numbers(change, element);
+        let by = written_by(&change.by, change.call, &self.facts(change.call));
+        let numbers = numbers(change, element);
         let colon = if numbers.is_empty() { "" } else { ": " };
         let text = format!("{text}{colon}{numbers}, {by}");
         Some((moment(change), Stopped::Watchpoint(number, text)))

@@ -9,6 +9,7 @@ use cutape_replay::{Change, Writer};
 
 use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
+use crate::first::FirstAnswer;
 
 /// Columns by which what a writer read is moved to the right.
 const STEP: usize = 4;
@@ -81,38 +82,24 @@ fn read(input: &Input) -> String {
 
 fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut String) {
     let Write { change, by_call } = write;
-    let (call, by) = (change.call, writer(change, by_call));
-    let from = by_call
-        .from
-        .as_deref()
-        .map(|from| format!(", {from}"))
-        .unwrap_or_default();
-    let _ = writeln!(out, "{:indent$}{by}{from}", "");
+    let (by, call) = (written_by(&change.by, change.call, by_call), change.call);
+    let _ = writeln!(out, "{:indent$}{by}", "");
     if change.since != call {
-        let since = change.since;
-        let _ = writeln!(
-            out,
-            "{:indent$}  or by a call since {since}: a stream was capturing, so that the replay \
-             could not look between them",
-            ""
-        );
+        let since = since(change.since);
+        let _ = writeln!(out, "{:indent$}  {since}", "");
     }
-    let numbers = changed_numbers(change, element);
+    let numbers = numbers(change, element);
     if !numbers.is_empty() {
         let _ = writeln!(out, "{:indent$}  {numbers}", "");
     }
 }
 
-/// Who made a change, with that call: `written by call 12 cuMemsetD8_v2`.
-pub fn writer(change: &Change, by_call: &CallFacts) -> String {
-    let call = change.call;
+/// Who has written, and where the program is then: `written by call 12 cuMemsetD8_v2`.
+pub fn written_by(by: &Writer, call: u64, by_call: &CallFacts) -> String {
     let function = &by_call.function;
-    let kernel = by_call
-        .kernel
-        .as_deref()
-        .map(|name| format!(" {name}"))
-        .unwrap_or_default();
-    match &change.by {
+    let kernel = by_call.kernel.as_deref();
+    let kernel = kernel.map(|name| format!(" {name}")).unwrap_or_default();
+    let by = match by {
         Writer::Call => format!("written by call {call} {function}{kernel}"),
         Writer::Node(number, what) => {
             let what = demangle(what);
@@ -121,11 +108,63 @@ pub fn writer(change: &Change, by_call: &CallFacts) -> String {
         Writer::Host => format!("written by the program's CPU code before call {call} {function}"),
         Writer::Begins => format!("its memory is made by call {call} {function}"),
         Writer::Ends => format!("its memory ended with call {call} {function}"),
+    };
+    match &by_call.from {
+        Some(from) => format!("{by}, {from}"),
+        None => by,
     }
 }
 
-/// The first numbers that a change has changed, or those of memory that begins: `+4: 7 -> 8`.
-pub fn changed_numbers(change: &Change, element: Option<&Element>) -> String {
+fn since(call: u64) -> String {
+    format!(
+        "or by a call since {call}: a stream was capturing, so that the replay could not look \
+         between them"
+    )
+}
+
+/// The text of the first calls that wrote what was looked for.
+pub fn first_text(answer: &FirstAnswer, element: Option<&Element>) -> String {
+    let mut out = String::new();
+    if answer.findings.is_empty() {
+        out.push_str("no call of the replay wrote that\n");
+    }
+    for finding in &answer.findings {
+        let by = written_by(&finding.by, finding.call, &finding.by_call);
+        let place = match &finding.label {
+            Some(label) => format!("{label} ({:#x})", finding.address),
+            None => format!("{:#x}", finding.address),
+        };
+        let _ = writeln!(out, "{by}");
+        if finding.since != finding.call {
+            let _ = writeln!(out, "  {}", since(finding.since));
+        }
+        if let Some(hit) = &finding.hit {
+            let value = Element::named(hit.element).map(|element| {
+                let bytes = hit.value.to_le_bytes();
+                let size = element.bytes as usize;
+                element.text(bytes.get(..size).unwrap_or(&bytes))
+            });
+            let doubt = match hit.is_certain {
+                true => "",
+                false => ", if the numbers there are of that type (--type)",
+            };
+            let (kind, value) = (hit.element, value.unwrap_or_default());
+            let _ = writeln!(
+                out,
+                "  {kind} {value} at {place}; {} such in that page of 16 KiB, {} in all{doubt}",
+                hit.count,
+                count(hit.pages, "page"),
+            );
+        }
+        if let Some(change) = &finding.change {
+            let _ = writeln!(out, "  {place}: {}", numbers(change, element));
+        }
+    }
+    out
+}
+
+/// The first numbers that have changed, or those of memory that begins: `+4: 7 -> 8`.
+pub fn numbers(change: &Change, element: Option<&Element>) -> String {
     let Change {
         at, before, after, ..
     } = change;

@@ -14,6 +14,7 @@ use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
+use crate::observation::search::Searching;
 use crate::observation::session::Served;
 use crate::observation::watch::Watch;
 
@@ -50,6 +51,8 @@ pub(crate) struct Observer {
     pub(crate) buffer: Vec<u8>,
     /// Memory of which every change is wanted.
     pub(crate) watch: Watch,
+    /// Numbers that are looked for.
+    pub(crate) searching: Searching,
     /// Who has the replay stop.
     pub(crate) session: Option<Served>,
 }
@@ -82,12 +85,13 @@ pub(crate) struct GraphRun {
 impl Observer {
     /// Creates the file of contents, if one is wanted.
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
+        let watch = Watch::new(&job.watched, job.most_changes, job.first_changes);
+        let searching = Searching::new(job.search.clone());
         let pages = match job.contents.as_os_str().is_empty() {
             true => Pages::in_memory(),
             false => Pages::create(&job.contents, job.most_bytes),
         };
         let pages = pages.map_err(|error| cannot_write(&job, &error))?;
-        let watch = Watch::new(&job.watched, job.most_changes);
         Ok(Self {
             job,
             pages,
@@ -104,8 +108,15 @@ impl Observer {
             endless: None,
             buffer: Vec::new(),
             watch,
+            searching,
             session: None,
         })
+    }
+
+    /// Whether memory is looked at after every call that may have changed it.
+    #[inline]
+    pub(crate) fn looks_for_changes(&self) -> bool {
+        self.watch.is_active() || self.searching.is_wanted()
     }
 
     /// A node of an executable graph got other parameters, with live handles and addresses.
@@ -129,12 +140,15 @@ impl Observer {
     pub(crate) fn finish(mut self) -> Result<Observed, Error> {
         let finished = self.pages.finish();
         finished.map_err(|error| cannot_write(&self.job, &error))?;
-        let (watched, not_watched) = self.watch.finish();
+        let (watched, mut not_watched) = self.watch.finish();
+        let (hits, not_searched) = self.searching.finish();
+        not_watched.extend(not_searched);
         Ok(Observed {
             calls: self.done,
             bytes: self.pages.length,
             watched,
             not_watched,
+            hits,
             ..Observed::default()
         })
     }

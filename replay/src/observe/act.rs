@@ -9,13 +9,13 @@ use crate::observation::observer::{Observer, Pending};
 use crate::observation::read::{Reachable, read_after, read_before};
 use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
+use crate::observe::changes;
 use crate::observe::graph::{follow_graphs, prepare_graph};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
 use crate::observe::part::read_reachable;
 use crate::observe::session;
 use crate::observe::wait::{all_work, wait};
-use crate::observe::watch;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
 
@@ -41,12 +41,12 @@ pub(crate) fn after(job: &mut Job<'_, '_>, skipped: Option<&str>) {
 
 fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     see_launch(job, observer);
-    if observer.watch.is_active() {
-        watch::before(job, observer);
+    if observer.looks_for_changes() {
+        changes::before(job, observer);
     }
     session::serve(job, observer, false);
-    if observer.watch.is_active() {
-        watch::split_graph(job, observer);
+    if observer.looks_for_changes() {
+        changes::split_graph(job, observer);
     }
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return true;
@@ -173,8 +173,8 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
     }
-    if observer.watch.is_active() && observer.pending.is_none() {
-        watch::after(job, observer, skipped.is_none());
+    if observer.looks_for_changes() && observer.pending.is_none() {
+        changes::after(job, observer, skipped.is_none());
     }
     session::serve(job, observer, true);
     let Some(mut pending) = observer.pending.take() else {

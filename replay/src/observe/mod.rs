@@ -10,10 +10,12 @@
 //! of the calls before it in the order of the replay, and of this call alone.
 
 pub(crate) mod act;
+mod changes;
 mod graph;
 pub(crate) mod launch;
 mod live;
 mod part;
+mod search;
 mod session;
 mod wait;
 mod watch;

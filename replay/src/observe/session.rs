@@ -91,7 +91,7 @@ fn act(job: &Job<'_, '_>, observer: &mut Observer, act: Act) -> Result<Done, Str
 /// Begins to watch ranges, with what they hold now.
 fn watch(job: &Job<'_, '_>, observer: &mut Observer, ranges: &[WatchedRange]) {
     const KEPT: usize = 1;
-    observer.watch = Watch::new(ranges, KEPT);
+    observer.watch = Watch::new(ranges, KEPT, None);
     let call = job.call.index;
     observer.watch.place(call, |range| find(job, range));
     if all_work(job, observer, "before").is_ok() {
