@@ -33,15 +33,15 @@ pub enum Answer {
 
 /// Live memory, streams and so on, as `info` shows them.
 #[derive(Clone, Debug)]
-pub struct LiveObject {
+pub(crate) struct LiveObject {
     /// `memory#3`.
-    pub label: String,
+    pub(crate) label: String,
     /// Its address or handle.
-    pub handle: u64,
+    pub(crate) handle: u64,
     /// Bytes; 0 if that is no property of it.
-    pub size: u64,
+    pub(crate) size: u64,
     /// The call that made it, and its function.
-    pub made: (u64, &'static str),
+    pub(crate) made: (u64, &'static str),
 }
 
 impl Debugger<'_> {
@@ -100,7 +100,7 @@ impl Debugger<'_> {
     }
 
     /// A call in one line, with the result that it had in the recording.
-    pub fn call_line(&mut self, call: u64) -> Option<String> {
+    pub(crate) fn call_line(&mut self, call: u64) -> Option<String> {
         let (call, renderer) = self.tape.call(call)?;
         let rendered = renderer.render(&call);
         let mut text = format!("#{} @{} {}(", call.index, call.thread, call.signature.name);

@@ -14,7 +14,7 @@ use crate::tape::Tape;
 
 /// Why it stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub(crate) enum Stopped {
     /// It has gone where it was to go.
     Moved,
     /// At these breakpoints.
@@ -59,12 +59,12 @@ impl<'t> Debugger<'t> {
     }
 
     /// The call before which it is; the number of calls at the end.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
     /// The thread of that call; at the end that of the last one.
-    pub fn thread(&self) -> u32 {
+    pub(crate) fn thread(&self) -> u32 {
         let at = self.position.min(self.tape.len().saturating_sub(1));
         self.tape.thread(at).unwrap_or(0)
     }

@@ -146,7 +146,7 @@ impl<'t> Server<'t> {
         ("stopped", body)
     }
 
-    /// Does what a line of the prompt asks for; it may move. What is watched in an editor is printed.
+    /// Does what a line of the prompt asks for; it may move. What an editor watches is printed.
     fn evaluate(&mut self, request: &Request) -> Result<Value, String> {
         let line = request.text("expression")?;
         let before = self.debugger.position();

@@ -26,8 +26,8 @@ pub enum SessionError {
     Replay(#[from] Error),
 }
 
-/// A replay that stops at calls, in a guarded child. There is no child until one is needed; to get to
-/// an earlier call a new one begins anew.
+/// A replay that stops at calls, in a guarded child. There is no child until one is needed; to get
+/// to an earlier call a new one begins anew.
 pub struct Session {
     trace: Arc<Trace>,
     command: Arc<dyn Fn() -> Command + Send + Sync>,
@@ -105,8 +105,8 @@ impl Session {
         Ok(())
     }
 
-    /// The first changes of ranges from one stop on and before another; and what could not be looked
-    /// at.
+    /// The first changes of ranges from one stop on and before another; and what could not be
+    /// looked at.
     ///
     /// # Errors
     /// As [`Session::read`].
