@@ -34,6 +34,7 @@ Exit status: 1 if a line of a script fails, otherwise 0.";
 /// What `debug` takes.
 #[derive(clap::Args)]
 #[command(after_help = EPILOGUE)]
+#[command(override_usage = "cutape debug [OPTIONS] <TRACE>\n       cutape debug --dap")]
 pub(crate) struct Arguments {
     /// The trace; with --rank, a folder with the traces of several ranks.
     #[arg(required_unless_present = "dap")]

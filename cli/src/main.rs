@@ -34,11 +34,14 @@ mod one_rank;
 mod pack;
 #[cfg(test)]
 mod python_options;
+mod race;
 mod record;
 mod repair;
 mod replay;
 mod report;
 mod trim;
+#[cfg(test)]
+mod verb_lists;
 mod view;
 mod why;
 
@@ -154,6 +157,8 @@ enum Verb {
     Why(why::Arguments),
     /// Find the first call that wrote a NaN, or that changed some bytes.
     First(first::Arguments),
+    /// Replay work that nothing orders in both orders, and compare.
+    Race(race::Arguments),
     /// Move through the calls of a trace, forward and back, and look at memory.
     Debug(debug::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
@@ -289,6 +294,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
         Verb::First(arguments) => first::run(arguments),
+        Verb::Race(arguments) => race::run(arguments),
         Verb::Debug(arguments) => debug::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),

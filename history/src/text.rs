@@ -10,6 +10,7 @@ use cutape_replay::{Change, Writer};
 use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
 use crate::first::FirstAnswer;
+use crate::race::{Difference, Outcome, Race};
 
 /// Columns by which what a writer read is moved to the right.
 const STEP: usize = 4;
@@ -161,6 +162,68 @@ pub fn first_text(answer: &FirstAnswer, element: Option<&Element>) -> String {
         }
     }
     out
+}
+
+/// The text of pairs that nothing orders.
+pub fn race_text(races: &[Race], element: Option<&Element>) -> String {
+    let mut out = String::new();
+    for race in races {
+        let Race {
+            first,
+            second,
+            label,
+            ..
+        } = race;
+        let [one, other] = race.by_calls.each_ref().map(|facts| {
+            let kernel = facts.kernel.as_deref().map(|name| format!(" {name}"));
+            let from = facts.from.as_deref().map(|from| format!(", {from}"));
+            let (kernel, from) = (kernel.unwrap_or_default(), from.unwrap_or_default());
+            format!("{}{kernel}{from}", facts.function)
+        });
+        let _ = writeln!(out, "call {first} {one}\ncall {second} {other}");
+        if !label.is_empty() {
+            let _ = writeln!(out, "  use {label} in two streams, and nothing orders them");
+        }
+        match &race.outcome {
+            Outcome::Proven(differences) => {
+                for difference in differences {
+                    let _ = writeln!(out, "  proven: {}", differing(difference, element));
+                }
+                let _ = writeln!(
+                    out,
+                    "  missing: record an event after call {first}, and let the stream of call \
+                     {second} wait for it (cuEventRecord, cuStreamWaitEvent)"
+                );
+            }
+            Outcome::Same => out.push_str("  not shown: both orders leave the same memory\n"),
+            Outcome::Varies => out
+                .push_str("  not shown: the memory differs between replays of one order already\n"),
+            Outcome::NotTried(why) => {
+                let _ = writeln!(out, "  not tried: {why}");
+            }
+        }
+    }
+    out
+}
+
+fn differing(difference: &Difference, element: Option<&Element>) -> String {
+    let (made_by, made) = &difference.made;
+    let size = element.map_or(1, |element| element.bytes as usize);
+    let pairs = difference.in_order.chunks_exact(size);
+    let mut pairs = pairs.zip(difference.reversed.chunks_exact(size));
+    let (number, (in_order, reversed)) = (0..)
+        .zip(&mut pairs)
+        .find(|(_, (one, other))| one != other)
+        .unwrap_or_default();
+    format!(
+        "{} of {:#x} (memory of {made_by} at call {made}) differ; at {:#x} {} as recorded, {} in the \
+         other order",
+        count(difference.bytes, "byte"),
+        difference.start,
+        difference.address + number * size as u64,
+        shown(element, in_order),
+        shown(element, reversed),
+    )
 }
 
 /// The first numbers that have changed, or those of memory that begins: `+4: 7 -> 8`.

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use cutape_tests::{Output, Screen, compiled, parts, record, run};
 use serde_json::{Value, json};
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_script_moves_both_ways,
     memory_is_read_and_watched_both_ways,
     nodes_of_graphs_change_memory,

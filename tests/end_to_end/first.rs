@@ -7,7 +7,7 @@ use cutape_format::Trace;
 use cutape_tests::{Output, compiled, names, parts, record, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     calls_and_nodes_are_named,
     the_first_change_of_bytes_is_named,
     what_cannot_be_asked_is_refused,

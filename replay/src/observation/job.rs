@@ -41,6 +41,9 @@ pub struct Observation {
     /// then.
     #[serde(default)]
     pub search: Option<Search>,
+    /// Two calls whose work is made to run in one order or the other.
+    #[serde(default)]
+    pub order: Option<ForcedOrder>,
     /// The replay ends before this call; `None`: behind the last of `calls`, or at the end.
     #[serde(default)]
     pub until: Option<u64>,
@@ -105,6 +108,9 @@ pub struct Observed {
     /// What could not be looked at for `watched` and `search`, and why, one line each.
     #[serde(default)]
     pub not_watched: Vec<String>,
+    /// Why the work of the two calls of `order` did not run in that order.
+    #[serde(default)]
+    pub not_ordered: Option<String>,
     /// Where the numbers that are looked for were found, in the order of calls.
     #[serde(default)]
     pub hits: Vec<Hit>,
@@ -389,4 +395,16 @@ pub struct Hit {
     pub value: u64,
     /// How many are in its page. If some of them were there before, other ones were not.
     pub count: u64,
+}
+
+/// Two calls that enqueue work, and in which order it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForcedOrder {
+    /// The call that the trace has first.
+    pub first: u64,
+    /// The other one.
+    pub second: u64,
+    /// The work of the second one runs first: the stream of the first one waits for it, and with it
+    /// what follows in that stream.
+    pub is_reversed: bool,
 }

@@ -6,13 +6,15 @@
 //! `variables` finds the variables of modules, `places` their addresses in memory. An observed
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
 //! the driver that only an observation makes. `watch` keeps what watched memory held last. `search`
-//! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`). `session`
-//! is what a replay and the one who has it stop at calls give each other.
+//! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`). `hold`
+//! keeps the work of a stream back. `session` is what a replay and the one who has it stop at calls
+//! give each other.
 
 pub(crate) mod array;
 pub(crate) mod dirty_table;
 pub(crate) mod driver;
 pub(crate) mod graph_run;
+pub(crate) mod hold;
 pub(crate) mod job;
 pub(crate) mod memory;
 pub(crate) mod memset;

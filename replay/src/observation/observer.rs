@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::api::Api;
 use crate::error::Error;
+use crate::observation::hold::Hold;
 use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
 use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
@@ -53,6 +54,10 @@ pub(crate) struct Observer {
     pub(crate) watch: Watch,
     /// Numbers that are looked for.
     pub(crate) searching: Searching,
+    /// The work that is kept back.
+    pub(crate) hold: Option<Hold>,
+    /// Why work did not run in the wanted order.
+    pub(crate) not_ordered: Option<String>,
     /// Who has the replay stop.
     pub(crate) session: Option<Served>,
 }
@@ -109,6 +114,8 @@ impl Observer {
             buffer: Vec::new(),
             watch,
             searching,
+            hold: None,
+            not_ordered: None,
             session: None,
         })
     }
@@ -149,6 +156,7 @@ impl Observer {
             watched,
             not_watched,
             hits,
+            not_ordered: self.not_ordered,
             ..Observed::default()
         })
     }

@@ -206,7 +206,7 @@ impl Watch {
                     continue;
                 }
             };
-            if let Some(change) = difference(&one.held, &now) {
+            if let Some(change) = difference(&one.held, &now, region.length) {
                 let change = Change {
                     call,
                     since,
@@ -320,7 +320,7 @@ impl Seen {
 }
 
 /// What differs between two looks; `None` if nothing, or if nobody has looked before.
-fn difference(held: &Held, now: &Held) -> Option<Change> {
+fn difference(held: &Held, now: &Held, length: u64) -> Option<Change> {
     match (held, now) {
         (Held::Bytes(before), Held::Bytes(after)) => {
             let parts = changed_parts(before, after);
@@ -338,7 +338,10 @@ fn difference(held: &Held, now: &Held) -> Option<Change> {
                 ..Change::default()
             })
         }
-        (Held::Digest(before), Held::Digest(after)) if before != after => Some(Change::default()),
+        (Held::Digest(before), Held::Digest(after)) if before != after => Some(Change {
+            parts: vec![(0, length)],
+            ..Change::default()
+        }),
         _ => None,
     }
 }
@@ -387,6 +390,16 @@ mod tests {
         let many = changed_parts(&[0; 1000], &[1, 0].repeat(500));
         assert_eq!(many.len(), MOST_PARTS);
         assert_eq!(many.last(), Some(&(126, 873)));
+    }
+
+    #[test]
+    fn of_digests_the_whole_range_has_changed() {
+        let parts = |before, after| {
+            let [before, after] = [before, after].map(Held::Digest);
+            difference(&before, &after, 100).map(|change| change.parts)
+        };
+        assert_eq!(parts(1, 2), Some(vec![(0, 100)]));
+        assert_eq!(parts(1, 1), None);
     }
 
     #[test]

@@ -13,9 +13,10 @@ use crate::observe::changes;
 use crate::observe::graph::{follow_graphs, prepare_graph};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
+use crate::observe::order;
 use crate::observe::part::read_reachable;
 use crate::observe::session;
-use crate::observe::wait::{all_work, wait};
+use crate::observe::wait::{check_readable, wait};
 use crate::overrides::launch::source_of;
 use crate::player::Job;
 
@@ -44,6 +45,7 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     if observer.looks_for_changes() {
         changes::before(job, observer);
     }
+    order::before(job, observer);
     session::serve(job, observer, false);
     if observer.looks_for_changes() {
         changes::split_graph(job, observer);
@@ -103,7 +105,11 @@ fn observe(
             result_name(result)
         ));
     }
-    all_work(job, observer, "before")?;
+    check_readable(job, observer)?;
+    // Which memory is there, does not depend on the work before.
+    if moments.before || moments.reach != Reach::All {
+        wait(job, observer, "before")?;
+    }
     let mut regions = all_live(job);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
@@ -173,6 +179,7 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
     }
+    order::after(job, observer, skipped);
     if observer.looks_for_changes() && observer.pending.is_none() {
         changes::after(job, observer, skipped.is_none());
     }

@@ -7,7 +7,7 @@ use crate::observation::job::{WatchedRange, Writer};
 use crate::observation::observer::Observer;
 use crate::observation::session::{Act, Done, Reply, Served, Stop};
 use crate::observation::watch::Watch;
-use crate::observe::wait::all_work;
+use crate::observe::wait::{check_readable, wait};
 use crate::observe::watch::find;
 use crate::player::Job;
 
@@ -59,7 +59,8 @@ fn act(job: &Job<'_, '_>, observer: &mut Observer, act: Act) -> Result<Done, Str
             return Ok(Done::Watched(seen, left_out));
         }
     };
-    all_work(job, observer, "before")?;
+    check_readable(job, observer)?;
+    wait(job, observer, "before")?;
     let range = WatchedRange {
         address,
         length,
@@ -94,7 +95,7 @@ fn watch(job: &Job<'_, '_>, observer: &mut Observer, ranges: &[WatchedRange]) {
     observer.watch = Watch::new(ranges, KEPT, None);
     let call = job.call.index;
     observer.watch.place(call, |range| find(job, range));
-    if all_work(job, observer, "before").is_ok() {
+    if check_readable(job, observer).is_ok() && wait(job, observer, "before").is_ok() {
         observer.watch.look(&job.api, call, &Writer::Call, false);
     }
     observer.watch.forget();

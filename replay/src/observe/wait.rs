@@ -9,15 +9,11 @@ use crate::player::Job;
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits for all work, so that memory can be read.
+/// Whether memory can be read, once all work is done.
 ///
 /// # Errors
 /// Why it cannot be read.
-pub(super) fn all_work(
-    job: &Job<'_, '_>,
-    observer: &mut Observer,
-    when: &str,
-) -> Result<(), String> {
+pub(super) fn check_readable(job: &Job<'_, '_>, observer: &Observer) -> Result<(), String> {
     if job.captures.any_open() {
         return Err("a stream is capturing at that call".into());
     }
@@ -31,7 +27,7 @@ pub(super) fn all_work(
     if let Some(call) = observer.endless {
         return Err(endless(&format!("the work that call {call} waited for")));
     }
-    wait(job, observer, when)
+    Ok(())
 }
 
 /// Waits for all work.
