@@ -9,20 +9,11 @@ use cutape_render::quantity::count;
 use serde_json::{Value, json};
 
 use crate::answer::LiveObject;
-use crate::dap::server::{Server, thread_id};
+use crate::dap::server::{Server, Variables, thread_id};
 use crate::dap::wire::{Request, set};
 
 /// The most bytes that are read at once.
 const MOST: i64 = 1 << 20;
-
-/// What a reference of an editor shows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Variables {
-    /// The arguments of a call.
-    Arguments(u64),
-    /// Live objects.
-    Objects(&'static [Kind]),
-}
 
 /// Live objects, by what an editor calls them.
 const OBJECTS: [(&str, &[Kind]); 4] = [

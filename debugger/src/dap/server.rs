@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use cutape_registry::Kind;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::command::completions;
-use crate::dap::inspect::Variables;
 use crate::dap::wire::{Request, set};
 use crate::debugger::{Debugger, Stopped};
 
@@ -22,6 +22,15 @@ enum Move {
     Finish,
     /// It stays.
     Stay(&'static str),
+}
+
+/// What a reference of an editor shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Variables {
+    /// The arguments of a call.
+    Arguments(u64),
+    /// Live objects.
+    Objects(&'static [Kind]),
 }
 
 /// A session and what its editor has been given.
