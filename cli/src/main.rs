@@ -14,6 +14,7 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+mod debug;
 mod demo;
 mod diff;
 mod doctor;
@@ -163,6 +164,8 @@ enum Verb {
     First(first::Arguments),
     /// Replay work that nothing orders in both orders, and compare.
     Race(race::Arguments),
+    /// Move through the calls of a trace, forward and back, and look at memory.
+    Debug(debug::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -184,6 +187,9 @@ enum Verb {
     /// The process in which `diff --execute` replays.
     #[command(name = diff::CHILD, hide = true)]
     ExecuteChild(diff::ChildArguments),
+    /// The process that stops at calls.
+    #[command(name = debug::CHILD, hide = true)]
+    DebugChild(debug::ChildArguments),
     /// The process in which `bench` measures.
     #[command(name = bench::CHILD, hide = true)]
     BenchChild(bench::ChildArguments),
@@ -298,6 +304,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Why(arguments) => why::run(arguments),
         Verb::First(arguments) => first::run(arguments),
         Verb::Race(arguments) => race::run(arguments),
+        Verb::Debug(arguments) => debug::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),
@@ -309,6 +316,7 @@ fn run(verb: Verb) -> ExitCode {
         Verb::ObserveChild(arguments) => observation::run_child(arguments),
         Verb::ExecuteChild(arguments) => diff::run_child(arguments),
         Verb::BenchChild(arguments) => bench::run_child(arguments),
+        Verb::DebugChild(arguments) => debug::run_child(arguments),
     };
     status_of(outcome)
 }

@@ -44,5 +44,5 @@ pub use race::{Difference, Outcome, Race, listed, pair, races, unordered_pairs};
 pub use snapshot::{Asked, Plan, Snapshot};
 pub use statistics::{Bin, Extreme, Statistics};
 pub use target::{Bytes, Place, Target};
-pub use text::{first_text, race_text, text};
+pub use text::{first_text, numbers, race_text, text, written_by};
 pub use values::{Layout, Shown};

@@ -95,8 +95,8 @@ fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut Stri
     }
 }
 
-/// Who has written, and where the program is then.
-fn written_by(by: &Writer, call: u64, by_call: &CallFacts) -> String {
+/// Who has written, and where the program is then: `written by call 12 cuMemsetD8_v2`.
+pub fn written_by(by: &Writer, call: u64, by_call: &CallFacts) -> String {
     let function = &by_call.function;
     let kernel = by_call.kernel.as_deref();
     let kernel = kernel.map(|name| format!(" {name}")).unwrap_or_default();
@@ -226,8 +226,8 @@ fn differing(difference: &Difference, element: Option<&Element>) -> String {
     )
 }
 
-/// The first numbers that have changed, or those of memory that begins.
-fn numbers(change: &Change, element: Option<&Element>) -> String {
+/// The first numbers that have changed, or those of memory that begins: `+4: 7 -> 8`.
+pub fn numbers(change: &Change, element: Option<&Element>) -> String {
     let Change {
         at, before, after, ..
     } = change;

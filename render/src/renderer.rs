@@ -53,6 +53,19 @@ impl RenderedCall<'_> {
         }
     }
 
+    /// Name and value of each argument, or of each part of a launch.
+    pub fn parts(&self) -> Vec<(String, String)> {
+        if let Some(launch) = &self.launch {
+            return launch.parts();
+        }
+        let part = |argument: &Argument<'_>| {
+            let mut value = String::new();
+            write_value(argument, &mut value);
+            (argument.name.to_owned(), value)
+        };
+        self.decoded.arguments.iter().map(part).collect()
+    }
+
     /// The same with the pointers through which the call wrote at the end, because their addresses
     /// say less than the names and handles in the other arguments.
     pub fn write_inputs_first(&self, out: &mut String) {
@@ -78,6 +91,10 @@ impl RenderedCall<'_> {
 fn write_argument(argument: &Argument<'_>, out: &mut String) {
     out.push_str(argument.name);
     out.push_str(" = ");
+    write_value(argument, out);
+}
+
+fn write_value(argument: &Argument<'_>, out: &mut String) {
     match &argument.pointee {
         // The content says more than the address.
         Some(

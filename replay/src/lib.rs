@@ -44,6 +44,7 @@
 //!
 //! [`rerun_guarded`] and [`rerun_as_child`] replay up to chosen calls and repeat those for a
 //! measurement. [`observe_guarded`] and [`observe_as_child`] read live memory around chosen calls.
+//! A [`Session`] stops at calls one after the other and reads, writes and watches memory there.
 //!
 //! Layout: folders are floors, each imports only from those below it. From the ground: `process` is
 //! this process, `plan` reads the trace, `place` maps memory, `machine` compares the trace with
@@ -105,9 +106,10 @@ pub use call_image::CallImage;
 pub use cutape_driver::{LocateError, locate};
 pub use error::Error;
 pub use guard::group::{Rank, run_ranks};
+pub use guard::session::{Session, SessionError};
 pub use guard::{
     Guard, Measurements, observe_as_child, observe_guarded, rerun_as_child, rerun_guarded,
-    run_as_child, run_guarded,
+    run_as_child, run_guarded, serve_as_child,
 };
 pub use host_files::{CallsOf, HostFiles};
 pub use measure::timing::Measuring;
@@ -115,6 +117,7 @@ pub use observation::job::{
     ArrayShape, MemoryKind, Moments, Observation, Observed, ObservedCall, ObservedLaunch,
     ObservedMemory, ObservedTexture, Piece, Reach,
 };
+pub use observation::session::Stop;
 pub use options::{
     DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,
 };

@@ -13,6 +13,7 @@ use crate::lent::late_writes;
 use crate::measure::timing::Measure;
 use crate::observation::job::{Observation, Observed};
 use crate::observation::observer::Observer;
+use crate::observation::session::Served;
 use crate::options::{DigestedLaunches, Options};
 use crate::plan::Plan;
 use crate::player::{Player, ReplayState};
@@ -112,6 +113,24 @@ pub(crate) fn replay_observed(
         report: state.report,
         ..observed
     })
+}
+
+/// Replays, and stops where a session asks to.
+pub(crate) fn replay_served(
+    trace: &Trace,
+    plan: &Plan,
+    options: &Options,
+    position: &Arc<Position>,
+    session: Served,
+) -> Result<Report, Error> {
+    let mut observer = Observer::new(Observation::default())?;
+    observer.session = Some(session);
+    let hooks = Hooks {
+        observer: Some(Box::new(observer)),
+        ..Hooks::default()
+    };
+    let (state, _) = play_all(trace, plan, options, position, &mut |_| {}, hooks)?;
+    Ok(state.report)
 }
 
 /// What goes along with a replay.

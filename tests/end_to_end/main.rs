@@ -8,6 +8,7 @@ mod call_sets;
 mod causes;
 mod corpus;
 mod damage;
+mod debug;
 mod diff;
 mod digests;
 mod documents;
@@ -75,6 +76,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("causes", causes::add_to),
     ("corpus", corpus::add_to),
     ("damage", damage::add_to),
+    ("debug", debug::add_to),
     ("digests", digests::add_to),
     ("driver_log", driver_log::add_to),
     ("exchanges", exchanges::add_to),

@@ -3,20 +3,22 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use cutape_format::Trace;
 
 use crate::error::Error;
 use crate::guard::attempt::Assignment;
-use crate::guard::message::{ASSIGNMENT, EXIT_REPORTED, Measurements, Message, VARIABLE};
+use crate::guard::message::{ASSIGNMENT, EXIT_REPORTED, Measurements, Message, SESSION, VARIABLE};
 use crate::observation::job::Observation;
+use crate::observation::session::Served;
 use crate::options::Options;
 use crate::plan::{Plan, plan};
 use crate::process::position::{Page, Position};
 use crate::ranks::peers::Peers;
 use crate::rerun::{Job, Measure, Rerun};
-use crate::run::{replay_measured, replay_observed, replay_watched};
+use crate::run::{replay_measured, replay_observed, replay_served, replay_watched};
 
 /// The page and the pipe.
 fn descriptors(text: &str) -> Option<(RawFd, RawFd)> {
@@ -76,6 +78,28 @@ pub fn observe_as_child(trace: &Trace, options: &Options, job: Observation) -> i
         let _ = std::fs::remove_file(&job.contents);
         let observed = replay_observed(trace, plan, options, position, job)?;
         Ok(Message::Observed(Box::new(observed)))
+    })
+}
+
+/// The child's side of [`Session`](crate::Session): replays, and stops where it is asked to.
+/// Returns the exit status for the process.
+///
+/// Outside of a session it returns 2 and does nothing.
+pub fn serve_as_child(trace: &Trace, options: &Options) -> i32 {
+    let variable = std::env::var(SESSION).ok();
+    let Some(end) = variable.and_then(|text| text.parse::<RawFd>().ok()) else {
+        return 2;
+    };
+    // SAFETY: no other thread of this process has been started by us yet.
+    unsafe { std::env::remove_var(SESSION) };
+    // SAFETY: the guarding parent left this descriptor open for this process; nothing else uses it.
+    let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(end) });
+    let Ok(session) = Served::new(stream) else {
+        return 2;
+    };
+    as_child(trace, options, |plan, options, position| {
+        let report = replay_served(trace, plan, options, position, session)?;
+        Ok(Message::Report(Box::new(report)))
     })
 }
 

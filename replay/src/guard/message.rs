@@ -10,6 +10,8 @@ use crate::rerun::Outcome;
 
 /// Names the descriptors for the child: `page,pipe`.
 pub(crate) const VARIABLE: &str = "CUTAPE_REPLAY_CHILD";
+/// Names the descriptor of a child's end of a session.
+pub(crate) const SESSION: &str = "CUTAPE_REPLAY_SESSION";
 /// An [`Assignment`] for the child, as JSON.
 pub(crate) const ASSIGNMENT: &str = "CUTAPE_REPLAY_PLACEMENT";
 /// Exit status of a child that could write its message.

@@ -23,7 +23,7 @@
 //! its message before it is killed counts as `Reported`. `child` is the child's side, `message`
 //! what the two give each other. `awaited` explains what a child that is late may wait for,
 //! `crash_report` is the report of one that could not write any. `group` guards several ranks at
-//! once.
+//! once. `session` is a replay that stops at calls.
 
 pub(crate) mod attempt;
 pub(crate) mod awaited;
@@ -33,9 +33,13 @@ pub(crate) mod environment;
 pub(crate) mod group;
 pub(crate) mod kept_attempts;
 mod message;
+pub(crate) mod session;
 mod watchdog;
 
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cutape_format::Trace;
 
@@ -45,7 +49,7 @@ use crate::guard::awaited::{Surroundings, tell_of_wait};
 use crate::guard::crash_report::crash_report;
 use crate::guard::environment::environment;
 use crate::guard::kept_attempts::{KeptAttempts, TraceIdentity};
-use crate::guard::message::{Message, unexpected};
+use crate::guard::message::{Message, SESSION, unexpected};
 use crate::guard::watchdog::{Company, End, Watchers, failed, one_child};
 use crate::observation::job::Observed;
 use crate::plan::has_address_spaces;
@@ -54,7 +58,7 @@ use crate::process::strategy::PlacementStrategy;
 use crate::report::Report;
 
 pub use crate::guard::attempt::Guard;
-pub use crate::guard::child::{observe_as_child, rerun_as_child, run_as_child};
+pub use crate::guard::child::{observe_as_child, rerun_as_child, run_as_child, serve_as_child};
 pub use crate::guard::message::Measurements;
 
 /// Replays in a child process that `command` makes: normally this executable with a hidden verb
@@ -74,7 +78,7 @@ pub fn run_guarded(
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, Error> {
-    match guarded(trace, command, guard, progress)? {
+    match guarded(trace, command, guard, progress, None)? {
         (Ended::Reported(Message::Report(report)), misfits) => Ok(misfits.report_in(*report)),
         (Ended::Reported(_), _) => Err(unexpected()),
         (Ended::Died(report), misfits) => Ok(misfits.report_in(*report)),
@@ -92,7 +96,7 @@ pub fn rerun_guarded(
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Measurements, Error> {
-    match guarded(trace, command, guard, progress)? {
+    match guarded(trace, command, guard, progress, None)? {
         (Ended::Reported(Message::Measurements(mut measurements)), misfits) => {
             let report = &mut measurements.outcome.report;
             *report = misfits.report_in(std::mem::take(report));
@@ -114,7 +118,7 @@ pub fn observe_guarded(
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Observed, Error> {
-    match guarded(trace, command, guard, progress)? {
+    match guarded(trace, command, guard, progress, None)? {
         (Ended::Reported(Message::Observed(mut observed)), misfits) => {
             observed.report = misfits.report_in(observed.report);
             Ok(*observed)
@@ -138,12 +142,27 @@ enum Ended {
     Died(Box<Report>),
 }
 
+/// How children are talked to while they replay.
+struct Talk<'a> {
+    /// Makes the end of the next child.
+    connect: &'a mut dyn FnMut() -> io::Result<OwnedFd>,
+    /// Set if the child is to be ended.
+    cancel: &'a AtomicBool,
+}
+
+impl Talk<'_> {
+    fn is_over(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+}
+
 /// Tries children until one fits; with those that did not.
 fn guarded(
     trace: &Trace,
     command: &dyn Fn() -> Command,
     guard: &Guard,
     progress: &mut dyn FnMut(u64),
+    mut talk: Option<Talk<'_>>,
 ) -> Result<(Ended, Misfits), Error> {
     let automatic = || match has_address_spaces(trace) {
         true => PlacementStrategy::Natural,
@@ -169,7 +188,14 @@ fn guarded(
                 tell_of_wait(guard, "", &page, lasts, &awaited);
             },
         };
-        match one_child(command, guard, &next, Company::none(&page), &mut watchers)? {
+        let mut company = Company::none(&page);
+        if let Some(talk) = &mut talk {
+            let end = (talk.connect)().map_err(failed("making a socket"))?;
+            company.variables = vec![(SESSION, end.as_raw_fd().to_string())];
+            company.given = vec![end];
+            company.cancel = talk.cancel;
+        }
+        match one_child(command, guard, &next, company, &mut watchers)? {
             End::Failed(error) => {
                 misfits.add(&error);
                 next = next.after(error, guard)?;
@@ -182,6 +208,9 @@ fn guarded(
                     KeptAttempts::of_trace(identity, &next).write(guard)?;
                 }
                 return Ok((Ended::Reported(message), misfits));
+            }
+            End::Died { .. } if talk.as_ref().is_some_and(Talk::is_over) => {
+                return Ok((Ended::Died(Box::default()), misfits));
             }
             End::Died { status, hung } => {
                 let report = crash_report(trace, status, &page, hung.then_some(awaited));

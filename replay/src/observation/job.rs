@@ -15,7 +15,7 @@ pub struct Observation {
     /// The variables of device code to read with launches of its kernels, by the index of the call
     /// that loads the code.
     pub variables: BTreeMap<u64, Vec<String>>,
-    /// Where the bytes go. A file that is there is replaced.
+    /// Where the bytes go. A file that is there is replaced. Without a path none are written.
     pub contents: PathBuf,
     /// Of longer memory that a launch can reach, that many bytes are read from each address that
     /// points into it: some programs allocate most of the device at once.

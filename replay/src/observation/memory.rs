@@ -177,6 +177,23 @@ impl Region {
         }
     }
 
+    /// Writes bytes to its start, which must not be more than it has. All work must be done.
+    pub(crate) fn write(&self, api: &Api, bytes: &[u8]) -> Result<(), Code> {
+        if self.kind == MemoryKind::Host {
+            let count = bytes.len().min(self.length as usize);
+            // SAFETY: a live range of host memory covers the region, which stays mapped while the
+            // range lives; no work is in flight that uses it.
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.live as *mut u8, count);
+            }
+            return Ok(());
+        }
+        match self.context {
+            0 => api.write_device(self.live, bytes),
+            context => api.in_context(context, |api| api.write_device(self.live, bytes)),
+        }
+    }
+
     /// Describes it for a message.
     pub(crate) fn describe(&self) -> String {
         let what = match self.kind {

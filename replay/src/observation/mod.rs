@@ -7,7 +7,8 @@
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
 //! the driver that only an observation makes. `watch` keeps what watched memory held last. `search`
 //! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`). `hold`
-//! keeps the work of a stream back.
+//! keeps the work of a stream back. `session` is what a replay and the one who has it stop at calls
+//! give each other.
 
 pub(crate) mod array;
 pub(crate) mod dirty_table;
@@ -23,6 +24,7 @@ pub(crate) mod pages;
 pub(crate) mod places;
 pub(crate) mod read;
 pub(crate) mod search;
+pub(crate) mod session;
 pub(crate) mod texture;
 pub(crate) mod variables;
 pub(crate) mod watch;

@@ -16,6 +16,7 @@ use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
 use crate::observation::search::Searching;
+use crate::observation::session::Served;
 use crate::observation::watch::Watch;
 
 /// Observes calls of a replay.
@@ -57,6 +58,8 @@ pub(crate) struct Observer {
     pub(crate) hold: Option<Hold>,
     /// Why work did not run in the wanted order.
     pub(crate) not_ordered: Option<String>,
+    /// Who has the replay stop.
+    pub(crate) session: Option<Served>,
 }
 
 /// A call that is observed, between before and after.
@@ -85,12 +88,15 @@ pub(crate) struct GraphRun {
 }
 
 impl Observer {
-    /// Creates the file of contents.
+    /// Creates the file of contents, if one is wanted.
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
-        let pages = Pages::create(&job.contents, job.most_bytes)
-            .map_err(|error| cannot_write(&job, &error))?;
         let watch = Watch::new(&job.watched, job.most_changes, job.first_changes);
         let searching = Searching::new(job.search.clone());
+        let pages = match job.contents.as_os_str().is_empty() {
+            true => Pages::in_memory(),
+            false => Pages::create(&job.contents, job.most_bytes),
+        };
+        let pages = pages.map_err(|error| cannot_write(&job, &error))?;
         Ok(Self {
             job,
             pages,
@@ -110,6 +116,7 @@ impl Observer {
             searching,
             hold: None,
             not_ordered: None,
+            session: None,
         })
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 
 use crate::observation::job::Piece;
+use crate::process::memory_file;
 
 /// Unit of contents.
 pub(crate) const PAGE: usize = 4096;
@@ -31,6 +32,17 @@ impl Pages {
             file: BufWriter::with_capacity(1 << 20, file),
             length: 0,
             most,
+            known: FxHashMap::default(),
+        })
+    }
+
+    /// For an observation that writes nothing.
+    pub(crate) fn in_memory() -> io::Result<Self> {
+        let file = memory_file::create(c"cutape-contents")?;
+        Ok(Self {
+            file: BufWriter::new(File::from(file)),
+            length: 0,
+            most: 0,
             known: FxHashMap::default(),
         })
     }

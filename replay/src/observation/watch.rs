@@ -267,6 +267,14 @@ impl Watch {
         }
     }
 
+    /// Forgets the changes so far.
+    pub(crate) fn forget(&mut self) {
+        for one in &mut self.watched {
+            one.seen.count = 0;
+            one.seen.last.clear();
+        }
+    }
+
     /// What was seen of each range, and what was left out.
     pub(crate) fn finish(self) -> (Vec<Seen>, Vec<String>) {
         let mut left_out = self.left_out;

@@ -15,7 +15,8 @@ use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
 use crate::observe::order;
 use crate::observe::part::read_reachable;
-use crate::observe::wait::{endless, wait};
+use crate::observe::session;
+use crate::observe::wait::{check_readable, wait};
 use crate::overrides::launch::source_of;
 use crate::player::Job;
 
@@ -45,6 +46,10 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
         changes::before(job, observer);
     }
     order::before(job, observer);
+    session::serve(job, observer, false);
+    if observer.looks_for_changes() {
+        changes::split_graph(job, observer);
+    }
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return true;
     };
@@ -86,16 +91,6 @@ fn observe(
     moments: Moments,
     pending: &mut Pending,
 ) -> Result<(), String> {
-    if job.comparer.host_bytes_missing {
-        let why = "bytes that the program copied to the device before are not in the trace";
-        return Err(format!("{why}: record it with --payloads all"));
-    }
-    if observer.waits_for_memory {
-        return Err("streams may wait for values in memory".into());
-    }
-    if let Some(call) = observer.endless {
-        return Err(endless(&format!("the work that call {call} waited for")));
-    }
     let is_launch = matches!(job.function.family, Family::Launch(_));
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
     if moments.reach == Reach::Launch && !is_launch && !is_graph {
@@ -110,6 +105,7 @@ fn observe(
             result_name(result)
         ));
     }
+    check_readable(job, observer)?;
     // Which memory is there, does not depend on the work before.
     if moments.before || moments.reach != Reach::All {
         wait(job, observer, "before")?;
@@ -187,6 +183,7 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     if observer.looks_for_changes() && observer.pending.is_none() {
         changes::after(job, observer, skipped.is_none());
     }
+    session::serve(job, observer, true);
     let Some(mut pending) = observer.pending.take() else {
         return;
     };

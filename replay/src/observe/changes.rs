@@ -9,7 +9,7 @@ use crate::observe::wait::wait;
 use crate::observe::{search, watch};
 use crate::player::Job;
 
-/// Before a call: lets a graph run node by node.
+/// Before a call: finds what CPU code has written, and begins to look for numbers.
 pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
     let call = job.call.index;
     watch::before(job, observer);
@@ -19,6 +19,11 @@ pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
             Err(why) => observer.watch.left_out.push(format!("call {call}: {why}")),
         }
     }
+}
+
+/// Before a call: lets a graph run node by node.
+pub(super) fn split_graph(job: &Job<'_, '_>, observer: &mut Observer) {
+    let call = job.call.index;
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
     let is_looked_at = observer.watch.has_memory() || observer.searching.is_active(call);
     if !is_graph || !job.call.succeeded() || job.captures.any_open() || !is_looked_at {

@@ -4,7 +4,8 @@
 //! that run node by node (`graph`). `live` finds the memory that is live, `part` reads what a part
 //! of a trace can reach, `launch` describes a launch as the driver gets it. After every call that may
 //! have changed memory (`changes`), `watch` looks at watched memory and `search` for numbers. `order` lets
-//! the work of two calls run in a chosen order.
+//! the work of two calls run in a chosen order. `session` stops at calls and does what the one who
+//! started the replay asks for.
 //!
 //! Waiting for all work before and after an observed call makes the memory well defined: it is that
 //! of the calls before it in the order of the replay, and of this call alone.
@@ -17,5 +18,6 @@ mod live;
 mod order;
 mod part;
 mod search;
+mod session;
 mod wait;
 mod watch;

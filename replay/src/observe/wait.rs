@@ -9,6 +9,27 @@ use crate::player::Job;
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Whether memory can be read, once all work is done.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(super) fn check_readable(job: &Job<'_, '_>, observer: &Observer) -> Result<(), String> {
+    if job.captures.any_open() {
+        return Err("a stream is capturing at that call".into());
+    }
+    if job.comparer.host_bytes_missing {
+        let why = "bytes that the program copied to the device before are not in the trace";
+        return Err(format!("{why}: record it with --payloads all"));
+    }
+    if observer.waits_for_memory {
+        return Err("streams may wait for values in memory".into());
+    }
+    if let Some(call) = observer.endless {
+        return Err(endless(&format!("the work that call {call} waited for")));
+    }
+    Ok(())
+}
+
 /// Waits for all work.
 pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
     let current = job.api.current_context().unwrap_or(0);
@@ -27,7 +48,7 @@ pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Re
     })
 }
 
-pub(super) fn endless(work: &str) -> String {
+fn endless(work: &str) -> String {
     let seconds = PATIENCE.as_secs();
     format!("{work} did not end in {seconds} s: a kernel may wait for what the CPU does later")
 }

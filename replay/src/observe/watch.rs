@@ -58,7 +58,7 @@ fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: 
 }
 
 /// Where a recorded range lies, and the memory around it.
-fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, Region)> {
+pub(super) fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, Region)> {
     let Found::Live(found, _) = player.ranges.find(range.address) else {
         return None;
     };

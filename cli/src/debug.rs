@@ -1,0 +1,175 @@
+//! `cutape debug`: a session on a trace, at a prompt, from a script or for an editor.
+
+mod prompt;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use cutape_debugger::dap::Connection;
+use cutape_debugger::{Debugger, End, run_script};
+use cutape_format::Trace;
+use cutape_replay::{Options, Session};
+
+use crate::guarded::GuardedOptions;
+use crate::one_rank::{ChildSource, RankOption, Source};
+use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
+use cutape_terminal::{input, library, message};
+
+/// The hidden verb of the guarded child.
+pub(crate) const CHILD: &str = "debug-child";
+
+const EPILOGUE: &str = "\
+Examples:
+  cutape debug app.cutape              a prompt; `help` lists its words
+  cutape debug app.cutape -x script    does what the lines of a file ask for
+  echo 'info memory' | cutape debug app.cutape
+
+Moving needs no replay and no GPU; reading and watching memory does.
+
+Exit status: 1 if a line of a script fails, otherwise 0.";
+
+/// What `debug` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+#[command(override_usage = "cutape debug [OPTIONS] <TRACE>\n       cutape debug --dap")]
+pub(crate) struct Arguments {
+    /// The trace; with --rank, a folder with the traces of several ranks.
+    #[arg(required_unless_present = "dap")]
+    trace: Option<PathBuf>,
+    /// Do what the lines of this file ask for, and end at the first that fails.
+    #[arg(short = 'x', long = "execute", value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Speak the Debug Adapter Protocol on stdin and stdout, for an editor.
+    #[arg(long, conflicts_with = "script")]
+    dap: bool,
+    /// The driver to replay on: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    #[command(flatten)]
+    rank: RankOption,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+}
+
+/// The arguments of the guarded child.
+#[derive(clap::Args)]
+pub(crate) struct ChildArguments {
+    /// The resolved driver.
+    #[arg(long)]
+    child_driver: PathBuf,
+    #[command(flatten)]
+    source: ChildSource,
+    trace: PathBuf,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.dap {
+        return serve(&arguments);
+    }
+    let given = arguments.trace.as_deref().unwrap_or(Path::new(""));
+    let script = arguments.script.as_deref().map(open_script).transpose()?;
+    with_debugger(given, &arguments, |mut debugger| match script {
+        Some((path, lines)) => execute(&mut debugger, &path.display().to_string(), lines),
+        None if io::stdin().is_terminal() => prompt::run(&mut debugger),
+        None => execute(&mut debugger, "stdin", Box::new(io::stdin().lock())),
+    })
+}
+
+/// Opens a trace for a session.
+fn with_debugger<T>(
+    given: &Path,
+    arguments: &Arguments,
+    work: impl FnOnce(Debugger<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let source = arguments.rank.source(given, &arguments.guarded)?;
+    let trace = Arc::new(input::open(source.path())?);
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let session = session((&trace, &source), driver, &arguments.guarded)?;
+    work(Debugger::new(&trace, session)?)
+}
+
+/// Talks to an editor on stdin and stdout.
+fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let mut connection = Connection::new(&mut input, &mut output);
+    while let Some(launch) = connection.launch()? {
+        let named = launch.trace.as_deref().map(Path::new);
+        let Some(given) = named.or(arguments.trace.as_deref()) else {
+            connection.refuse(&launch, "launch needs `trace`, the path of a trace")?;
+            continue;
+        };
+        let mut is_open = false;
+        let ran = with_debugger(given, arguments, |debugger| {
+            is_open = true;
+            Ok(connection.run(&launch, debugger)?)
+        });
+        match ran {
+            Err(failure) if !is_open => connection.refuse(&launch, &failure.message)?,
+            ended => return ended.map(|()| ExitCode::SUCCESS),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Script<'p> = (&'p Path, Box<dyn BufRead>);
+
+fn open_script(path: &Path) -> Result<Script<'_>, Failure> {
+    let file = File::open(path);
+    let file = file.map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
+    Ok((path, Box::new(BufReader::new(file))))
+}
+
+/// Does what lines ask for; `name` is that of their file.
+fn execute(
+    debugger: &mut Debugger<'_>,
+    name: &str,
+    mut lines: Box<dyn BufRead + '_>,
+) -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    let end = run_script(debugger, &mut lines, &mut out)?;
+    out.flush()?;
+    Ok(match end {
+        End::Whole | End::Quit => ExitCode::SUCCESS,
+        End::Failed(line, why) => {
+            message!("{name}:{line}: {why}");
+            ExitCode::from(FOUND)
+        }
+    })
+}
+
+/// A replay of the trace that stops where it is asked to.
+fn session(
+    (trace, source): (&Arc<Trace>, &Source),
+    driver: PathBuf,
+    guarded: &GuardedOptions,
+) -> Result<Session, Failure> {
+    let program = library::own_path()?;
+    let (hidden, options) = (source.for_child(), guarded.for_child());
+    let path = trace.path().to_owned();
+    let command = move || {
+        let mut command = Command::new(&program);
+        command.arg(CHILD).arg("--child-driver").arg(&driver);
+        command.args(&hidden).args(&options).arg("--").arg(&path);
+        command
+    };
+    Ok(Session::new(Arc::clone(trace), command, guarded.guard()))
+}
+
+/// The guarded child: replays, and obeys its parent through a socket.
+pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
+    let trace = Trace::open(child.source.path(&child.trace))?;
+    let options = Options {
+        keep_going: true,
+        alone: child.source.alone()?,
+        ..child
+            .guarded
+            .replay(child.child_driver.clone(), child.source.rank())
+    };
+    let status = cutape_replay::serve_as_child(&trace, &options);
+    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
+}
