@@ -107,19 +107,20 @@ impl<'t> Cut<'t> {
         self
     }
 
-    /// Writes the part to `target`, which must not exist.
+    /// Writes the part to `target`, which must not exist. Calls `progress` for each call of the
+    /// source.
     ///
     /// # Errors
     /// Those of reading the trace and of writing.
-    pub fn write(&self, target: &Path) -> io::Result<PackSummary> {
+    pub fn write(&self, target: &Path, progress: &dyn Fn()) -> io::Result<PackSummary> {
         write(
             self.trace,
-            &self.needs,
-            &self.part,
+            (&self.part, &self.needs),
             &self.provenance,
             self.state.as_ref(),
             target,
             &self.changes,
+            progress,
         )
     }
 }
