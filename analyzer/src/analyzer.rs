@@ -12,6 +12,7 @@ use crate::decode::Names;
 use crate::finding::{
     CallResult, CallSite, Class, CodePlace, Confidence, Finding, FindingKey, Severity,
 };
+use crate::pairs::{Pairs, UnorderedPair};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::reported::Reported;
@@ -77,6 +78,7 @@ pub struct Analyzer {
     /// Empty between calls.
     drafts: Vec<Draft>,
     killed: bool,
+    pairs: Option<Pairs>,
     question: Option<Question>,
 }
 
@@ -101,6 +103,18 @@ impl Analyzer {
             call,
             answer: not_about_calls(rule),
         });
+    }
+
+    /// Collects, from before the first call on, the pairs of calls that use the same memory and that
+    /// nothing orders.
+    pub fn collect_pairs(&mut self) {
+        self.pairs = Some(Pairs::default());
+    }
+
+    /// What [`Analyzer::collect_pairs`] has collected.
+    pub fn take_pairs(&mut self) -> Vec<UnorderedPair> {
+        let pairs = self.pairs.take();
+        pairs.map(Pairs::into_found).unwrap_or_default()
     }
 
     /// The answer to [`Analyzer::ask`]; `None` if the call did not come.
@@ -204,6 +218,11 @@ impl Analyzer {
         let mut reported = false;
         let mut findings = Vec::new();
         self.state.observe(plan, call);
+        if let Some(pairs) = &mut self.pairs
+            && call.succeeded()
+        {
+            pairs.add(&self.state, call);
+        }
         let passed = gates.passed(&self.state, plan, call);
         if !passed.is_empty() || rules::init::is_uninitialized(call) {
             self.reported.make_room();

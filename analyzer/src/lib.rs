@@ -20,6 +20,7 @@ mod launch;
 mod layouts;
 mod list;
 pub mod output;
+mod pairs;
 mod performance;
 mod plan;
 pub mod ranks;
@@ -38,6 +39,7 @@ pub use finding::{
     RecordedProcess, RelatedCall, Severity, own_frame,
 };
 pub use list::{FindingLimits, FindingList};
+pub use pairs::UnorderedPair;
 pub use render::result_of;
 pub use rules::silence::Silence;
 pub use suppress::{SuppressionError, Suppressions};

@@ -57,13 +57,14 @@ pub(crate) struct Arguments {
 const EPILOGUE: &str = "\
 Times are those of the host: a trace does not show when the GPU ran something.
 Files of parquet and jsonl name their columns; DuckDB shows them:
-  DESCRIBE SELECT * FROM 'app.parquet/calls/*/*/*.parquet'";
+  DESCRIBE SELECT * FROM 'app.parquet/calls/*.parquet'";
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ExportFormat {
     /// A timeline for ui.perfetto.dev and trace_processor.
     Perfetto,
-    /// Tables for DuckDB, Spark, pandas: a folder, partitioned by process and rank.
+    /// Tables for DuckDB, Spark, pandas: a folder with a folder for each table, in it a file
+    /// for each trace.
     Parquet,
     /// The same tables as lines of JSON.
     Jsonl,

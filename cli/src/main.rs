@@ -21,6 +21,7 @@ mod dump;
 mod explain;
 mod export;
 mod extract;
+mod first;
 mod first_look;
 mod guarded;
 mod info;
@@ -32,11 +33,14 @@ mod one_rank;
 mod pack;
 #[cfg(test)]
 mod python_options;
+mod race;
 mod record;
 mod repair;
 mod replay;
 mod report;
 mod trim;
+#[cfg(test)]
+mod verb_lists;
 mod view;
 mod why;
 
@@ -150,6 +154,10 @@ enum Verb {
     Trim(trim::Arguments),
     /// Say which calls wrote some bytes, and from what.
     Why(why::Arguments),
+    /// Find the first call that wrote a NaN, or that changed some bytes.
+    First(first::Arguments),
+    /// Replay work that nothing orders in both orders, and compare.
+    Race(race::Arguments),
     /// Write the smallest trace that still shows a finding, divergence, crash or error.
     Minimize(minimize::Arguments),
     /// Rewrite a trace: compressed, complete and indexed.
@@ -279,6 +287,8 @@ fn run(verb: Verb) -> ExitCode {
         Verb::Mark(arguments) => mark::run(arguments),
         Verb::Trim(arguments) => trim::run(arguments),
         Verb::Why(arguments) => why::run(arguments),
+        Verb::First(arguments) => first::run(arguments),
+        Verb::Race(arguments) => race::run(arguments),
         Verb::Minimize(arguments) => minimize::run(arguments),
         Verb::Pack(arguments) => pack::run(arguments),
         Verb::Repair(arguments) => repair::run(arguments),

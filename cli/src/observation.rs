@@ -95,6 +95,17 @@ pub(crate) fn watch(
     guarded: &GuardedOptions,
     observation: Observation,
 ) -> Result<Observed, Failure> {
+    let (observed, _) = read(source, driver, guarded, observation)?;
+    Ok(observed)
+}
+
+/// As [`observe`], with the contents.
+pub(crate) fn read(
+    source: (&Trace, &Source),
+    driver: &Path,
+    guarded: &GuardedOptions,
+    observation: Observation,
+) -> Result<(Observed, Vec<u8>), Failure> {
     let folder = std::env::temp_dir().join(format!("cutape-watch-{}", std::process::id()));
     let made = fs::DirBuilder::new().mode(0o700).create(&folder);
     made.map_err(|error| {
@@ -107,8 +118,14 @@ pub(crate) fn watch(
     };
     let progress = replaying(source.0);
     let observed = observe(source, driver, guarded, &observation, progress);
+    let contents = fs::read(&observation.contents);
     let _ = fs::remove_dir_all(&folder);
-    observed
+    let observed = observed?;
+    let contents = contents.map_err(|error| {
+        let path = observation.contents.display();
+        Failure::unusable(format!("{path}: {error}"))
+    })?;
+    Ok((observed, contents))
 }
 
 /// The guarded child: replays, and reports through a pipe to its parent.

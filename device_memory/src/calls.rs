@@ -1,7 +1,9 @@
 //! What calls enqueue and allocate.
 
 use cutape_driver::types::{CUlaunchConfig, CUmemAccessDesc};
-use cutape_registry::{Family, LaunchOp, Length, MemoryOp, Role, canonical_stream};
+use cutape_registry::{
+    Family, LaunchOp, Length, MemoryOp, Role, SharedKind, SharingOp, canonical_stream,
+};
 
 use crate::recorder::Call;
 
@@ -52,6 +54,19 @@ impl Call<'_> {
             }
         }
         named
+    }
+
+    /// The handle of the physical memory that a call exports or imports.
+    pub(crate) fn shared_physical(&self) -> Option<u64> {
+        match self.function.family {
+            Family::Sharing(SharingOp::Export(shared)) if shared.kind == SharedKind::Allocation => {
+                Some(self.word(shared.object))
+            }
+            Family::Sharing(SharingOp::Import(shared)) if shared.kind == SharedKind::Allocation => {
+                self.pointee(shared.object)
+            }
+            _ => None,
+        }
     }
 
     /// Whether a call that gives access to mapped memory lets the current device read and write it.

@@ -2,7 +2,7 @@
 
 use cutape_registry::{
     ContextOp, Family, Function, GraphOp, HostMemoryOp, Kind, MemoryOp, MulticastOp, PrimaryOp,
-    Role, SharingOp, StreamMemoryOp, VirtualMemoryOp, Waits,
+    Role, SharedKind, SharingOp, StreamMemoryOp, VirtualMemoryOp, Waits,
 };
 
 use cutape_registry::Digests as Points;
@@ -73,6 +73,8 @@ pub(crate) enum DigestStep {
     Maps,
     SetsAccess,
     Unmaps,
+    /// It exports or imports physical memory.
+    Shares,
     /// It enqueues work that changes device memory.
     Enqueues(Work),
     /// Its success proves work complete.
@@ -119,6 +121,11 @@ fn digest_step_by_family(function: &Function) -> DigestStep {
             | VirtualMemoryOp::FreeReservation
             | VirtualMemoryOp::Release => S::Nothing,
         },
+        Family::Sharing(SharingOp::Export(shared) | SharingOp::Import(shared))
+            if shared.kind == SharedKind::Allocation =>
+        {
+            S::Shares
+        }
         Family::Launch(_) => S::Enqueues(W::Kernel),
         Family::Graph(GraphOp::Launch) => S::Enqueues(W::Graph),
         Family::StreamMemory(StreamMemoryOp::Wait | StreamMemoryOp::Batch) => {
@@ -254,6 +261,9 @@ mod tests {
             ("cuStreamSynchronize", S::Nothing, S::Waits),
             ("cuCtxSynchronize", S::Waits, S::Waits),
             ("cuCtxDestroy_v2", S::Nothing, S::Nothing),
+            ("cuMemExportToShareableHandle", S::Shares, S::Shares),
+            ("cuMemImportFromShareableHandle", S::Shares, S::Shares),
+            ("cuIpcGetMemHandle", S::Nothing, S::Nothing),
         ] {
             let function = function(name);
             let found = [P::End, P::Launch].map(|points| digest_step(function, points));

@@ -61,7 +61,7 @@ impl dyn Recorder + '_ {
         }
     }
 
-    /// Makes a call that would end a capture in progress, of this thread or another.
+    /// Makes a call that would invalidate a capture in progress, of this thread or another.
     fn beside_captures<T>(&self, act: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED;
         let mut exchange = || {
@@ -112,7 +112,7 @@ impl dyn Recorder + '_ {
 
     /// Page-locked memory that all devices can write.
     pub(crate) fn allocate_on_host(&self, length: u64) -> Outcome<u64> {
-        self.made(id::cuMemHostAlloc, [length, PORTABLE_MAPPED, 0])
+        self.beside_captures(|| self.made(id::cuMemHostAlloc, [length, PORTABLE_MAPPED, 0]))
     }
 
     /// Page-locks memory of ours for all contexts; the address by which devices write there.
@@ -187,11 +187,11 @@ impl dyn Recorder + '_ {
 /// Waits of the calling thread. No lock is held during those for work of the program.
 impl dyn Recorder + '_ {
     pub(crate) fn wait_for_event(&self, event: u64) -> Outcome {
-        self.drive(id::cuEventSynchronize, [event, 0, 0, 0])
+        self.beside_captures(|| self.drive(id::cuEventSynchronize, [event, 0, 0, 0]))
     }
 
     pub(crate) fn wait_for_stream(&self, stream: u64) -> Outcome {
-        self.drive(id::cuStreamSynchronize, [stream, 0, 0, 0])
+        self.beside_captures(|| self.drive(id::cuStreamSynchronize, [stream, 0, 0, 0]))
     }
 
     pub(crate) fn wait_for_context(&self) -> Outcome {

@@ -35,100 +35,12 @@ fn trace_of_driver(base: u64, calls: &str, driver: &str) -> Trace {
             }
             word => word.parse().unwrap(),
         };
-        let (a, b, c) = (value(2), value(3), value(4));
-        let made = a.to_le_bytes();
-        let bytes = c.to_le_bytes();
-        let parameters = [b, 5, c].map(u64::to_le_bytes).concat();
-        let image = b".version 8.0\n.target sm_90\n.address_size 64\n.entry k() { ret; }\0";
-        let (function, arguments, before, after, result) = match verb {
-            // Host addresses are anywhere: B's stack is elsewhere too.
-            "alloc" => (
-                "cuMemAlloc_v2",
-                vec![base + 1, b],
-                vec![],
-                vec![NewSnapshot::pointee(0, &made)],
-                0,
-            ),
-            "free" => ("cuMemFree_v2", vec![a], vec![], vec![], 0),
-            "stream" => (
-                "cuStreamCreate",
-                vec![base + 1, 0],
-                vec![],
-                vec![NewSnapshot::pointee(0, &made)],
-                0,
-            ),
-            "event" => (
-                "cuEventCreate",
-                vec![base + 1, 0],
-                vec![],
-                vec![NewSnapshot::pointee(0, &made)],
-                0,
-            ),
-            "destroy" => ("cuEventDestroy_v2", vec![a], vec![], vec![], 0),
-            "record" => ("cuEventRecord", vec![a, b], vec![], vec![], 0),
-            "query" => ("cuEventQuery", vec![a], vec![], vec![], c as i32),
-            "wait" => ("cuStreamSynchronize", vec![a], vec![], vec![], b as i32),
-            "set" => ("cuMemsetD8_v2", vec![a, b, c], vec![], vec![], 0),
-            "to" => (
-                "cuMemcpyHtoD_v2",
-                vec![a, base + 2, b],
-                vec![NewSnapshot::pointee(1, &bytes)],
-                vec![],
-                0,
-            ),
-            "load" => (
-                "cuModuleLoadData",
-                vec![base + 1, base + 3],
-                vec![NewSnapshot::pointee(1, image)],
-                vec![NewSnapshot::pointee(0, &made)],
-                0,
-            ),
-            "find" => (
-                "cuModuleGetFunction",
-                vec![base + 1, b, base + 4],
-                vec![NewSnapshot::pointee(2, b"k\0")],
-                vec![NewSnapshot::pointee(0, &made)],
-                0,
-            ),
-            // A number, and a struct of a number and what is behind it.
-            "launch" => (
-                "cuLaunchKernel",
-                vec![a, 1, 1, 1, 1, 1, 1, 0, 0, base + 5, 0],
-                vec![NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &parameters)],
-                vec![],
-                0,
-            ),
-            "from" => (
-                "cuMemcpyDtoH_v2",
-                vec![base + 2, a, b],
-                vec![],
-                vec![NewSnapshot::piece(0, field::HOST_BYTES, &bytes)],
-                0,
-            ),
-            "unload" => ("cuModuleUnload", vec![a], vec![], vec![], 0),
-            "device" => (
-                "cuDeviceGetName",
-                vec![base + 1, 8, 0],
-                vec![],
-                vec![NewSnapshot::pointee(
-                    0,
-                    if a == 1 { b"one\0" } else { b"two\0" },
-                )],
-                0,
-            ),
-            other => panic!("{other}"),
-        };
-        builder.call(NewCall {
-            thread,
-            name: function,
-            arguments: &arguments,
-            snapshots: &before,
-            ..NewCall::default()
-        });
-        if verb == "launch" {
-            builder.layout_note(thread, a, &[(0, 8), (8, 16)]);
-        }
-        builder.leave(thread, result, &after);
+        write(
+            &mut builder,
+            base,
+            (thread, verb),
+            [value(2), value(3), value(4)],
+        );
     }
     // Tests run at the same time.
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -139,6 +51,74 @@ fn trace_of_driver(base: u64, calls: &str, driver: &str) -> Trace {
     let trace = Trace::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     trace
+}
+
+/// Writes the call of a verb, with its values.
+fn write(builder: &mut TraceBuilder, base: u64, (thread, verb): (u32, &str), [a, b, c]: [u64; 3]) {
+    let made = &a.to_le_bytes();
+    let made = || vec![NewSnapshot::pointee(0, made)];
+    let bytes = c.to_le_bytes();
+    let parameters = [b, 5, c].map(u64::to_le_bytes).concat();
+    let image = b".version 8.0\n.target sm_90\n.address_size 64\n.entry k() { ret; }\0";
+    let none = Vec::new;
+    // Host addresses are anywhere: B's stack is elsewhere too.
+    let (function, arguments, before, after) = match verb {
+        "alloc" => ("cuMemAlloc_v2", vec![base + 1, b], none(), made()),
+        "free" => ("cuMemFree_v2", vec![a], none(), none()),
+        "stream" => ("cuStreamCreate", vec![base + 1, 0], none(), made()),
+        "event" => ("cuEventCreate", vec![base + 1, 0], none(), made()),
+        "destroy" => ("cuEventDestroy_v2", vec![a], none(), none()),
+        "record" => ("cuEventRecord", vec![a, b], none(), none()),
+        "query" => ("cuEventQuery", vec![a], none(), none()),
+        "wait" => ("cuStreamSynchronize", vec![a], none(), none()),
+        "set" => ("cuMemsetD8_v2", vec![a, b, c], none(), none()),
+        "to" => {
+            let before = vec![NewSnapshot::pointee(1, &bytes)];
+            ("cuMemcpyHtoD_v2", vec![a, base + 2, b], before, none())
+        }
+        "load" => {
+            let before = vec![NewSnapshot::pointee(1, image)];
+            ("cuModuleLoadData", vec![base + 1, base + 3], before, made())
+        }
+        "find" => {
+            let before = vec![NewSnapshot::pointee(2, b"k\0")];
+            let arguments = vec![base + 1, b, base + 4];
+            ("cuModuleGetFunction", arguments, before, made())
+        }
+        // A number, and a struct of a number and what is behind it.
+        "launch" => {
+            let arguments = vec![a, 1, 1, 1, 1, 1, 1, 0, 0, base + 5, 0];
+            let before = vec![NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &parameters)];
+            ("cuLaunchKernel", arguments, before, none())
+        }
+        "from" => {
+            let after = vec![NewSnapshot::piece(0, field::HOST_BYTES, &bytes)];
+            ("cuMemcpyDtoH_v2", vec![base + 2, a, b], none(), after)
+        }
+        "unload" => ("cuModuleUnload", vec![a], none(), none()),
+        "device" => {
+            let name = if a == 1 { b"one\0" } else { b"two\0" };
+            let after = vec![NewSnapshot::pointee(0, name)];
+            ("cuDeviceGetName", vec![base + 1, 8, 0], none(), after)
+        }
+        other => panic!("{other}"),
+    };
+    builder.call(NewCall {
+        thread,
+        name: function,
+        arguments: &arguments,
+        snapshots: &before,
+        ..NewCall::default()
+    });
+    if verb == "launch" {
+        builder.layout_note(thread, a, &[(0, 8), (8, 16)]);
+    }
+    let result = match verb {
+        "query" => c as i32,
+        "wait" => b as i32,
+        _ => 0,
+    };
+    builder.leave(thread, result, &after);
 }
 
 fn report(a: &str, b: &str, options: &Options<'_>) -> Report {

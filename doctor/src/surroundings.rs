@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use cutape_recording::LibraryFolder;
 use cutape_render::quantity::bytes;
 
 /// Bytes that the temporary folder should have free: for the raw trace of a short run (assumed).
@@ -81,10 +82,10 @@ impl Surroundings<'_> {
         let mut all = Vec::new();
         for (name, meaning) in TOOLS {
             if let Some(value) = (self.variable)(name).filter(|value| !value.is_empty()) {
-                let meaning = match value.contains("libcutape_") {
-                    true => OWN,
-                    false => meaning,
-                };
+                let mut libraries = value.split([':', ' ']).map(Path::new);
+                let is_own =
+                    value.contains("libcutape_") || libraries.any(LibraryFolder::is_library);
+                let meaning = if is_own { OWN } else { meaning };
                 let text = format!("{name}={value}: {meaning}");
                 all.push(Advice {
                     label: "tool",
@@ -460,6 +461,15 @@ mod tests {
             &[("LD_AUDIT", "/usr/lib/cutape/libcutape_audit.so")],
             None,
             &["records this process already"],
+        ),
+        (
+            &[],
+            &[
+                ("NVTX_INJECTION64_PATH", "/tmp/cutape-17-0/libcuda.so.1"),
+                ("LD_PRELOAD", "/tmp/cutape-17-0/libcuda.so.1:/x.so"),
+            ],
+            None,
+            &["records this process already"; 2],
         ),
         (
             &[(TOOLKIT, "{\"cuda\": {\"version\": \"13.0.2\"}}")],

@@ -11,7 +11,7 @@ use crate::checklist::Checklist;
 
 /// Checks what the system allows.
 pub(crate) fn check(checks: &mut Checklist<impl Write>) -> Result<(), Failure> {
-    // SAFETY: reads the personality, sets one flag and restores it; single-threaded here.
+    // SAFETY: reads the personality of this thread, sets one flag and restores it.
     let allowed = unsafe {
         let now = libc::personality(0xffff_ffff);
         let fixed =

@@ -36,7 +36,7 @@ pub const fn blocks(length: u64) -> u32 {
 }
 
 /// The number of a word at a position, from 0.
-const fn number(word: u64, position: u64) -> u64 {
+pub(crate) const fn number(word: u64, position: u64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
     if word == 0 {

@@ -1,6 +1,7 @@
 //! Raw types of the CUDA driver API and the function table of a loaded libcuda.
 
 pub mod digest;
+pub mod dirty;
 #[cfg(feature = "load")]
 mod elf;
 #[cfg(feature = "load")]

@@ -99,18 +99,10 @@ mod tests {
     fn marks_are_added_behind_what_is_claimed() {
         let path = std::env::temp_dir().join(format!("append-{}.cutape", std::process::id()));
         let table = "cutape-signatures\t1\nfunction\t0\ta\ta\tS\tCUresult\tplain\n";
-        let mut bytes = crate::TraceBuilder::new(table).bytes();
-        // The control chunk lies before the others, as the recorder writes it.
-        let start = CONTROL_POSITION as usize;
-        let head = ChunkHead {
-            length: CONTROL_LENGTH as u64,
-            ..ChunkHead::new(chunk_kind::CONTROL)
-        };
-        let mut chunk = head.encode().to_vec();
-        let claimed = (bytes.len() + CONTROL_LENGTH + 8192) as u64;
-        chunk.extend(claimed.to_le_bytes());
-        chunk.resize(CONTROL_LENGTH, 0);
-        bytes.splice(start..start, chunk);
+        let mut bytes = crate::TraceBuilder::new(table).control(None).bytes();
+        let claimed = bytes.len() as u64 + 8192;
+        let end = CONTROL_POSITION as usize + CONTROL_END;
+        bytes[end..end + 8].copy_from_slice(&claimed.to_le_bytes());
         std::fs::write(&path, &bytes).unwrap();
         let trace = Trace::follow(&path).unwrap();
         let long = "é".repeat(5000);

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::codec::{self, Encode};
+use crate::control::{CONTROL_LENGTH, Incomplete};
 use crate::layout::{
     BUFFER_NOTE_LENGTH, BlobRef, BufferNote, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH,
     ChunkHead, EnterHead, ExchangeOutputNote, FILE_HEAD_LENGTH, FileHead, FramesNote,
@@ -105,9 +106,10 @@ pub struct TraceBuilder {
     stacks: Vec<u8>,
     /// Records of a chunk of markers.
     markers: Vec<u8>,
-    /// The minor version of the latest notes, from 1.4 on; otherwise 0.
+    /// The minor version of the latest notes and control chunk, from 1.4 on; otherwise 0.
     notes_minor: u32,
     process: u32,
+    control: Option<Option<Incomplete>>,
     blobs: Vec<Vec<u8>>,
     blob_position: u64,
     threads: BTreeMap<u32, ThreadChunks>,
@@ -140,6 +142,7 @@ impl TraceBuilder {
             markers: Vec::new(),
             notes_minor: 0,
             process: 4242,
+            control: None,
             blobs: Vec::new(),
             // Blobs follow the signature table, so their positions are known early.
             blob_position: FILE_HEAD_LENGTH as u64 + allocated(signature_text.len()),
@@ -154,6 +157,21 @@ impl TraceBuilder {
     /// Adds a fact about program or machine.
     pub fn meta(&mut self, key: &str, value: &str) -> &mut Self {
         self.meta.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds the recorder's control chunk, which says what the trace lacks. The chunk lies before
+    /// all others.
+    ///
+    /// # Panics
+    /// If the trace has a blob already: the chunk would move it.
+    pub fn control(&mut self, incomplete: Option<Incomplete>) -> &mut Self {
+        assert!(self.blobs.is_empty() && self.control.is_none());
+        self.blob_position += CONTROL_LENGTH as u64;
+        self.control = Some(incomplete);
+        if incomplete.is_some() {
+            self.notes_minor = self.notes_minor.max(8);
+        }
         self
     }
 
@@ -556,6 +574,16 @@ impl TraceBuilder {
         .encode()
         .to_vec();
         file.resize(FILE_HEAD_LENGTH, 0);
+        if self.control.is_some() {
+            // Open; where the file ends is known last.
+            put_chunk(
+                &mut file,
+                ChunkHead::new(chunk_kind::CONTROL),
+                &[],
+                0,
+                false,
+            );
+        }
         let mut put = |kind: u16, body: &[u8]| {
             let head = ChunkHead {
                 first: match kind {
@@ -601,6 +629,11 @@ impl TraceBuilder {
                     put_chunk(&mut file, head, &chunk.body, length, close);
                 }
             }
+        }
+        if let Some(incomplete) = self.control {
+            let words = [file.len() as u64, incomplete.map_or(0, Incomplete::word)];
+            let start = FILE_HEAD_LENGTH + CHUNK_HEAD_LENGTH;
+            file[start..start + 16].copy_from_slice(&words.map(u64::to_le_bytes).concat());
         }
         file
     }

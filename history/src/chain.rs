@@ -160,10 +160,11 @@ fn last_write(seen: &Seen) -> Option<&Change> {
 
 /// What the last writers of a level have read.
 fn inputs(trace: &Trace, level: &[(Wanted, Seen)]) -> Vec<Wanted> {
+    let is_copy = |change: &Change| change.by == Writer::Call && change.pointers.is_empty();
     let copies: BTreeSet<u64> = level
         .iter()
         .filter_map(|(_, seen)| last_write(seen))
-        .filter(|change| change.by == Writer::Call && change.pointers.is_empty())
+        .filter(|change| is_copy(change))
         .map(|change| change.call)
         .collect();
     let mut reads: FxHashMap<u64, Vec<Bytes>> = FxHashMap::default();
@@ -196,7 +197,10 @@ fn inputs(trace: &Trace, level: &[(Wanted, Seen)]) -> Vec<Wanted> {
                 parameter,
             });
         };
-        for &bytes in reads.get(&change.call).into_iter().flatten() {
+        // A call of others in the level may be a copy: what it reads says nothing of a change by
+        // CPU code before it.
+        let read = reads.get(&change.call).filter(|_| is_copy(change));
+        for &bytes in read.into_iter().flatten() {
             add(bytes, None);
         }
         for (parameter, bytes) in pointees(change, target.bytes) {
@@ -272,6 +276,9 @@ fn joined(trace: &Trace, mut levels: Vec<Vec<(Wanted, Seen)>>) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use cutape_format::{NewCall, TraceBuilder};
+    use cutape_render::test_trace;
+
     use super::*;
 
     #[test]
@@ -295,5 +302,49 @@ mod tests {
         ] {
             assert_eq!(pointees(&change(pointers), written(address)), expected);
         }
+    }
+
+    #[test]
+    fn only_what_a_copy_wrote_comes_from_what_it_reads() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        builder
+            .call(NewCall {
+                name: "cuMemcpyDtoD_v2",
+                arguments: &[0x1000, 0x5000, 8],
+                ..NewCall::default()
+            })
+            .leave(0, 0, &[]);
+        let trace = test_trace::open(&builder, "history-inputs");
+        let level: Vec<_> = [Writer::Call, Writer::Host, Writer::Begins]
+            .into_iter()
+            .map(|by| {
+                let bytes = Bytes {
+                    address: 0x1000,
+                    length: 8,
+                };
+                let wanted = Wanted {
+                    bytes,
+                    until: None,
+                    of: 0,
+                    parameter: None,
+                };
+                let seen = Seen {
+                    last: [Change {
+                        by,
+                        ..Change::default()
+                    }]
+                    .into(),
+                    ..Seen::default()
+                };
+                (wanted, seen)
+            })
+            .collect();
+        let found = inputs(&trace, &level);
+        let found: Vec<_> = found.iter().map(|one| (one.of, one.bytes)).collect();
+        let read = Bytes {
+            address: 0x5000,
+            length: 8,
+        };
+        assert_eq!(found, [(0, read)]);
     }
 }

@@ -7,7 +7,10 @@ use cutape_render::Element;
 use cutape_render::quantity::count;
 use cutape_replay::{Change, Writer};
 
+use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
+use crate::first::FirstAnswer;
+use crate::race::{Difference, Outcome, Race};
 
 /// Columns by which what a writer read is moved to the right.
 const STEP: usize = 4;
@@ -80,14 +83,24 @@ fn read(input: &Input) -> String {
 
 fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut String) {
     let Write { change, by_call } = write;
-    let call = change.call;
+    let (by, call) = (written_by(&change.by, change.call, by_call), change.call);
+    let _ = writeln!(out, "{:indent$}{by}", "");
+    if change.since != call {
+        let since = since(change.since);
+        let _ = writeln!(out, "{:indent$}  {since}", "");
+    }
+    let numbers = numbers(change, element);
+    if !numbers.is_empty() {
+        let _ = writeln!(out, "{:indent$}  {numbers}", "");
+    }
+}
+
+/// Who has written, and where the program is then.
+fn written_by(by: &Writer, call: u64, by_call: &CallFacts) -> String {
     let function = &by_call.function;
-    let kernel = by_call
-        .kernel
-        .as_deref()
-        .map(|name| format!(" {name}"))
-        .unwrap_or_default();
-    let by = match &change.by {
+    let kernel = by_call.kernel.as_deref();
+    let kernel = kernel.map(|name| format!(" {name}")).unwrap_or_default();
+    let by = match by {
         Writer::Call => format!("written by call {call} {function}{kernel}"),
         Writer::Node(number, what) => {
             let what = demangle(what);
@@ -97,32 +110,127 @@ fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut Stri
         Writer::Begins => format!("its memory is made by call {call} {function}"),
         Writer::Ends => format!("its memory ended with call {call} {function}"),
     };
-    let from = by_call
-        .from
-        .as_deref()
-        .map(|from| format!(", {from}"))
-        .unwrap_or_default();
-    let _ = writeln!(out, "{:indent$}{by}{from}", "");
-    if change.since != call {
-        let since = change.since;
-        let _ = writeln!(
-            out,
-            "{:indent$}  or by a call since {since}: a stream was capturing, so that the replay \
-             could not look between them",
-            ""
-        );
-    }
-    let numbers = numbers(write, element);
-    if !numbers.is_empty() {
-        let _ = writeln!(out, "{:indent$}  {numbers}", "");
+    match &by_call.from {
+        Some(from) => format!("{by}, {from}"),
+        None => by,
     }
 }
 
+fn since(call: u64) -> String {
+    format!(
+        "or by a call since {call}: a stream was capturing, so that the replay could not look \
+         between them"
+    )
+}
+
+/// The text of the first calls that wrote what was looked for.
+pub fn first_text(answer: &FirstAnswer, element: Option<&Element>) -> String {
+    let mut out = String::new();
+    if answer.findings.is_empty() {
+        out.push_str("no call of the replay wrote that\n");
+    }
+    for finding in &answer.findings {
+        let by = written_by(&finding.by, finding.call, &finding.by_call);
+        let place = match &finding.label {
+            Some(label) => format!("{label} ({:#x})", finding.address),
+            None => format!("{:#x}", finding.address),
+        };
+        let _ = writeln!(out, "{by}");
+        if finding.since != finding.call {
+            let _ = writeln!(out, "  {}", since(finding.since));
+        }
+        if let Some(hit) = &finding.hit {
+            let value = Element::named(hit.element).map(|element| {
+                let bytes = hit.value.to_le_bytes();
+                let size = element.bytes as usize;
+                element.text(bytes.get(..size).unwrap_or(&bytes))
+            });
+            let doubt = match hit.is_certain {
+                true => "",
+                false => ", if the numbers there are of that type (--type)",
+            };
+            let (kind, value) = (hit.element, value.unwrap_or_default());
+            let _ = writeln!(
+                out,
+                "  {kind} {value} at {place}; {} such in that page of 16 KiB, {} in all{doubt}",
+                hit.count,
+                count(hit.pages, "page"),
+            );
+        }
+        if let Some(change) = &finding.change {
+            let _ = writeln!(out, "  {place}: {}", numbers(change, element));
+        }
+    }
+    out
+}
+
+/// The text of pairs that nothing orders.
+pub fn race_text(races: &[Race], element: Option<&Element>) -> String {
+    let mut out = String::new();
+    for race in races {
+        let Race {
+            first,
+            second,
+            label,
+            ..
+        } = race;
+        let [one, other] = race.by_calls.each_ref().map(|facts| {
+            let kernel = facts.kernel.as_deref().map(|name| format!(" {name}"));
+            let from = facts.from.as_deref().map(|from| format!(", {from}"));
+            let (kernel, from) = (kernel.unwrap_or_default(), from.unwrap_or_default());
+            format!("{}{kernel}{from}", facts.function)
+        });
+        let _ = writeln!(out, "call {first} {one}\ncall {second} {other}");
+        if !label.is_empty() {
+            let _ = writeln!(out, "  use {label} in two streams, and nothing orders them");
+        }
+        match &race.outcome {
+            Outcome::Proven(differences) => {
+                for difference in differences {
+                    let _ = writeln!(out, "  proven: {}", differing(difference, element));
+                }
+                let _ = writeln!(
+                    out,
+                    "  missing: record an event after call {first}, and let the stream of call \
+                     {second} wait for it (cuEventRecord, cuStreamWaitEvent)"
+                );
+            }
+            Outcome::Same => out.push_str("  not shown: both orders leave the same memory\n"),
+            Outcome::Varies => out
+                .push_str("  not shown: the memory differs between replays of one order already\n"),
+            Outcome::NotTried(why) => {
+                let _ = writeln!(out, "  not tried: {why}");
+            }
+        }
+    }
+    out
+}
+
+fn differing(difference: &Difference, element: Option<&Element>) -> String {
+    let (made_by, made) = &difference.made;
+    let size = element.map_or(1, |element| element.bytes as usize);
+    let pairs = difference.in_order.chunks_exact(size);
+    let mut pairs = pairs.zip(difference.reversed.chunks_exact(size));
+    let (number, (in_order, reversed)) = (0..)
+        .zip(&mut pairs)
+        .find(|(_, (one, other))| one != other)
+        .unwrap_or_default();
+    format!(
+        "{} of {:#x} (memory of {made_by} at call {made}) differ; at {:#x} {} as recorded, {} in the \
+         other order",
+        count(difference.bytes, "byte"),
+        difference.start,
+        difference.address + number * size as u64,
+        shown(element, in_order),
+        shown(element, reversed),
+    )
+}
+
 /// The first numbers that have changed, or those of memory that begins.
-fn numbers(write: &Write, element: Option<&Element>) -> String {
+fn numbers(change: &Change, element: Option<&Element>) -> String {
     let Change {
         at, before, after, ..
-    } = &write.change;
+    } = change;
     if before.is_empty() {
         return shown(element, after);
     }

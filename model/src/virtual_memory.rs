@@ -170,18 +170,17 @@ impl VirtualMemory {
         self.mappings.find(address)?.1.allocation
     }
 
-    /// The mappings that make up these addresses; `None` if they are not exactly that.
-    pub fn exactly(&self, start: u64, size: u64) -> Option<()> {
-        let end = start.checked_add(size)?;
+    /// True if whole mappings make up these addresses.
+    pub fn are_whole_mappings(&self, start: u64, size: u64) -> bool {
+        let end = start.saturating_add(size);
         let mut at = start;
         while at < end {
-            let (range, _) = self.mappings.find(at)?;
-            if range.start != at {
-                return None;
+            match self.mappings.find(at) {
+                Some((range, _)) if range.start == at => at = range.end,
+                _ => return false,
             }
-            at = range.end;
         }
-        (at == end && size > 0).then_some(())
+        at == end && size > 0
     }
 
     /// The addresses before this one that mappings with access make up without a gap.

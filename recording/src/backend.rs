@@ -115,15 +115,24 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 impl SelectedBackend {
     /// The variables by which the loader brings the interposer into the program.
-    pub(crate) fn loader_variables(&self, folder: &LibraryFolder) -> Vec<(&'static str, OsString)> {
+    ///
+    /// # Errors
+    /// If a variable cannot name the library.
+    pub(crate) fn loader_variables(
+        &self,
+        folder: &LibraryFolder,
+    ) -> Result<Vec<(&'static str, OsString)>, Failure> {
         let library_path = "LD_LIBRARY_PATH";
-        match &self.audit {
+        Ok(match &self.audit {
             Some(library) => vec![("LD_AUDIT", prepended(library, "LD_AUDIT"))],
-            None => vec![
-                ("LD_PRELOAD", prepended(&folder.library(), "LD_PRELOAD")),
-                (library_path, prepended(folder.path(), library_path)),
-            ],
-        }
+            None => {
+                check_preloadable(&folder.library())?;
+                vec![
+                    ("LD_PRELOAD", prepended(&folder.library(), "LD_PRELOAD")),
+                    (library_path, prepended(folder.path(), library_path)),
+                ]
+            }
+        })
     }
 
     /// Where the auditing library finds the interposer.
@@ -146,6 +155,17 @@ impl SelectedBackend {
             Backend::Audit => "try --backend gum",
             Backend::Preload => "try --backend audit",
         }
+    }
+}
+
+/// Rejects a path that LD_PRELOAD would take for several: it has no way to quote (ld.so(8)).
+fn check_preloadable(library: &Path) -> Result<(), Failure> {
+    match library.to_string_lossy().contains([' ', ':']) {
+        true => Err(Failure::unusable(format!(
+            "LD_PRELOAD cannot name {}, which has a blank or a colon; set TMPDIR to another folder",
+            library.display()
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -193,6 +213,21 @@ mod tests {
                     "{loader:?} {glibc:?}"
                 ),
             }
+        }
+    }
+
+    #[test]
+    fn a_path_that_ld_preload_takes_for_several_is_refused() {
+        for (path, is_good) in [
+            ("/tmp/cutape-1-0/libcuda.so.1", true),
+            ("/tmp/a b/libcuda.so.1", false),
+            ("/tmp/a:b/libcuda.so.1", false),
+        ] {
+            assert_eq!(
+                check_preloadable(Path::new(path)).is_ok(),
+                is_good,
+                "{path}"
+            );
         }
     }
 

@@ -9,6 +9,11 @@ use cutape_terminal::failure::Failure;
 
 use crate::forward;
 
+/// How the names of these folders begin; the process follows.
+const PREFIX: &str = "cutape-";
+/// The name that programs load.
+const LIBRARY: &str = "libcuda.so.1";
+
 /// A folder with links `libcuda.so.1` and `libcuda.so` to one library; removed when dropped.
 pub struct LibraryFolder(PathBuf);
 
@@ -28,11 +33,11 @@ impl LibraryFolder {
         let base = std::path::absolute(env::temp_dir())
             .map_err(|error| failed(&env::temp_dir(), error))?;
         for attempt in 0..100u32 {
-            let path = base.join(format!("cutape-{}-{attempt}", std::process::id()));
+            let path = base.join(format!("{PREFIX}{}-{attempt}", std::process::id()));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => {
                     let folder = Self(path);
-                    for name in ["libcuda.so.1", "libcuda.so"] {
+                    for name in [LIBRARY, "libcuda.so"] {
                         let link = folder.0.join(name);
                         std::os::unix::fs::symlink(library, &link)
                             .map_err(|error| failed(&link, error))?;
@@ -68,7 +73,7 @@ impl LibraryFolder {
         fs::rename(&copy, self.library()).map_err(failed)?;
         let other = self.0.join("libcuda.so");
         fs::remove_file(&other).map_err(failed)?;
-        std::os::unix::fs::symlink("libcuda.so.1", &other).map_err(failed)
+        std::os::unix::fs::symlink(LIBRARY, &other).map_err(failed)
     }
 
     /// The folder.
@@ -78,7 +83,15 @@ impl LibraryFolder {
 
     /// The library under the name that programs load.
     pub(crate) fn library(&self) -> PathBuf {
-        self.0.join("libcuda.so.1")
+        self.0.join(LIBRARY)
+    }
+
+    /// Whether a path is that of the library in such a folder.
+    pub fn is_library(path: &Path) -> bool {
+        let folder = path.parent().and_then(Path::file_name);
+        let folder =
+            folder.is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+        folder && path.file_name() == Some(LIBRARY.as_ref())
     }
 }
 

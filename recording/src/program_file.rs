@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,14 +10,12 @@ use std::path::{Path, PathBuf};
 use object::LittleEndian;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::{ReadCache, ReadRef};
 
 use cutape_terminal::failure::Failure;
 use cutape_terminal::output;
 
 use crate::starter;
-
-/// How much of the file is read: the headers come first.
-const HEAD: u64 = 1 << 20;
 
 /// With these, a word is rarely the name of a program.
 const SHELL_CHARACTERS: [char; 13] = [
@@ -100,13 +97,12 @@ pub(crate) fn check(path: &Path) -> Result<Loader, Failure> {
             )
         )));
     }
-    let mut bytes = Vec::new();
     // The system decides about a script or an unreadable file.
-    let read = fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
-    if read.is_err() {
+    let Ok(file) = fs::File::open(path) else {
         return Ok(Loader::Unknown);
-    }
-    loader(&bytes, Path::exists).map_err(|why| match why {
+    };
+    // Of a large file only the headers are read, and the loader's name, which may lie at its end.
+    loader(&ReadCache::new(file), Path::exists).map_err(|why| match why {
         Obstacle::Static => cannot(&format!(
             "it is statically linked, so no loader can load cutape's library; {}",
             or_starter(
@@ -174,11 +170,14 @@ fn raised_rights(path: &Path, rights: &Rights) -> Option<&'static str> {
 }
 
 /// The loader that an ELF program names, or why that loader cannot bring the interposer in.
-fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, Obstacle> {
-    if !bytes.starts_with(&elf::ELFMAG) {
+fn loader<'data>(
+    file: impl ReadRef<'data>,
+    exists: impl Fn(&Path) -> bool,
+) -> Result<Loader, Obstacle> {
+    if file.read_bytes_at(0, 4) != Ok(&elf::ELFMAG) {
         return Ok(Loader::Unknown);
     }
-    let header = elf::FileHeader64::<LittleEndian>::parse(bytes);
+    let header = elf::FileHeader64::<LittleEndian>::parse(file);
     let header = header
         .ok()
         .filter(|header| header.e_machine(LittleEndian) == elf::EM_X86_64);
@@ -187,12 +186,12 @@ fn loader(bytes: &[u8], exists: impl Fn(&Path) -> bool) -> Result<Loader, Obstac
             "it is not a 64-bit x86-64 program".to_owned(),
         ));
     };
-    let Ok(segments) = header.program_headers(LittleEndian, bytes) else {
+    let Ok(segments) = header.program_headers(LittleEndian, file) else {
         return Ok(Loader::Unknown);
     };
     let interpreter = segments
         .iter()
-        .find_map(|segment| segment.interpreter(LittleEndian, bytes).ok().flatten());
+        .find_map(|segment| segment.interpreter(LittleEndian, file).ok().flatten());
     let Some(interpreter) = interpreter else {
         return Err(Obstacle::Static);
     };
@@ -306,7 +305,7 @@ mod tests {
                 Err("/gone/ld.so does not exist"),
             ),
         ] {
-            let found = loader(&bytes, |path| !path.starts_with("/gone"));
+            let found = loader(&*bytes, |path| !path.starts_with("/gone"));
             match expected {
                 Ok(expected) => assert_eq!(found, Ok(expected)),
                 Err(why) => assert!(
@@ -322,9 +321,26 @@ mod tests {
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] = 0xff;
-            let _ = loader(&changed, |_| true);
+            let _ = loader(&*changed, |_| true);
             let _ = loader(&whole[..at], |_| true);
         }
+    }
+
+    #[test]
+    fn the_loader_may_be_named_at_the_end_of_a_large_file() {
+        let name = "/lib64/ld-linux-x86-64.so.2";
+        let mut bytes = program(2, 62, 3, name);
+        let place = 2_usize << 20;
+        let text = bytes.split_off(120);
+        bytes[72..80].copy_from_slice(&(place as u64).to_le_bytes());
+        bytes.resize(place, 0);
+        bytes.extend(text);
+        let path = env::temp_dir().join(format!("cutape-large-{}", std::process::id()));
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let found = check(&path).map_err(|failure| failure.message);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(found, Ok(Loader::Named(PathBuf::from(name))));
     }
 
     #[test]

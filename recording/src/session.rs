@@ -85,6 +85,7 @@ pub fn start(
     );
     let driver = library::driver(recording.driver.as_deref())?;
     let folder = LibraryFolder::new(&interposer)?;
+    let loader_variables = backend.loader_variables(&folder)?;
     if let Err(why) = folder.forward(&interposer, &driver) {
         message!(
             "while recording, the program cannot find driver functions that this cutape \
@@ -101,9 +102,7 @@ pub fn start(
         driver: &driver,
     };
     let mut command = Command::new(&program);
-    command
-        .args(&words[1..])
-        .envs(backend.loader_variables(&folder));
+    command.args(&words[1..]).envs(loader_variables);
     for &setting in RecorderSetting::ALL {
         if let Some(value) = settings.value(setting) {
             command.env(setting.name(), value);

@@ -65,6 +65,24 @@ impl Element {
         })
     }
 
+    /// The bits of a number of a floating-point type, rounded towards zero; `None` for other types.
+    pub fn bits(&self, number: f64) -> Option<u64> {
+        let rounded = match self.name {
+            "f16" => u64::from(f16::from_f64(number).to_bits()),
+            "bf16" => u64::from(bf16::from_f64(number).to_bits()),
+            "f32" => u64::from((number as f32).to_bits()),
+            "f64" => number.to_bits(),
+            _ => return None,
+        };
+        let value = match self.name {
+            "f16" => f16::from_bits(rounded as u16).to_f64(),
+            "bf16" => bf16::from_bits(rounded as u16).to_f64(),
+            "f32" => f32::from_bits(rounded as u32).into(),
+            _ => number,
+        };
+        Some(rounded - u64::from(value.abs() > number.abs()))
+    }
+
     /// The numbers of some little-endian bytes, as text; the first few of many.
     pub fn text(&self, bytes: &[u8]) -> String {
         let numbers = bytes.chunks_exact(self.bytes as usize);
@@ -112,6 +130,23 @@ impl Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_are_rounded_towards_zero() {
+        for (name, number, expected) in [
+            ("f32", 1.0, 0x3f80_0000),
+            ("f32", 0.1, 0x3dcc_cccc),
+            ("f32", 1e60, 0x7f7f_ffff),
+            ("f16", 65504.0, 0x7bff),
+            ("f16", 1e9, 0x7bff),
+            ("bf16", 1.0, 0x3f80),
+            ("f64", 0.5, 0x3fe0_0000_0000_0000),
+        ] {
+            let element = Element::named(name).unwrap();
+            assert_eq!(element.bits(number), Some(expected), "{name} {number}");
+        }
+        assert_eq!(Element::named("i32").unwrap().bits(1.0), None);
+    }
 
     #[test]
     fn numbers_of_each_type() {

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use cutape_analyzer::decode::{hexadecimal, piece_name, text as text_of};
-use cutape_format::Note;
 use cutape_format::layout::{
-    DescriptorNote, DigestNote, ExchangeNote, HostChangedNote, MemoryNote, OriginNote,
-    ReadbackNote, SharedMappingNote, digest_reach, digest_skip, exchange_skip, host_skip,
+    DescriptorNote, DigestNote, ExchangeNote, ExchangeOutputNote, HostChangedNote, MemoryNote,
+    OriginNote, ReadbackNote, SharedMappingNote, digest_reach, digest_skip, exchange_skip,
+    host_skip,
 };
+use cutape_format::{Note, Snapshot};
 use serde_json::{Value as Json, json};
 
 use crate::quantity;
@@ -56,14 +57,11 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
             note.length,
             skip_reason(note.reason),
         ),
-        Note::Memory(note, name, snapshot) => format!(
-            "{} holds before the call, from a replay: {}",
-            memory(note, name),
-            match snapshot {
-                Some(snapshot) => bytes(*snapshot),
-                None => repeated(note),
-            },
-        ),
+        Note::Memory(note, name, snapshot) => {
+            let contents = snapshot.map_or_else(|| repeated(note), bytes);
+            let memory = memory(note, name);
+            format!("{memory} holds before the call, from a replay: {contents}")
+        }
         Note::AddressSpace(ranges) => {
             format!("the process has {} mapped address ranges", ranges.len())
         }
@@ -93,15 +91,10 @@ pub fn text<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<String> 
         Note::Descriptor(note) => descriptor(note),
         Note::SharedMapping(note, name) => shared_mapping(note, name),
         Note::Exchange(note) => exchange(note),
-        Note::ExchangeOutput(note, snapshot) => format!(
-            "call {} of thread {}, an exchange, {}",
-            note.number,
-            note.thread,
-            match snapshot.bytes.length() {
-                Some(0) => "changed no memory that is compared".to_owned(),
-                _ => format!("left at {:#x}: {}", note.address, bytes(*snapshot)),
-            },
-        ),
+        Note::ExchangeOutput(note, snapshot) => {
+            let is_empty = snapshot.bytes.length() == Some(0);
+            exchange_output(note, (!is_empty).then(|| bytes(*snapshot)))
+        }
         Note::DriverMessage(note, text) => {
             format!(
                 "the driver's log: {}: {}",
@@ -141,15 +134,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
         }),
         Note::Layout(handle, layout) => layout_json(*handle, layout),
         Note::Origin(origin, name) => origin_json(origin, name),
-        Note::Readback(note, snapshot) => json!({
-            "kind": "readback",
-            "thread": note.thread,
-            "number": note.number,
-            "address": format!("{:#x}", note.address),
-            "parameter": snapshot.parameter,
-            "piece": piece_name(snapshot.field),
-            "data": data(*snapshot),
-        }),
+        Note::Readback(note, snapshot) => readback_json(note, snapshot, data(*snapshot)),
         Note::HostChanged(note, snapshot) => json!({
             "kind": "host_changed",
             "address": format!("{:#x}", note.address),
@@ -264,6 +249,18 @@ fn readback(note: &ReadbackNote, bytes: &str, piece: Option<&str>) -> String {
     )
 }
 
+/// What an exchange has left in memory; without bytes, nothing.
+fn exchange_output(note: &ExchangeOutputNote, bytes: Option<String>) -> String {
+    let what = match bytes {
+        Some(bytes) => format!("left at {:#x}: {bytes}", note.address),
+        None => "changed no memory that is compared".to_owned(),
+    };
+    format!(
+        "call {} of thread {}, an exchange, {what}",
+        note.number, note.thread
+    )
+}
+
 /// Which memory was digested, and when.
 fn digest(note: &DigestNote, ranges: &[(u64, u64)]) -> String {
     let ranges: Vec<String> = ranges
@@ -344,6 +341,18 @@ fn host_changed(note: &HostChangedNote, bytes: &str) -> String {
 }
 
 /// Memory that a replay has read.
+fn readback_json(note: &ReadbackNote, snapshot: &Snapshot<'_>, data: Json) -> Json {
+    json!({
+        "kind": "readback",
+        "thread": note.thread,
+        "number": note.number,
+        "address": format!("{:#x}", note.address),
+        "parameter": snapshot.parameter,
+        "piece": piece_name(snapshot.field),
+        "data": data,
+    })
+}
+
 fn memory_json(note: &MemoryNote, name: &str, data: Option<Json>) -> Json {
     json!({
         "kind": "memory",

@@ -240,7 +240,7 @@ fn prepare(job: &mut Job<'_, '_>, note: DigestSetupNote) {
     };
     let prepared = job
         .player
-        .while_lent(|api| api.in_context(context, |api| api.prepare_digests(context)));
+        .while_relaxed(|api| api.in_context(context, |api| api.prepare_digests(context)));
     match prepared {
         Ok(prepared) => job.digests.insert(Some(note.context), prepared),
         Err(code) => {
@@ -276,7 +276,7 @@ fn zero(job: &mut Job<'_, '_>, note: ZeroedNote) {
     };
     let per_thread = is_in_order && job.function.per_thread;
     let Some(stream) = stream else { return };
-    let zeroed = job.player.while_lent(|api| {
+    let zeroed = job.player.while_relaxed(|api| {
         api.fill_memory(live, 0, (stream, per_thread))?;
         match is_in_order {
             true => Ok(()),

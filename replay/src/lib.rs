@@ -98,7 +98,9 @@ mod run;
 mod schedule;
 mod unavailable;
 
-pub use crate::observation::job::{Change, Moment, Seen, WatchedRange, Writer};
+pub use crate::observation::job::{
+    Change, ForcedOrder, Hit, Moment, Search, Seen, WatchedRange, Writer,
+};
 pub use call_image::CallImage;
 pub use cutape_driver::{LocateError, locate};
 pub use error::Error;

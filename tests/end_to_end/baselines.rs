@@ -8,7 +8,7 @@ use std::process::Command;
 use cutape_tests::{Verdict, compiled, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_baseline_holds_after_a_rebuild_in_cpp,
     a_baseline_holds_after_an_edit_in_python,
     files_of_earlier_versions_still_work,

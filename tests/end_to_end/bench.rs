@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use cutape_tests::{Output, compiled, parts, record, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     the_whole_trace_is_measured_as_one,
     payloads_that_are_only_hashes_are_reported,
     a_set_of_calls_is_measured_in_its_state,

@@ -12,7 +12,7 @@ use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 use cutape_tests::{Verdict, compiled, parts, record, root, run};
 use serde::Deserialize;
 
-cutape_tests::suite![
+cutape_tests::tests![
     dump_finds_the_calls,
     the_page_finds_the_calls,
     every_verb_takes_every_term,

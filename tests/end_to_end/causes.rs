@@ -3,12 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use cutape_tests::{Output, Suite, compile, compiled, parts, record, replay, root, run};
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for row in ROWS {
         suite.test(row.name, |folder: &Path| replayed(row, folder));
     }
@@ -18,7 +16,6 @@ fn main() -> ExitCode {
         .test("json", json_says_what_the_text_says)
         .test("private-memory", private_memory_is_one_cause)
         .test("host-changed", host_functions_cause_no_divergence);
-    suite.run()
 }
 
 /// A replay of `clean/streams`: with which settings of the null driver, and what it must say.

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use cutape_format::Trace;
 use cutape_tests::{Suite, parts, read_findings, replay, root, run};
@@ -45,26 +44,14 @@ fn folder() -> PathBuf {
     root().join("traces")
 }
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
-    let manifest = fs::read_to_string(folder().join("manifest.toml"))
-        .map_err(|error| error.to_string())
-        .and_then(|text| toml::from_str::<Manifest>(&text).map_err(|error| error.to_string()));
-    match manifest {
-        Ok(manifest) => {
-            let files = manifest.trace.clone();
-            suite.test("every_file_is_listed", move |_| listed(&files));
-            for entry in manifest.trace {
-                suite.test(entry.file.clone(), move |_| check(&entry));
-            }
-        }
-        Err(error) => {
-            suite.test("manifest", move |_| {
-                Err::<(), _>(format!("traces/manifest.toml: {error}"))
-            });
-        }
+pub(crate) fn add_to(suite: &mut Suite) {
+    let text = fs::read_to_string(folder().join("manifest.toml")).unwrap();
+    let manifest: Manifest = toml::from_str(&text).expect("traces/manifest.toml");
+    let files = manifest.trace.clone();
+    suite.test("every_file_is_listed", move |_| listed(&files));
+    for entry in manifest.trace {
+        suite.test(entry.file.clone(), move |_| check(&entry));
     }
-    suite.run()
 }
 
 /// The manifest and the folder name the same files.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cutape_format::Trace;
 use cutape_tests::{compiled, names, parts, record, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_packed_trace_that_is_cut_is_refused,
     a_raw_trace_that_is_cut_keeps_the_calls_before,
     a_changed_byte_is_found_or_has_no_effect,

@@ -8,7 +8,7 @@ use cutape_format::Trace;
 use cutape_tests::{Output, Variant, compile, files, parts, programs, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     two_recordings_of_a_correct_program_are_equal,
     each_change_is_in_the_first_line,
     results_of_the_driver_that_differ_are_in_the_first_line,

@@ -18,8 +18,7 @@ static TOTAL: Mutex<Counts> = Mutex::new(Counts {
     parsed: 0,
 });
 
-fn main() -> std::process::ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for page in pages() {
         let name = page.strip_prefix(root()).unwrap_or(&page);
         suite.test(name.display().to_string(), {
@@ -27,14 +26,16 @@ fn main() -> std::process::ExitCode {
             move |folder| run(&page, folder)
         });
     }
-    let status = suite.run();
+}
+
+/// Prints how much of the pages was run.
+pub(crate) fn print_total() {
     let total = TOTAL.lock().map(|total| *total).unwrap_or_default();
     println!(
         "{} commands with output and {} blocks without were run; {} blocks were not run, as their \
          pages say, and {} because a program is not installed; {} command lines were parsed",
         total.compared, total.scripts, total.not_run, total.lacking, total.parsed
     );
-    status
 }
 
 /// README.md and the pages below `docs`, without `docs/rules`.

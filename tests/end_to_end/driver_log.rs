@@ -6,7 +6,7 @@ use cutape_format::layout::DriverMessageNote;
 use cutape_format::{Note, Trace};
 use cutape_tests::{compiled, parts, record, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     messages_are_in_their_call,
     a_finding_shows_the_message,
     messages_can_be_left_out,

@@ -10,7 +10,7 @@ use cutape_format::{Call, Note, Trace};
 use cutape_tests::{Browser, Output, Verdict, compile, compiled, names, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     exchanges_are_found_by_the_memory_that_they_reach,
     the_page_shows_exchanges_by_kernel,
     kept_bytes_are_those_that_memory_then_holds,

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cutape_tests::{parts, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     interposer,
     null_driver,
     interposer_needs_nothing_but_the_c_library,

@@ -16,7 +16,7 @@ use cutape_format::Trace;
 use cutape_tests::{Output, Verdict, compiled, parts, record, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     every_image_is_written_once_and_unpacked,
     machine_code_is_disassembled_where_a_disassembler_is_installed,
     a_launch_is_a_program_that_checks_itself,

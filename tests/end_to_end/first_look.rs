@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cutape_tests::{compiled, parts, record, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_trace_without_a_verb,
     misspelt_words_are_recognised,
     a_pipe_is_coloured_on_request,

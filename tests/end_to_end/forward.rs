@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use cutape_format::Trace;
 use cutape_tests::{Output, compile, files, names, parts, root, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     linked_functions_work_and_are_named,
     every_lookup_of_a_function,
     a_forked_child_names_what_it_calls,

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
 
 use cutape_tests::{Suite, compiled, parts, record, root, run, stable_dump};
 
@@ -20,12 +19,10 @@ const PROGRAMS: [&str; 8] = [
     "misuse/double-free/violation",
 ];
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for name in PROGRAMS {
         suite.test(name, |folder: &Path| compare(folder, name));
     }
-    suite.run()
 }
 
 fn compare(folder: &Path, name: &str) -> Result<(), String> {

@@ -4,7 +4,7 @@
 //! 841 s on two busy cores (debug build, null driver, 2026-11-25).
 
 use std::path::Path;
-use std::process::{Child, ExitCode, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use cutape_format::Trace;
@@ -30,10 +30,8 @@ const VERBS: [&[&str]; 5] = [
     &["diff"],
 ];
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
-    suite.test("growing/every-read-is-whole", every_read_is_whole);
-    suite.run()
+pub(crate) fn add_to(suite: &mut Suite) {
+    suite.test("every-read-is-whole", every_read_is_whole);
 }
 
 /// A recording that is ended with its standard input.

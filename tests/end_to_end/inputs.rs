@@ -8,7 +8,7 @@ use cutape_format::{Call, Trace};
 use cutape_tests::{compiled, files, parts, record, replay, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     given_bytes_reach_the_device,
     equal_bytes_change_nothing,
     inputs_and_outputs_have_names,
@@ -17,6 +17,7 @@ cutape_tests::suite![
     copies_of_rows,
     missing_payloads_can_be_given,
     files_of_numpy_have_types_and_shapes,
+    unsuitable_files_of_numpy_are_refused,
 ];
 
 fn recorded(folder: &Path, program: &str, options: &[&str]) -> PathBuf {
@@ -351,11 +352,20 @@ fn files_of_numpy_have_types_and_shapes(folder: &Path) {
     if has_numpy.code() == Some(0) {
         run(std::process::Command::new("python3").args(["-c", &code])).assert(0);
     }
+}
+
+fn unsuitable_files_of_numpy_are_refused(folder: &Path) {
+    let trace = recorded(folder, "clean/copies_linear", &[]);
+    let open = Trace::open(&trace).unwrap();
+    let first = calls(&open, "cuMemcpyHtoD_v2")[0].index;
+    let back = calls(&open, "cuMemcpyDtoH_v2")[0].index;
     let file = |name: &str, content: Vec<u8>| {
         let path = folder.join(name);
         fs::write(&path, content).unwrap();
         path
     };
+    let given = file("in.npy", npy("<f4", "(50, 50)", &bytes(3, 10_000)));
+    let old = file("out.npy", Vec::new());
     let new = folder.join("new.npy");
     for (option, value, why) in [
         (
@@ -408,7 +418,7 @@ fn files_of_numpy_have_types_and_shapes(folder: &Path) {
         ),
         (
             "--save",
-            place(back, "dstHost", &folder.join("out.npy")) + ":int16",
+            place(back, "dstHost", &old) + ":int16",
             "replace it with --overwrite",
         ),
     ] {

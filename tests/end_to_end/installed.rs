@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cutape_tests::{compiled, parts, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     demo_finds_the_bug,
     demo_takes_a_free_name,
     demo_overwrites_nothing,

@@ -12,7 +12,7 @@ use cutape_tests::{
     calls_of, compiled, ending, parts, read_findings, record, replay, run, without_settings,
 };
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_killed_program_leaves_all_its_calls,
     a_program_killed_inside_a_call_shows_that_call_last,
     a_crash_inside_the_driver_is_explained,

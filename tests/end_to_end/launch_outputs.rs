@@ -1,17 +1,15 @@
 //! What launches write, compared between replays. The null driver runs no kernel; a setting lets
 //! one write something else each time.
 
-mod leaves;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::leaves::{changed, leaves, report};
 use cutape_format::Trace;
 use cutape_tests::{compile, compiled, names, parts, record, replay, run};
-use leaves::{changed, leaves, report};
 use serde_json::{Value, json};
 
-cutape_tests::suite![
+cutape_tests::tests![
     each_row_has_its_outputs,
     what_is_left_out_has_a_reason,
     the_text_names_kernel_and_memory,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use cutape_tests::loading::{CALLS, ensure, ensure_calls, filled_in};
@@ -47,19 +47,9 @@ enum Order {
     LauncherFirst,
 }
 
-fn main() -> ExitCode {
-    let text = fs::read_to_string(root().join("tests/programs/loading/launchers.toml"));
-    let table: Table = match text
-        .map_err(|error| error.to_string())
-        .and_then(|text| toml::from_str(&text).map_err(|error| error.to_string()))
-    {
-        Ok(table) => table,
-        Err(error) => {
-            eprintln!("launchers.toml: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
+    let text = fs::read_to_string(root().join("tests/programs/loading/launchers.toml")).unwrap();
+    let table: Table = toml::from_str(&text).expect("launchers.toml");
     let launchers = table.launcher.clone();
     suite.test("the table is complete", move |_| is_complete(&launchers));
     for launcher in table.launcher {
@@ -83,7 +73,6 @@ fn main() -> ExitCode {
             }
         }
     }
-    suite.run()
 }
 
 /// There is a reason wherever a program is not recorded, and nowhere else.

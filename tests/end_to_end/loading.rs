@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use cutape_format::Trace;
 use cutape_tests::loading::{
@@ -33,19 +33,9 @@ struct Way {
     glibc: Option<String>,
 }
 
-fn main() -> ExitCode {
-    let text = fs::read_to_string(root().join("tests/programs/loading/ways.toml"));
-    let table: Table = match text
-        .map_err(|error| error.to_string())
-        .and_then(|text| toml::from_str(&text).map_err(|error| error.to_string()))
-    {
-        Ok(table) => table,
-        Err(error) => {
-            eprintln!("ways.toml: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
+    let text = fs::read_to_string(root().join("tests/programs/loading/ways.toml")).unwrap();
+    let table: Table = toml::from_str(&text).expect("ways.toml");
     let ways = table.way.clone();
     suite
         .test("the table is complete", move |_| is_complete(&ways))
@@ -91,7 +81,6 @@ fn main() -> ExitCode {
     if bridged {
         suite.test("gum: functions that cannot be patched", not_patched);
     }
-    suite.run()
 }
 
 fn ignored(why: &str) -> Result<Verdict, String> {

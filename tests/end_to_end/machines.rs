@@ -4,12 +4,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use cutape_tests::{Suite, compile, compiled, parts, record, replay, run};
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for row in ROWS {
         suite.test(row.name, |folder: &Path| replayed(row, folder));
     }
@@ -17,7 +15,6 @@ fn main() -> ExitCode {
         "missing-functions",
         missing_functions_are_named_before_the_first_call,
     );
-    suite.run()
 }
 
 type Environment = &'static [(&'static str, &'static str)];

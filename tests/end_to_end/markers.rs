@@ -9,7 +9,7 @@ use cutape_format::{MarkerAction, MarkerSource, Trace, marked_ranges, recorded_p
 use cutape_tests::{compile, compiled, files, parts, record, replay, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     ranges_and_marks_are_recorded,
     calls_are_chosen_by_range,
     another_tool_for_nvtx_stays,

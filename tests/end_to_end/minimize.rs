@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
@@ -50,8 +50,7 @@ const FATAL: [(&str, &str, usize); 4] = [
     ("misuse/context-after-destroy", "cuCtxPopCurrent_v2", 5),
 ];
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for (program, rule, most) in FINDINGS {
         suite.test(format!("finding/{rule}"), move |folder| {
             a_finding_stays(folder, program, rule, most)
@@ -75,7 +74,6 @@ fn main() -> ExitCode {
         .test("time-limit", the_same_command_goes_on)
         .test("interrupt", an_interrupt_keeps_the_smallest)
         .test("absent", what_is_not_there_is_refused);
-    suite.run()
 }
 
 fn recorded(folder: &Path, program: &str) -> PathBuf {

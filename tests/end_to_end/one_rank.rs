@@ -5,7 +5,7 @@ use std::path::Path;
 use cutape_tests::{Output, compile, compiled, parts, record, root, run};
 use serde_json::{Value, json};
 
-cutape_tests::suite![
+cutape_tests::tests![
     each_rank_is_replayed_alone,
     without_outputs_bytes_are_not_compared,
     exchanges_are_found_by_the_memory_that_they_reach,

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use cutape_tests::{Output, compile, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     exchanges_are_not_measured_and_are_put_back_in_each_iteration,
     kernels_that_only_exchange_are_not_measured,
     launches_that_do_not_exchange_are_extracted,

@@ -2,21 +2,12 @@
 //! threads at once, hashed.
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use cutape_tests::{Case, Mode, Suite, programs};
 
-fn main() -> ExitCode {
-    let programs = match programs() {
-        Ok(programs) => programs,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let mut suite = Suite::new();
-    for program in programs {
+pub(crate) fn add_to(suite: &mut Suite) {
+    for program in programs().unwrap_or_else(|error| panic!("{error}")) {
         let case = Arc::new(Case::new(program));
         for mode in Mode::ALL {
             if !mode.applies_to(&case.program) {
@@ -27,7 +18,4 @@ fn main() -> ExitCode {
             suite.test(name, move |_: &Path| case.run(mode));
         }
     }
-    // Each test waits for other processes most of the time.
-    suite.threads(4);
-    suite.run()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cutape_tests::{compiled, parts, record, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     options_come_from_the_nearest_file,
     the_command_line_wins,
     a_child_has_the_options,

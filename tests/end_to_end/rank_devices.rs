@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cutape_tests::{Output, compile, parts, record, root, run};
 
-cutape_tests::suite![ranks_have_maps_of_their_own, what_does_not_fit_is_refused,];
+cutape_tests::tests![ranks_have_maps_of_their_own, what_does_not_fit_is_refused,];
 
 const TWO: (&str, &str) = ("CUTAPE_NULL_DEVICES", "2");
 

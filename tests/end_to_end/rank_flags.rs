@@ -6,7 +6,7 @@ use std::path::Path;
 use cutape_tests::{compile, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     flags_in_shared_memory_are_written_by_whoever_wrote_them,
     changes_of_shared_memory_are_counted,
     a_wait_that_lasts_names_the_flag_and_the_rank,

@@ -7,7 +7,7 @@ use std::path::Path;
 use cutape_tests::{compile, compiled, files, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     the_late_rank_is_named,
     collectives_in_graphs_count_when_the_graph_is_launched,
     a_rank_that_ended_is_named,

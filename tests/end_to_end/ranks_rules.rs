@@ -2,7 +2,6 @@
 //! is found, and the nearest correct thing is not.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use cutape_tests::{Suite, compile, parts, record, root, run};
@@ -37,8 +36,7 @@ const COMMUNICATORS: &[(&str, [i32; 4], &[&str])] = &[
     ("crashed", [134, 143, 143, 1], &[]),
 ];
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for &(case, rules) in CASES {
         suite.test(format!("{case}/violate"), move |folder: &Path| {
             assert_eq!(rules_in(folder, case, "violate"), rules);
@@ -57,9 +55,6 @@ fn main() -> ExitCode {
     suite.test("only_a_known_use_is_an_error", only_a_known_use_is_an_error);
     suite.test("findings_can_be_left_out", findings_can_be_left_out);
     suite.test("a_damaged_trace", a_damaged_trace);
-    // Each test waits for other processes most of the time.
-    suite.threads(4);
-    suite.run()
 }
 
 /// A compiled program of several ranks.

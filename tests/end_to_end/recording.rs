@@ -12,7 +12,7 @@ use cutape_tests::{
     Output, Screen, bare, calls_of, compiled, ending, files, names, parts, record, replay, run,
 };
 
-cutape_tests::suite![
+cutape_tests::tests![
     the_exit_status_is_the_programs,
     a_program_without_driver_calls,
     the_program_does_not_notice,

@@ -8,7 +8,7 @@ use cutape_format::layout::{FILE_PACKED, field};
 use cutape_format::{Bytes, Trace};
 use cutape_tests::{compile, ending, parts, record, replay, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     images_of_libraries_are_packed,
     a_library_that_is_removed_before_the_first_call_is_copied,
     ranks_have_traces_of_their_own,

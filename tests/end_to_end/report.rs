@@ -11,7 +11,7 @@ use cutape_format::{NewCall, NewSnapshot, TraceBuilder};
 use cutape_tests::{Browser, Verdict, compiled, parts, record, replay, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     views_show_what_info_says,
     the_filter_chooses_calls,
     findings_lead_to_the_timeline,

@@ -6,7 +6,7 @@ use cutape_format::{Note, Trace};
 use cutape_tests::{compile, parts, record, replay, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     only_what_the_cpu_overwrote_too_early_is_found,
     nothing_is_read_again_without_the_option,
 ];

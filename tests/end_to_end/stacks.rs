@@ -8,7 +8,7 @@ use cutape_format::Trace;
 use cutape_tests::{Verdict, compile, parts, record, root, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     a_finding_shows_its_source_line,
     only_chosen_calls_have_a_stack,
     every_output_has_the_stack,

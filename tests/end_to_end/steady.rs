@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use cutape_format::Trace;
 use cutape_tests::{Verdict, compile, parts, root, run};
 
-cutape_tests::suite![
+cutape_tests::tests![
     recorded_calls_make_no_system_calls,
     recorded_calls_allocate_nothing,
     markers_make_no_system_calls_and_allocate_nothing,

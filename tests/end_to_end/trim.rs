@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use cutape_format::Trace;
 use cutape_tests::{Suite, Verdict, compiled, names, parts, record, replay, run};
@@ -29,8 +28,7 @@ const PROGRAMS: [&str; 16] = [
     "virtual_memory",
 ];
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for program in PROGRAMS {
         suite.test(format!("parts/{program}"), move |folder| {
             parts_replay_and_check(folder, program)
@@ -43,7 +41,6 @@ fn main() -> ExitCode {
         .test("images", images_keep_what_is_used)
         .test("no-payloads", payloads_that_are_not_there)
         .test("info", info_names_the_source);
-    suite.run()
 }
 
 /// Records a program on the null driver.

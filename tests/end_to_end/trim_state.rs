@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use cutape_format::{Note, Trace};
 use cutape_tests::{Output, Suite, Verdict, compiled, names, parts, record, replay, run};
@@ -29,8 +28,7 @@ const PROGRAMS: [&str; 16] = [
     "virtual_memory",
 ];
 
-fn main() -> ExitCode {
-    let mut suite = Suite::new();
+pub(crate) fn add_to(suite: &mut Suite) {
     for program in PROGRAMS {
         suite.test(format!("parts/{program}"), move |folder| {
             parts_replay_and_check(folder, program)
@@ -41,7 +39,6 @@ fn main() -> ExitCode {
         .test("again", a_part_of_a_part)
         .test("finding", a_finding_about_unwritten_memory)
         .test("refused", what_is_refused);
-    suite.run()
 }
 
 fn recorded(folder: &Path, name: &str, options: &[&str]) -> Result<PathBuf, String> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cutape_tests::{Screen, compile, compiled, parts, record, root, run, without_settings};
 
-cutape_tests::suite![
+cutape_tests::tests![
     calls_findings_and_back,
     a_growing_trace_is_followed,
     signals_restore_the_terminal,

@@ -7,7 +7,7 @@ use cutape_format::Trace;
 use cutape_tests::{Output, compiled, names, parts, record, run};
 use serde_json::Value;
 
-cutape_tests::suite![
+cutape_tests::tests![
     copies_and_memsets_are_named_with_what_they_read,
     a_kernel_is_named_only_if_it_wrote,
     nodes_of_graphs_are_named,

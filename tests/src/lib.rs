@@ -16,6 +16,7 @@ mod program;
 mod screen;
 mod stable;
 mod suite;
+mod verb;
 
 pub use browser::Browser;
 pub use case::{Case, Mode, Recording};
@@ -28,15 +29,14 @@ pub use program::{Program, Variant, endings, programs};
 pub use screen::Screen;
 pub use stable::stable_dump;
 pub use suite::{Outcome, Suite, Verdict};
+pub use verb::{Verb, verbs};
 
-/// The `main` of a test binary: runs these functions, each with a folder of its own.
+/// Adds these functions to the suite, each with a folder of its own.
 #[macro_export]
-macro_rules! suite {
+macro_rules! tests {
     ($($test:ident),* $(,)?) => {
-        fn main() -> std::process::ExitCode {
-            let mut suite = $crate::Suite::new();
+        pub(crate) fn add_to(suite: &mut $crate::Suite) {
             $(suite.test(stringify!($test), $test);)*
-            suite.run()
         }
     };
 }

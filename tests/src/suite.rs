@@ -6,6 +6,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -61,6 +62,8 @@ impl Outcome for Result<Verdict, String> {
 #[derive(Debug)]
 pub struct Suite {
     arguments: Arguments,
+    /// What names of tests begin with.
+    group: &'static str,
     trials: Vec<Trial>,
 }
 
@@ -73,18 +76,15 @@ impl Suite {
     pub fn new() -> Self {
         Self {
             arguments: Arguments::from_args(),
+            group: "",
             trials: Vec::new(),
         }
     }
 
-    /// Whether the tests are only listed: nothing needs to be built for that.
-    pub fn is_listing(&self) -> bool {
-        self.arguments.list
-    }
-
-    /// Runs that many tests at once, unless the command line says how many.
-    pub fn threads(&mut self, number: usize) -> &mut Self {
-        self.arguments.test_threads = self.arguments.test_threads.or(Some(number));
+    /// Adds the tests of a group, whose names begin with its name.
+    pub fn group(&mut self, name: &'static str, add_to: fn(&mut Self)) -> &mut Self {
+        self.group = name;
+        add_to(self);
         self
     }
 
@@ -94,7 +94,7 @@ impl Suite {
         name: impl Into<String>,
         test: impl FnOnce(&Path) -> R + Send + 'static,
     ) -> &mut Self {
-        let name = name.into();
+        let name = format!("{}/{}", self.group, name.into());
         self.trials.push(Trial::ignorable_test(name.clone(), || {
             match run(name, test) {
                 Ok(Verdict::Passed) => Ok(Completion::Completed),
@@ -105,16 +105,11 @@ impl Suite {
         self
     }
 
-    /// Adds a test that cannot run here.
-    pub fn ignore(&mut self, name: impl Into<String>, why: impl Into<String>) -> &mut Self {
-        let why = why.into();
-        let trial = Trial::ignorable_test(name, || Ok(Completion::ignored_with(why)));
-        self.trials.push(trial);
-        self
-    }
-
     /// Runs the tests that the command line asks for.
-    pub fn run(self) -> ExitCode {
+    pub fn run(mut self) -> ExitCode {
+        // Each test waits for other processes most of the time.
+        let processors = available_parallelism().map_or(1, usize::from);
+        self.arguments.test_threads.get_or_insert(2 * processors);
         let conclusion = libtest_mimic::run(&self.arguments, self.trials);
         clean_up();
         conclusion.exit_code()

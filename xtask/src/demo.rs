@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::parts::{DEMO, DEMO_SOURCE, NULL_DRIVER, PARTS, PROGRAM};
-use crate::step::{cargo, cc, is_installed, run, target};
+use crate::parts::{self, DEMO, DEMO_SOURCE, NULL_DRIVER, PROGRAM};
+use crate::step::{cc, is_installed, run, target};
 use crate::{Failure, files};
 
 /// The rule that `check` must find broken.
@@ -21,10 +21,7 @@ pub(crate) fn run_all(root: &Path) -> Result<(), Failure> {
         ));
     }
     println!("Building cutape, its interposer and the null driver ...");
-    // One by one: in one build the interposer would get features that only readers need.
-    for (package, ..) in PARTS {
-        run(cargo(root, "build --quiet --package").arg(package))?;
-    }
+    parts::build(root)?;
     let built = target(root).join("debug");
     let mut compile = cc(root, "-O1", DEMO_SOURCE, &built.join(DEMO));
     run(compile.arg("-Itests/programs").arg(built.join(NULL_DRIVER)))?;

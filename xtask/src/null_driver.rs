@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::parts::replace_folder;
-use crate::step::{self, cargo, run};
+use crate::parts::{self, replace_folder};
+use crate::step;
 
 /// What is done with a program, in this order.
 const STEPS: [&str; 4] = ["run", "recorded", "checked", "replayed"];
@@ -74,15 +74,7 @@ pub(crate) struct Tools {
 impl Tools {
     /// Builds cutape, and makes `results` an empty folder.
     pub(crate) fn build(root: &Path, results: PathBuf) -> Result<Self, Failure> {
-        // One by one: in one build the interposer would get features that only readers need.
-        for package in [
-            "cutape",
-            "cutape-interposer",
-            "cutape-audit",
-            "cutape-nulldriver",
-        ] {
-            run(cargo(root, "build -q -p").arg(package))?;
-        }
+        parts::build(root)?;
         replace_folder(&results)?;
         let built = step::target(root).join("debug");
         Ok(Self {

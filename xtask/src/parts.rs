@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::{output, run};
+use crate::step::{cargo, output, run};
 use crate::{Failure, files};
 
 /// Package, profile, and file.
@@ -34,6 +34,15 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/cutape.fish"),
     ("zsh", "share/zsh/site-functions/_cutape"),
 ];
+
+/// Builds the parts without optimisation.
+pub(crate) fn build(root: &Path) -> Result<(), Failure> {
+    // One by one: in one build the interposer would get features that only readers need.
+    for (package, ..) in PARTS {
+        run(cargo(root, "build --quiet --package").arg(package))?;
+    }
+    Ok(())
+}
 
 /// The built files, together in one folder, where cutape finds its libraries.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::parts::{PARTS, replace_folder};
+use crate::parts::{self, PARTS, replace_folder};
 use crate::step::{self, cargo, run};
 use crate::{Failure, engines, files};
 
@@ -56,9 +56,8 @@ fn build(root: &Path) -> Result<PathBuf, Failure> {
     let programs = package.join("bin");
     replace_folder(&package)?;
     files::make_folder(&programs)?;
-    // One by one: in one build the interposer would get features that only readers need.
-    for (name, _, file) in PARTS {
-        run(cargo(root, "build -q -p").arg(name))?;
+    parts::build(root)?;
+    for (_, _, file) in PARTS {
         // The program finds its libraries where it itself is.
         files::link(&built.join(file), &programs.join(file))?;
     }

@@ -14,7 +14,7 @@ const NEW: &str = "100";
 
 /// Runs the test `random` with these arguments.
 pub(crate) fn test(root: &Path, arguments: &[&str]) -> Result<(), Failure> {
-    let mut command = cargo(root, "test -q -p cutape-random --test random --");
+    let mut command = cargo(root, "test -q --workspace --test random --");
     if !arguments.contains(&"--count") {
         command.args(["--count", NEW]);
     }

@@ -105,7 +105,7 @@ fn map_error(check: &Check<'_, '_>, address: u64, size: u64) -> Option<String> {
 
 fn unmap_error(check: &Check<'_, '_>, address: u64, size: u64) -> Option<String> {
     let memory = &check.state.virtual_memory;
-    if memory.exactly(address, size).is_some() {
+    if memory.are_whole_mappings(address, size) {
         return None;
     }
     Some(match memory.mappings.overlapping(address, size) {

@@ -3,6 +3,8 @@
 
 use super::START;
 
+const LAUNCH: &str = "cuLaunchKernel f=0x200 hStream=0x300";
+
 /// A rule with scripts.
 pub(crate) struct LoopRow {
     pub(crate) rule: &'static str,
@@ -51,40 +53,29 @@ fn frees_behind(pending: u64, idle: u64, every: u64) -> String {
     script
 }
 
-pub(crate) fn rows() -> Vec<LoopRow> {
-    let row = |rule, violation, controls: &[String]| LoopRow {
+fn row(rule: &'static str, violation: String, controls: &[String]) -> LoopRow {
+    LoopRow {
         rule,
         violation,
         controls: controls.to_vec(),
-    };
-    let launch = "cuLaunchKernel f=0x200 hStream=0x300";
-    let wait = "cuStreamSynchronize hStream=0x300";
-    let sequence = format!("{}{wait}", format!("{launch}\n").repeat(10));
-    let streams = "cuStreamCreate phStream:=0x301\n cuStreamCreate phStream:=0x302\n\
-                   cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n\
-                   cuMemAlloc_v2 dptr:=0x30000 bytesize=64\n";
-    let between = |first: &str| {
-        let lines = format!(
-            "cuLaunchKernel f=0x200 hStream=0x301 layout=8 params={first}\n\
-             cuLaunchKernel f=0x200 layout=8 params=0x20000\n\
-             cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x30000"
-        );
-        format!(
-            "{START} looped\n{streams}\n{}",
-            format!("{lines}\n").repeat(60)
-        )
-    };
+    }
+}
+
+pub(crate) fn rows() -> Vec<LoopRow> {
+    [code_rows(), order_rows(), memory_rows()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Modules, kernels and their settings.
+fn code_rows() -> Vec<LoopRow> {
     let reload = "cuModuleLoadData module:=0x101 image@0x5000:PTX\n cuModuleUnload hmod=0x101";
     let lookup = "cuModuleGetFunction hfunc:=0x200 hmod=0x100 name=\"k\"";
-    let copy = |bytes: u64| {
-        format!("cuMemcpyHtoD_v2 dstDevice=0x80000 srcHost=0x7000000 ByteCount={bytes}")
-    };
-    let event = "cuEventRecord hEvent=0x400 hStream=0x300\n\
-                 cuStreamWaitEvent hStream=0x300 hEvent=0x400";
     let measured = |before: &str| {
         format!(
             "{START} looped\n cuEventCreate phEvent:=0x401\n{before}\n\
-             cuEventRecord hEvent=0x400 hStream=0x300\n{launch}\n\
+             cuEventRecord hEvent=0x400 hStream=0x300\n{LAUNCH}\n\
              cuEventRecord hEvent=0x401 hStream=0x300\n cuEventSynchronize hEvent=0x401\n\
              cuEventElapsedTime pMilliseconds:=0 hStart=0x400 hEnd=0x401"
         )
@@ -104,13 +95,6 @@ pub(crate) fn rows() -> Vec<LoopRow> {
              at {}\n t0<",
             timed(0, ""),
             5_000_000 + length
-        )
-    };
-    let pinned = |physical: u64| {
-        format!(
-            "meta host.memory {physical}\n{START} looped\n\
-             cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096\n\
-             cuMemHostRegister_v2 p=0x8000000 bytesize=4096"
         )
     };
     vec![
@@ -138,13 +122,54 @@ pub(crate) fn rows() -> Vec<LoopRow> {
         ),
         row(
             "performance-symbol-lookup-per-launch",
-            times(40, &format!("{lookup}\n{launch}")),
+            times(40, &format!("{lookup}\n{LAUNCH}")),
             &[
-                times(20, &format!("{lookup}\n{launch}")),
+                times(20, &format!("{lookup}\n{LAUNCH}")),
                 // Look-ups without work in between are one initialisation.
                 times(40, lookup),
             ],
         ),
+        row(
+            "performance-lazy-load-in-hot-path",
+            measured(""),
+            &[
+                measured(LAUNCH),
+                measured("cuFuncLoad function=0x200"),
+                format!(
+                    "meta environment.CUDA_MODULE_LOADING EAGER\n{}",
+                    measured("")
+                ),
+            ],
+        ),
+        row(
+            "performance-cache-config-switch",
+            preferences(1, 40),
+            &[preferences(2, 40), preferences(1, 5)],
+        ),
+    ]
+}
+
+/// Streams, events, waits and queries.
+fn order_rows() -> Vec<LoopRow> {
+    let wait = "cuStreamSynchronize hStream=0x300";
+    let sequence = format!("{}{wait}", format!("{LAUNCH}\n").repeat(10));
+    let streams = "cuStreamCreate phStream:=0x301\n cuStreamCreate phStream:=0x302\n\
+                   cuMemAlloc_v2 dptr:=0x20000 bytesize=64\n\
+                   cuMemAlloc_v2 dptr:=0x30000 bytesize=64\n";
+    let between = |first: &str| {
+        let lines = format!(
+            "cuLaunchKernel f=0x200 hStream=0x301 layout=8 params={first}\n\
+             cuLaunchKernel f=0x200 layout=8 params=0x20000\n\
+             cuLaunchKernel f=0x200 hStream=0x302 layout=8 params=0x30000"
+        );
+        format!(
+            "{START} looped\n{streams}\n{}",
+            format!("{lines}\n").repeat(60)
+        )
+    };
+    let event = "cuEventRecord hEvent=0x400 hStream=0x300\n\
+                 cuStreamWaitEvent hStream=0x300 hEvent=0x400";
+    vec![
         row(
             "performance-default-stream-serialization",
             between("0x10000"),
@@ -154,21 +179,6 @@ pub(crate) fn rows() -> Vec<LoopRow> {
                 format!(
                     "{START} looped\n{}",
                     "cuLaunchKernel f=0x200 layout=8 params=0x10000\n".repeat(100)
-                ),
-            ],
-        ),
-        row(
-            "performance-pageable-copy",
-            format!(
-                "{START} looped\n cuMemAlloc_v2 dptr:=0x80000 bytesize=0x20000\n{}",
-                format!("{}\n", copy(0x20000)).repeat(40)
-            ),
-            &[
-                times(40, &copy(1024)),
-                format!(
-                    "{START} looped\n cuMemAlloc_v2 dptr:=0x80000 bytesize=0x20000\n\
-                     cuMemAllocHost_v2 pp:=0x7000000 bytesize=0x20000\n{}",
-                    format!("{}\n", copy(0x20000)).repeat(40)
                 ),
             ],
         ),
@@ -187,14 +197,14 @@ pub(crate) fn rows() -> Vec<LoopRow> {
         ),
         row(
             "performance-sync-in-hot-loop",
-            times(100, &format!("{launch}\n{wait}")),
+            times(100, &format!("{LAUNCH}\n{wait}")),
             &[
-                times(50, &format!("{launch}\n{wait}")),
+                times(50, &format!("{LAUNCH}\n{wait}")),
                 // The result is read back.
                 times(
                     100,
                     &format!(
-                        "{launch}\n cuMemcpyDtoHAsync_v2 srcDevice=0x10000 ByteCount=4 \
+                        "{LAUNCH}\n cuMemcpyDtoHAsync_v2 srcDevice=0x10000 ByteCount=4 \
                          hStream=0x300\n{wait}"
                     ),
                 ),
@@ -220,11 +230,53 @@ pub(crate) fn rows() -> Vec<LoopRow> {
             ],
         ),
         row(
+            "performance-query-storm",
+            timed(2500, "cuCtxGetDevice device:=0"),
+            &[
+                timed(1500, "cuCtxGetDevice device:=0"),
+                // More than a second apart.
+                (1..2500)
+                    .map(|n| format!("at {}\n cuCtxGetDevice device:=0\n", 1_000_000 + n * 2_000))
+                    .fold(timed(0, ""), |script, line| script + &line),
+            ],
+        ),
+    ]
+}
+
+/// Allocations and copies.
+fn memory_rows() -> Vec<LoopRow> {
+    let copy = |bytes: u64| {
+        format!("cuMemcpyHtoD_v2 dstDevice=0x80000 srcHost=0x7000000 ByteCount={bytes}")
+    };
+    let pinned = |physical: u64| {
+        format!(
+            "meta host.memory {physical}\n{START} looped\n\
+             cuMemAllocHost_v2 pp:=0x7000000 bytesize=4096\n\
+             cuMemHostRegister_v2 p=0x8000000 bytesize=4096"
+        )
+    };
+    vec![
+        row(
+            "performance-pageable-copy",
+            format!(
+                "{START} looped\n cuMemAlloc_v2 dptr:=0x80000 bytesize=0x20000\n{}",
+                format!("{}\n", copy(0x20000)).repeat(40)
+            ),
+            &[
+                times(40, &copy(1024)),
+                format!(
+                    "{START} looped\n cuMemAlloc_v2 dptr:=0x80000 bytesize=0x20000\n\
+                     cuMemAllocHost_v2 pp:=0x7000000 bytesize=0x20000\n{}",
+                    format!("{}\n", copy(0x20000)).repeat(40)
+                ),
+            ],
+        ),
+        row(
             "performance-allocation-churn",
             times(
                 70,
                 &format!(
-                    "cuMemAlloc_v2 dptr:=0x20000 bytesize=4096\n{launch}\n\
+                    "cuMemAlloc_v2 dptr:=0x20000 bytesize=4096\n{LAUNCH}\n\
                      cuMemFree_v2 dptr=0x20000"
                 ),
             ),
@@ -232,23 +284,6 @@ pub(crate) fn rows() -> Vec<LoopRow> {
                 40,
                 "cuMemAlloc_v2 dptr:=0x20000 bytesize=4096\n cuMemFree_v2 dptr=0x20000",
             )],
-        ),
-        row(
-            "performance-lazy-load-in-hot-path",
-            measured(""),
-            &[
-                measured(launch),
-                measured("cuFuncLoad function=0x200"),
-                format!(
-                    "meta environment.CUDA_MODULE_LOADING EAGER\n{}",
-                    measured("")
-                ),
-            ],
-        ),
-        row(
-            "performance-cache-config-switch",
-            preferences(1, 40),
-            &[preferences(2, 40), preferences(1, 5)],
         ),
         row(
             "performance-pinned-excess",
@@ -262,17 +297,6 @@ pub(crate) fn rows() -> Vec<LoopRow> {
                      cuMemHostRegister_v2 p=0x8000000 bytesize=4096",
                     8192 + 4096
                 ),
-            ],
-        ),
-        row(
-            "performance-query-storm",
-            timed(2500, "cuCtxGetDevice device:=0"),
-            &[
-                timed(1500, "cuCtxGetDevice device:=0"),
-                // More than a second apart.
-                (1..2500)
-                    .map(|n| format!("at {}\n cuCtxGetDevice device:=0\n", 1_000_000 + n * 2_000))
-                    .fold(timed(0, ""), |script, line| script + &line),
             ],
         ),
         row(

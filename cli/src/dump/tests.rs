@@ -217,10 +217,35 @@ fn colours_are_only_around_the_text() {
     assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
 }
 
+/// A function, its arguments, its snapshots before and after, and a part of the line.
+type Step<'s> = (
+    &'s str,
+    &'s [u64],
+    Vec<NewSnapshot<'s>>,
+    Vec<NewSnapshot<'s>>,
+    &'s str,
+);
+
+fn assert_lines(steps: Vec<Step<'_>>) {
+    for (name, words, before, after, expected) in steps {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        builder
+            .call(NewCall {
+                name,
+                arguments: words,
+                snapshots: &before,
+                ..NewCall::default()
+            })
+            .leave(0, 0, &after);
+        let lines = text(&test_trace::open(&builder, "dump-snapshots"));
+        let line = &lines[0];
+        assert!(line.contains(expected), "{expected}\nis not in\n{line}");
+    }
+}
+
 #[test]
-fn snapshots_and_notes() {
+fn bytes_that_a_call_reads() {
     let omitted = 5000_u64.to_le_bytes();
-    let (processors, context) = (132_i32.to_le_bytes(), 0x77_u64.to_le_bytes());
     let hashed = [&7_u64.to_le_bytes()[..], &[0xab; 16]].concat();
     let flagged = |parameter, flags, bytes| NewSnapshot {
         parameter,
@@ -228,17 +253,10 @@ fn snapshots_and_notes() {
         flags,
         bytes,
     };
-    type Step<'s> = (
-        &'s str,
-        &'s [u64],
-        Vec<NewSnapshot<'s>>,
-        Vec<NewSnapshot<'s>>,
-        &'s str,
-    );
     let option_bytes = [3_u32.to_le_bytes(), 4_u32.to_le_bytes()].concat();
     let values = [0x9000_u64.to_le_bytes(), 64_u64.to_le_bytes()].concat();
     let values_after = [0x9000_u64.to_le_bytes(), 5_u64.to_le_bytes()].concat();
-    let steps: Vec<Step<'_>> = vec![
+    assert_lines(vec![
         (
             "cuMemcpyHtoD_v2",
             &[0x100, 0x200, 3],
@@ -282,6 +300,13 @@ fn snapshots_and_notes() {
              optionValues = 0x40 {option_values = [0x9000, 0x40]}) = CUDA_SUCCESS → \
              optionValues.option_values = [0x9000, 0x5], optionValues.info_log = \"fine\"",
         ),
+    ]);
+}
+
+#[test]
+fn values_have_names() {
+    let (processors, context) = (132_i32.to_le_bytes(), 0x77_u64.to_le_bytes());
+    assert_lines(vec![
         (
             "cuDeviceGetAttribute",
             &[0x10, 16, 0],
@@ -317,24 +342,11 @@ fn snapshots_and_notes() {
             vec![NewSnapshot::pointee(0, &context)],
             "flags = CU_CTX_SCHED_BLOCKING_SYNC|CU_CTX_MAP_HOST, dev = 0) = CUDA_SUCCESS → pctx = 0x77 context#1",
         ),
-    ];
-    for (name, words, before, after, expected) in steps {
-        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
-        builder
-            .call(NewCall {
-                name,
-                arguments: words,
-                snapshots: &before,
-                ..NewCall::default()
-            })
-            .leave(0, 0, &after);
-        let lines = text(&test_trace::open(&builder, "dump-snapshots"));
-        assert!(
-            lines[0].contains(expected),
-            "{expected}\nis not in\n{}",
-            lines[0]
-        );
-    }
+    ]);
+}
+
+#[test]
+fn notes() {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     let exchange = |left_out, reason| ExchangeNote {
         kept: 128,

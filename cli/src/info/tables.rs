@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use cutape_analyzer::demangle::{bare, demangle};
 use cutape_render::quantity::{bytes, count, grouped, time, time_or_unknown, utc};
-use cutape_report::summary::{CallFacts, ProcessFacts, Summary, TraceFacts};
+use cutape_report::summary::{CallFacts, MachineFacts, ProcessFacts, Summary, TraceFacts};
 use cutape_terminal::output::{printable, shortened, without_middle};
 
 /// The most rows of a table; JSON has all.
@@ -103,16 +103,24 @@ fn when_digested(summary: &Summary) -> Option<String> {
     ))
 }
 
+/// A fact's name and value.
+type Fact = (&'static str, String);
+
 fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Result<()> {
-    let Summary {
-        trace,
-        program,
-        machine,
-        ..
-    } = summary;
+    let mut rows = program_facts(summary, columns);
+    rows.extend(machine_facts(&summary.machine));
+    rows.extend(trace_facts(summary));
+    rows.extend(call_facts(summary));
+    for (name, value) in rows {
+        writeln!(out, "{name:<FACT$}{value}")?;
+    }
+    Ok(())
+}
+
+fn program_facts(summary: &Summary, columns: usize) -> Vec<Fact> {
+    let program = &summary.program;
     let process = &program.process;
-    let mut rows: Vec<(&str, String)> = Vec::new();
-    rows.push(("program", program.path.clone().unwrap_or_else(unknown)));
+    let mut rows = vec![("program", program.path.clone().unwrap_or_else(unknown))];
     if !program.arguments.is_empty() {
         let words: Vec<String> = program.arguments.iter().map(|word| quoted(word)).collect();
         rows.push(("command", cut(&words.join(" "), columns)));
@@ -131,6 +139,11 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     }
     rows.push(("started", utc(summary.started_unix_ns)));
     rows.push(("duration", summary.duration_ns.map_or_else(unknown, time)));
+    rows
+}
+
+fn machine_facts(machine: &MachineFacts) -> Vec<Fact> {
+    let mut rows = Vec::new();
     if let Some(kernel) = &machine.kernel {
         rows.push(("system", kernel.clone()));
     }
@@ -156,8 +169,13 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
             rows.push(("", gpu_uuid(uuid)));
         }
     }
+    rows
+}
+
+fn trace_facts(summary: &Summary) -> Vec<Fact> {
+    let trace = &summary.trace;
     let packed = if trace.packed { ", packed" } else { "" };
-    rows.push((
+    let mut rows = vec![(
         "trace",
         format!(
             "{}, {}{packed}, format {}, {} with {}",
@@ -167,7 +185,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
             count(trace.blobs, "blob"),
             bytes(trace.blob_bytes)
         ),
-    ));
+    )];
     if let Some(cut) = &trace.cut {
         rows.push(("cut from", cut.text(summary.calls.total)));
         if let Some(state) = &cut.state {
@@ -181,6 +199,11 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
     rows.extend(when_digested(summary).map(|when| ("digests", when)));
     let exchanges = summary.exchanges.as_ref();
     rows.extend(exchanges.map(|exchanges| ("exchanges", exchanges.text())));
+    rows
+}
+
+fn call_facts(summary: &Summary) -> Vec<Fact> {
+    let mut rows = Vec::new();
     for thread in &summary.threads {
         let name = match thread.name.as_str() {
             "" => String::new(),
@@ -201,10 +224,7 @@ fn write_facts(summary: &Summary, columns: usize, out: &mut dyn Write) -> io::Re
             grouped(summary.calls.in_flight)
         ),
     ));
-    for (name, value) in rows {
-        writeln!(out, "{name:<FACT$}{value}")?;
-    }
-    Ok(())
+    rows
 }
 
 /// A value cut to one line; JSON has all of it.

@@ -5,24 +5,15 @@ use cutape_render::test_trace;
 
 use super::*;
 
-fn summary_of(builder: &TraceBuilder, name: &str) -> Summary {
-    let path = std::env::temp_dir().join(format!("cutape-{name}-{}.cutape", std::process::id()));
-    builder.write(&path).unwrap();
-    let trace = Trace::open(&path).unwrap();
-    let (summary, _) = Summary::of(&trace, || {}).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    summary
+fn summary(builder: &TraceBuilder, name: &str) -> Summary {
+    let trace = test_trace::open(builder, name);
+    Summary::of(&trace, || {}).unwrap().0
 }
 
 #[test]
 fn tables_say_it_with_units() {
     let mut out = Vec::new();
-    tables::write(
-        &summary_of(&test_trace::program(), "info-text"),
-        80,
-        &mut out,
-    )
-    .unwrap();
+    tables::write(&summary(&test_trace::program(), "info-text"), 80, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     let squeezed: Vec<String> = text
         .lines()
@@ -58,7 +49,7 @@ fn tables_say_it_with_units() {
 
 #[test]
 fn ranges_with_domains() {
-    let summary = summary_of(&test_trace::marked_program(), "info-ranges");
+    let summary = summary(&test_trace::marked_program(), "info-ranges");
     let mut out = Vec::new();
     tables::write(&summary, 100, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();

@@ -1,6 +1,6 @@
 //! The text that describes one launch to the programs that make it.
 
-use std::fmt::Write;
+use std::fmt::{Arguments, Write};
 
 use cutape_replay::{
     MemoryKind, ObservedCall, ObservedLaunch, ObservedMemory, ObservedTexture, Piece,
@@ -38,15 +38,25 @@ pub(super) fn describe(
         return Err("the trace does not show which image its kernel is from".into());
     };
     let memory = placed(observed, launch, files)?;
-    let mut text = String::from("cutape-launch 1\n");
-    let mut line = |words: std::fmt::Arguments<'_>| {
+    let image = (files.image)(loaded)?;
+    let mut text = format!(
+        "cutape-launch 1\nsource {source}\nkernel {}\nimage {image}\ncontents {}\n",
+        launch.kernel, files.contents
+    );
+    text += &configuration(launch);
+    text += &parameters(launch, &memory);
+    text += &contents(&memory, loaded, files)?;
+    text += &textures(&launch.textures, &memory);
+    Ok(text)
+}
+
+/// The device, and how the kernel is launched there.
+fn configuration(launch: &ObservedLaunch) -> String {
+    let mut text = String::new();
+    let mut line = |words: Arguments<'_>| {
         let _ = writeln!(text, "{words}");
     };
     let three = |values: [u32; 3]| values.map(|value| value.to_string()).join(" ");
-    line(format_args!("source {source}"));
-    line(format_args!("kernel {}", launch.kernel));
-    line(format_args!("image {}", (files.image)(loaded)?));
-    line(format_args!("contents {}", files.contents));
     let [major, minor] = launch.capability;
     line(format_args!("device {major} {minor} {}", launch.device));
     line(format_args!("grid {}", three(launch.grid)));
@@ -68,21 +78,33 @@ pub(super) fn describe(
     for (attribute, value) in &launch.attributes {
         line(format_args!("attribute {attribute} {}", hex(value)));
     }
-    line(format_args!(
-        "# Length and bytes; then offset and size of each"
-    ));
+    text
+}
+
+/// The bytes of the parameters, and which are addresses of variables.
+fn parameters(launch: &ObservedLaunch, memory: &[&ObservedMemory]) -> String {
     let bytes = &launch.parameters;
-    line(format_args!("parameters {} {}", bytes.len(), hex(bytes)));
+    let mut text = String::from("# Length and bytes; then offset and size of each\n");
+    let _ = writeln!(text, "parameters {} {}", bytes.len(), hex(bytes));
     for &(offset, size) in &launch.layout {
-        let value = value_text(launch, &memory, (offset as usize, size as usize));
-        line(format_args!("parameter {offset} {size}{value}"));
+        let value = value_text(launch, memory, (offset as usize, size as usize));
+        let _ = writeln!(text, "parameter {offset} {size}{value}");
     }
-    let words = launch.parameters.chunks_exact(8).map(word);
+    let words = bytes.chunks_exact(8).map(word);
     for (place, word) in (0..).zip(words) {
-        if let Some((number, addend)) = variable_at(&memory, word) {
-            line(format_args!("relocate {} {number} {addend}", place * 8));
+        if let Some((number, addend)) = variable_at(memory, word) {
+            let _ = writeln!(text, "relocate {} {number} {addend}", place * 8);
         }
     }
+    text
+}
+
+/// The memory, with its contents before and after, and the modules of variables.
+fn contents(memory: &[&ObservedMemory], loaded: u64, files: &Files<'_>) -> Result<String, String> {
+    let mut text = String::new();
+    let mut line = |words: Arguments<'_>| {
+        let _ = writeln!(text, "{words}");
+    };
     line(format_args!(
         "# Memory: address and length, then contents: offset, length, place in the file"
     ));
@@ -92,7 +114,7 @@ pub(super) fn describe(
         ));
     }
     let mut module = loaded;
-    for known in &memory {
+    for known in memory {
         if known.kind == MemoryKind::Variable && known.made != module {
             module = known.made;
             line(format_args!("# Of the module that call {module} loads"));
@@ -116,13 +138,12 @@ pub(super) fn describe(
             ("after", &known.addresses_after),
         ] {
             for &(at, address) in addresses {
-                if let Some((number, addend)) = variable_at(&memory, address) {
+                if let Some((number, addend)) = variable_at(memory, address) {
                     line(format_args!("{when}-address {at} {number} {addend}"));
                 }
             }
         }
     }
-    text += &textures(&launch.textures, &memory);
     Ok(text)
 }
 

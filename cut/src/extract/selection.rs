@@ -130,10 +130,10 @@ pub fn launch(trace: &Trace, number: Number) -> Result<Launch, Error> {
         )))
     };
     let mut state = TraceState::new(Scope::Kernels);
-    let mut count = 0;
+    let mut last = None;
     for call in trace.calls() {
         state.observe(&call);
-        count += 1;
+        last = Some(call.index);
         if call.index != number.call {
             continue;
         }
@@ -162,10 +162,10 @@ pub fn launch(trace: &Trace, number: Number) -> Result<Launch, Error> {
             kernel,
         });
     }
-    failed(format!(
-        "the trace has no call of that number, but 0 to {}",
-        count - 1
-    ))
+    failed(match last {
+        Some(last) => format!("the trace has no call of that number, but 0 to {last}"),
+        None => "the trace has no calls".to_owned(),
+    })
 }
 
 /// Some of the launches: all kernels if possible, and of each kernel launches from all over the
@@ -202,6 +202,9 @@ pub fn sample(launches: Vec<Launch>, most: usize) -> Vec<Launch> {
 
 #[cfg(test)]
 mod tests {
+    use cutape_format::TraceBuilder;
+    use cutape_render::test_trace;
+
     use super::*;
 
     #[test]
@@ -223,6 +226,18 @@ mod tests {
             );
             assert!(number.is_none_or(|number| number.to_string() == text));
         }
+    }
+
+    #[test]
+    fn a_trace_without_calls_has_no_launch() {
+        let builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let trace = test_trace::open(&builder, "extract-no-calls");
+        let number = Number {
+            call: 0,
+            node: None,
+        };
+        let why = launch(&trace, number).unwrap_err().to_string();
+        assert!(why.contains("the trace has no calls"), "{why}");
     }
 
     #[test]

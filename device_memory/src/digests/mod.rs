@@ -93,7 +93,8 @@ impl Digests {
             | DigestStep::Allocates
             | DigestStep::CreatesPhysical
             | DigestStep::Maps
-            | DigestStep::SetsAccess => {}
+            | DigestStep::SetsAccess
+            | DigestStep::Shares => {}
         }
     }
 
@@ -120,6 +121,11 @@ impl Digests {
                 self.lock().ranges.map(address, length, offset, handle);
             }
             DigestStep::SetsAccess => self.access_set(call),
+            DigestStep::Shares => {
+                if let Some(handle) = call.shared_physical() {
+                    self.lock().ranges.shared(handle);
+                }
+            }
         }
     }
 
@@ -189,15 +195,10 @@ impl Digests {
 
     /// After a call that gives devices access to mapped memory.
     fn access_set(&self, call: &Call<'_>) {
-        if !call.gives_access_here() {
-            return;
-        }
-        let context = call.recorder.context();
+        let here = call.gives_access_here();
+        let here = here.then(|| (call.recorder.context(), call.start));
         let (address, length) = (call.word(0), call.word(1));
-        let fresh = self
-            .lock()
-            .ranges
-            .set_access(address, length, context, call.start);
+        let fresh = self.lock().ranges.set_access(address, length, here);
         for (address, length) in fresh {
             self.add_new(call, address, length);
         }

@@ -157,34 +157,45 @@ impl Ranges {
         self.mapped.insert(address, Mapped { length, handle });
     }
 
-    /// Gives a context access to mapped memory. Returns what of it has to be set to zeros first,
-    /// and with that becomes known.
+    /// Physical memory was exported or imported: other processes may write it.
+    pub(super) fn shared(&mut self, handle: u64) {
+        self.physical.remove(&handle);
+    }
+
+    /// Access to mapped memory was given, `here` to a context at a moment, or elsewhere. Returns what
+    /// of it has to be set to zeros first, and with that becomes known.
     pub(super) fn set_access(
         &mut self,
         address: u64,
         length: u64,
-        context: u64,
-        since: u64,
+        here: Option<(u64, u64)>,
     ) -> Vec<(u64, u64)> {
         let end = address.saturating_add(length);
         let mut fresh = Vec::new();
-        for (&start, mapped) in self.mapped.range(address..end) {
-            let Some(physical) = mapped
-                .handle
-                .and_then(|handle| self.physical.get_mut(&handle))
-            else {
+        let before_end = self.mapped.range(..end).rev();
+        let end_of = |start: u64, mapped: &Mapped| start.saturating_add(mapped.length);
+        let overlaps = |&(&start, mapped): &(&u64, &Mapped)| end_of(start, mapped) > address;
+        for (&start, mapped) in before_end.take_while(overlaps) {
+            let Some(handle) = mapped.handle else {
                 continue;
             };
-            if start.saturating_add(mapped.length) > end {
+            let Some(physical) = self.physical.get_mut(&handle) else {
                 continue;
-            }
-            if physical.is_zeroed {
-                self.ranges
-                    .entry(start)
-                    .or_insert(Range::new(mapped.length, context, since));
-            } else {
-                physical.is_zeroed = true;
-                fresh.push((start, mapped.length));
+            };
+            let is_whole = address <= start && end_of(start, mapped) <= end;
+            match here.filter(|_| is_whole) {
+                Some((context, since)) if physical.is_zeroed => {
+                    self.ranges
+                        .entry(start)
+                        .or_insert(Range::new(mapped.length, context, since));
+                }
+                Some(_) => {
+                    physical.is_zeroed = true;
+                    fresh.push((start, mapped.length));
+                }
+                None if physical.is_zeroed => {}
+                // From now on it may have contents of the program.
+                None => _ = self.physical.remove(&handle),
             }
         }
         fresh
@@ -204,6 +215,7 @@ mod tests {
     use super::*;
 
     const CONTEXT: u64 = 7;
+    const HERE: Option<(u64, u64)> = Some((CONTEXT, 1));
 
     fn ranges(known: &[(u64, u64)]) -> Ranges {
         let mut ranges = Ranges::default();
@@ -265,11 +277,11 @@ mod tests {
         ranges.created(handle, page);
         ranges.map(page, page, 0, handle);
         assert_eq!(known(&ranges), []);
-        assert_eq!(ranges.set_access(page, page, CONTEXT, 1), [(page, page)]);
+        assert_eq!(ranges.set_access(page, page, HERE), [(page, page)]);
         ranges.insert(page, Range::new(page, CONTEXT, 1));
         // A second mapping of the same memory keeps its content.
         ranges.map(9 * page, page, 0, handle);
-        assert_eq!(ranges.set_access(9 * page, page, CONTEXT, 1), []);
+        assert_eq!(ranges.set_access(9 * page, page, HERE), []);
         assert_eq!(known(&ranges), [(page, page), (9 * page, page)]);
         ranges.unmap(page, page);
         assert_eq!(known(&ranges), [(9 * page, page)]);
@@ -277,7 +289,54 @@ mod tests {
         ranges.map(20 * page, page, 0, 6);
         ranges.created(8, 2 * page);
         ranges.map(30 * page, page, page, 8);
-        assert_eq!(ranges.set_access(20 * page, 11 * page, CONTEXT, 1), []);
+        assert_eq!(ranges.set_access(20 * page, 11 * page, HERE), []);
         assert_eq!(known(&ranges), [(9 * page, page)]);
+    }
+
+    #[test]
+    fn mapped_memory_that_others_may_have_written_is_left_alone() {
+        let (page, handle) = (2 << 20, 5);
+        let mapped = || {
+            let mut ranges = Ranges::default();
+            ranges.created(handle, page);
+            ranges.map(page, page, 0, handle);
+            ranges
+        };
+        type Case<'a> = (&'a str, fn(&mut Ranges, u64), &'a [(u64, u64)]);
+        let cases: [Case<'_>; 5] = [
+            ("nothing", |_, _| {}, &[(page, page)]),
+            (
+                "access of another device",
+                |ranges, page| _ = ranges.set_access(page, page, None),
+                &[],
+            ),
+            (
+                "access to its second half",
+                |ranges, page| _ = ranges.set_access(page + page / 2, page, HERE),
+                &[],
+            ),
+            ("an export", |ranges, _| ranges.shared(5), &[]),
+            (
+                "an import with the handle of memory that was released",
+                |ranges, page| {
+                    ranges.unmap(page, page);
+                    ranges.shared(5);
+                    ranges.map(page, page, 0, 5);
+                },
+                &[],
+            ),
+        ];
+        for (before, act, fresh) in cases {
+            let mut ranges = mapped();
+            act(&mut ranges, page);
+            assert_eq!(ranges.set_access(page, page, HERE), fresh, "after {before}");
+            assert_eq!(ranges.all(CONTEXT, 2, true), [], "after {before}");
+        }
+        // What was zeroed before another device got access stays known.
+        let mut ranges = mapped();
+        assert_eq!(ranges.set_access(page, page, HERE), [(page, page)]);
+        assert_eq!(ranges.set_access(page, page, None), []);
+        assert_eq!(ranges.set_access(page, page, HERE), []);
+        assert_eq!(ranges.all(CONTEXT, 2, true), [(page, page)]);
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod recorder;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use cutape_format::control::Incomplete;
 use cutape_format::layout::{
     CHUNK_MAGIC, ChunkHead, DescriptorNote, DigestNote, DigestSetupNote, DigestSkippedNote,
     DigestVoidNote, DriverMessageNote, ExchangeNote, ExchangeOutputNote, FramesNote, LookedNote,
@@ -27,6 +28,26 @@ function\t5\tcuParamSetf\tcuParamSetf\tEXEC\tCUresult\tplain\thfunc|CUfunction|u
 function\t6\tcuIpcOpenEventHandle\tcuIpcOpenEventHandle\tEVENT\tCUresult\tplain\tphEvent|CUevent *|u8|Make\thandle|CUipcEventHandle|m64|Value
 a-line-of-a-later-version\twith\twords
 ";
+
+/// A sample, the name of its file in `tests/golden/`, and how many calls it has that the first one
+/// lacks.
+type Sample = (fn() -> TraceBuilder, &'static str, usize);
+
+/// The sample of each version of the format: what the one before it has, and what is new.
+pub(crate) const SAMPLES: [Sample; 12] = [
+    (sample, "v1", 0),
+    (short_sample, "v1.1", 0),
+    (stack_sample, "v1.2", 2),
+    (marker_sample, "v1.3", 2),
+    (note_sample, "v1.4", 3),
+    (memory_sample, "v1.5", 4),
+    (sharing_sample, "v1.6", 5),
+    (exchange_sample, "v1.7", 7),
+    (incomplete_sample, "v1.8", 0),
+    (looked_sample, "v1.9", 8),
+    (looked_before_sample, "v1.10", 9),
+    (nested_call_sample, "v1.11", 10),
+];
 
 /// An empty folder for a test's files.
 pub(crate) fn place(name: &str) -> PathBuf {
@@ -70,6 +91,17 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 /// The sample in records of version 1.1.
 pub(crate) fn short_sample() -> TraceBuilder {
     let mut builder = TraceBuilder::new(SIGNATURES);
+    fill(builder.short().leave_open());
+    builder
+}
+
+/// The sample as a recorder of version 1.8 leaves it when the disk is full.
+pub(crate) fn incomplete_sample() -> TraceBuilder {
+    let mut builder = TraceBuilder::new(SIGNATURES);
+    builder.control(Some(Incomplete {
+        lacks_calls: true,
+        error: 28,
+    }));
     fill(builder.short().leave_open());
     builder
 }
@@ -476,7 +508,11 @@ fn fill(builder: &mut TraceBuilder) {
             ..NewCall::default()
         })
         .text_note(2, note_kind::UNKNOWN_SYMBOL, "cuTomorrow");
-    // Enough for more than one chunk of 4 KiB.
+    fill_chunks(builder);
+}
+
+/// Calls that take more than one chunk of 4 KiB.
+fn fill_chunks(builder: &mut TraceBuilder) {
     for round in 0..100_u64 {
         builder
             .call(NewCall {

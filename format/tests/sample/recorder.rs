@@ -1,14 +1,14 @@
 //! A recorder with thread buffers, in process: for tests that read what it writes meanwhile.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cutape_format::TraceBuilder;
 use cutape_format::control::{CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION, claim};
 use cutape_format::layout::{
-    BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
-    chunk_kind, note_kind, record_kind,
+    BUFFER_NOTE_PADDED_LENGTH, BufferNote, CHUNK_HEAD_LENGTH, ChunkHead, chunk_kind, note_kind,
+    record_kind,
 };
 use cutape_format::write::{Record, empty_buffer};
 
@@ -201,22 +201,13 @@ impl<'f> Writer<'f> {
 pub(crate) fn new_trace(name: &str) -> (std::path::PathBuf, Recording) {
     let path = place(name).join("live.cutape");
     let mut builder = TraceBuilder::new(SIGNATURES);
-    let built = builder.short().process(std::process::id()).bytes();
-    let (before, behind) = built.split_at(FILE_HEAD_LENGTH);
-    let start = [before, &[0; CONTROL_LENGTH], behind].concat();
-    fs::write(&path, &start).unwrap();
+    let builder = builder.short().process(std::process::id()).control(None);
+    builder.write(&path).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
     let control = memmap2::MmapOptions::new()
         .offset(CONTROL_POSITION)
         .len(CONTROL_LENGTH)
         .map_raw(&file)
         .unwrap();
-    let recording = Recording { file, control };
-    let head = open_head(chunk_kind::CONTROL, 0, CONTROL_LENGTH);
-    recording.end().store(start.len() as u64, Ordering::SeqCst);
-    recording
-        .file
-        .write_all_at(&head.encode(), CONTROL_POSITION)
-        .unwrap();
-    (path, recording)
+    (path, Recording { file, control })
 }

@@ -1,6 +1,7 @@
 //! Kernels that have an effect here. They are known by their names, and what they would compute is
 //! computed on the CPU.
 
+use cutape_driver::dirty::{self, Header, Page};
 use cutape_driver::{digest, mix};
 
 use crate::object::function::Spec;
@@ -15,6 +16,7 @@ pub(crate) fn action(state: &State, spec: &Spec, values: &[Box<[u8]>]) -> Action
     let known = match spec.name {
         name if name == digest::NAME => digest_action(state, values),
         name if name == mix::NAME => mix_action(state, values),
+        name if name == dirty::NAME => dirty_action(state, values),
         name => nondeterminism::action(state, name, values),
     };
     known.unwrap_or(Action::Nothing)
@@ -22,7 +24,7 @@ pub(crate) fn action(state: &State, spec: &Spec, values: &[Box<[u8]>]) -> Action
 
 /// Whether launches may have one; the values of others need not be kept.
 pub(crate) fn has_effect(spec: &Spec) -> bool {
-    let known = [digest::NAME, mix::NAME];
+    let known = [digest::NAME, mix::NAME, dirty::NAME];
     known.contains(&spec.name) || settings::get().has_nondeterministic_kernels()
 }
 
@@ -60,6 +62,45 @@ fn digest_of(segments: &[Segment]) -> u64 {
         }),
         _ => digest::digest(&read(segments)),
     }
+}
+
+/// A look for dirty pages. Whoever keeps the table has it written before the launch.
+fn dirty_action(state: &State, values: &[Box<[u8]>]) -> Option<Action> {
+    let words: Option<Vec<u64>> = values
+        .iter()
+        .map(|value| word(value).map(u64::from_le_bytes))
+        .collect();
+    let &[table, begin, end, look] = words.as_deref()? else {
+        return None;
+    };
+    const HEADER: u64 = dirty::HEADER_WORDS as u64 * 8;
+    const PAGE: u64 = dirty::PAGE_WORDS as u64 * 8;
+    let table = state.any_range(table, end.checked_mul(PAGE)?.checked_add(HEADER)?);
+    let table = table.ok()?;
+    Some(Action::Run(Box::new(move |state| {
+        let bytes = read(&table);
+        let mut words: Vec<u64> = bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|word| u64::from_le_bytes(*word))
+            .collect();
+        let Some((header_words, pages)) = words.split_first_chunk_mut() else {
+            return;
+        };
+        let mut header = Header::of(header_words);
+        let pages = (0..).zip(pages.as_chunks_mut().0);
+        for (at, page_words) in pages.skip(begin as usize) {
+            let mut page = Page::of(page_words);
+            let range = state.any_range(page.address, page.length.into());
+            let bytes = range.map(|range| read(&range)).unwrap_or_default();
+            dirty::look(&mut header, &mut page, at, look, &bytes);
+            *page_words = page.words();
+        }
+        *header_words = header.words();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        move_bytes(&table, &[Segment::of(&bytes)]);
+    })))
 }
 
 fn mix_action(state: &State, values: &[Box<[u8]>]) -> Option<Action> {

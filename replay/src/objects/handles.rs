@@ -56,21 +56,45 @@ pub(crate) fn crashes_after_end(kind: Kind) -> bool {
     )
 }
 
-/// Kinds that end with the context they were made in.
+/// Kinds that end with the context they were made in. Without a wildcard, so that the compiler asks
+/// about a new kind.
 fn dies_with_context(kind: Kind) -> bool {
-    matches!(
-        kind,
+    match kind {
         Kind::Module
-            | Kind::Function
-            | Kind::Stream
-            | Kind::Event
-            | Kind::Array
-            | Kind::MipmappedArray
-            | Kind::TextureReference
-            | Kind::SurfaceReference
-            | Kind::TextureObject
-            | Kind::SurfaceObject
-    )
+        | Kind::Function
+        | Kind::Stream
+        | Kind::Event
+        | Kind::Array
+        | Kind::MipmappedArray
+        | Kind::TextureReference
+        | Kind::SurfaceReference
+        | Kind::TextureObject
+        | Kind::SurfaceObject => true,
+        Kind::Device
+        | Kind::Context
+        | Kind::Library
+        | Kind::Kernel
+        | Kind::Link
+        | Kind::Memory
+        | Kind::HostMemory
+        | Kind::Registration
+        | Kind::Global
+        | Kind::Graph
+        | Kind::GraphNode
+        | Kind::GraphExec
+        | Kind::UserObject
+        | Kind::MemoryPool
+        | Kind::Allocation
+        | Kind::Reservation
+        | Kind::ExternalMemory
+        | Kind::ExternalSemaphore
+        | Kind::GraphicsResource
+        | Kind::GreenContext
+        | Kind::ResourceDescriptor
+        | Kind::LogCallback
+        | Kind::AsyncCallback
+        | Kind::EglStream => false,
+    }
 }
 
 /// All handles of the recording.

@@ -47,8 +47,15 @@ impl Observer {
             if let Err(code) = done {
                 return code;
             }
-            if self.watch.is_active() && *is_enabled {
-                let writer = Writer::Node(place, step.describe());
+            if !*is_enabled {
+                continue;
+            }
+            let writer = || Writer::Node(place, step.describe());
+            if self.searching.is_active(run.call) {
+                self.searching.look(api, run.call, &writer());
+            }
+            if self.watch.is_active() {
+                let writer = writer();
                 let has_changed = self.watch.look(api, run.call, &writer, false);
                 if let Step::Kernel(node) = step
                     && has_changed

@@ -33,6 +33,17 @@ pub struct Observation {
     /// The changes of each watched range that are kept, the last ones.
     #[serde(default)]
     pub most_changes: usize,
+    /// Instead, the first ones are kept that this call or a later one makes; that memory begins or
+    /// ends is none.
+    #[serde(default)]
+    pub first_changes: Option<u64>,
+    /// Numbers that are looked for in what calls write to device memory. Graphs run node by node
+    /// then.
+    #[serde(default)]
+    pub search: Option<Search>,
+    /// Two calls whose work is made to run in one order or the other.
+    #[serde(default)]
+    pub order: Option<ForcedOrder>,
     /// The replay ends before this call; `None`: behind the last of `calls`, or at the end.
     #[serde(default)]
     pub until: Option<u64>,
@@ -94,9 +105,15 @@ pub struct Observed {
     /// What was seen of each watched range.
     #[serde(default)]
     pub watched: Vec<Seen>,
-    /// What of watched memory could not be looked at, and why, one line each.
+    /// What could not be looked at for `watched` and `search`, and why, one line each.
     #[serde(default)]
     pub not_watched: Vec<String>,
+    /// Why the work of the two calls of `order` did not run in that order.
+    #[serde(default)]
+    pub not_ordered: Option<String>,
+    /// Where the numbers that are looked for were found, in the order of calls.
+    #[serde(default)]
+    pub hits: Vec<Hit>,
 }
 
 /// An observed call.
@@ -342,4 +359,52 @@ pub struct Seen {
     /// What the memory around it is: the function and the call that made it, its first address and
     /// its bytes.
     pub made: Option<(String, u64, u64, u64)>,
+}
+
+/// Numbers that are looked for, by their absolute values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// For each type, f16, bf16, f32 and f64, the first and the last bits that are hits; none if
+    /// the first are greater.
+    pub ranges: [(u64, u64); 4],
+    /// Recorded addresses of first bytes and ends: where to look. Empty: in all device memory.
+    pub within: Vec<(u64, u64)>,
+    /// What earlier calls write is not looked at.
+    pub from: u64,
+    /// How many calls or nodes with hits of each type are kept, the first ones.
+    pub most: usize,
+}
+
+/// A call or a node after which numbers are there that were looked for, and were not there before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hit {
+    /// The call.
+    pub call: u64,
+    /// The first call that can have written them: earlier than `call` if the replay could not look
+    /// between them, because a stream was capturing.
+    pub since: u64,
+    /// What has written them.
+    pub by: Writer,
+    /// Their type, a position in [`Search::ranges`].
+    pub kind: usize,
+    /// In how many pages they are, of 16 KiB or as long as their memory.
+    pub pages: u64,
+    /// The recorded address of the first number.
+    pub address: u64,
+    /// Its bits.
+    pub value: u64,
+    /// How many are in its page. If some of them were there before, other ones were not.
+    pub count: u64,
+}
+
+/// Two calls that enqueue work, and in which order it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForcedOrder {
+    /// The call that the trace has first.
+    pub first: u64,
+    /// The other one.
+    pub second: u64,
+    /// The work of the second one runs first: the stream of the first one waits for it, and with it
+    /// what follows in that stream.
+    pub is_reversed: bool,
 }

@@ -5,11 +5,15 @@
 //! texture and surface objects among parameters, `array` reads the arrays that they show,
 //! `variables` finds the variables of modules, `places` their addresses in memory. An observed
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
-//! the driver that only an observation makes. `watch` keeps what watched memory held last.
+//! the driver that only an observation makes. `watch` keeps what watched memory held last. `search`
+//! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`). `hold`
+//! keeps the work of a stream back.
 
 pub(crate) mod array;
+pub(crate) mod dirty_table;
 pub(crate) mod driver;
 pub(crate) mod graph_run;
+pub(crate) mod hold;
 pub(crate) mod job;
 pub(crate) mod memory;
 pub(crate) mod memset;
@@ -18,6 +22,7 @@ pub(crate) mod observer;
 pub(crate) mod pages;
 pub(crate) mod places;
 pub(crate) mod read;
+pub(crate) mod search;
 pub(crate) mod texture;
 pub(crate) mod variables;
 pub(crate) mod watch;

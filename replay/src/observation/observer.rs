@@ -9,11 +9,13 @@ use rustc_hash::FxHashMap;
 
 use crate::api::Api;
 use crate::error::Error;
+use crate::observation::hold::Hold;
 use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
 use crate::observation::memory::Region;
 use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
+use crate::observation::search::Searching;
 use crate::observation::watch::Watch;
 
 /// Observes calls of a replay.
@@ -49,6 +51,12 @@ pub(crate) struct Observer {
     pub(crate) buffer: Vec<u8>,
     /// Memory of which every change is wanted.
     pub(crate) watch: Watch,
+    /// Numbers that are looked for.
+    pub(crate) searching: Searching,
+    /// The work that is kept back.
+    pub(crate) hold: Option<Hold>,
+    /// Why work did not run in the wanted order.
+    pub(crate) not_ordered: Option<String>,
 }
 
 /// A call that is observed, between before and after.
@@ -81,7 +89,8 @@ impl Observer {
     pub(crate) fn new(job: Observation) -> Result<Self, Error> {
         let pages = Pages::create(&job.contents, job.most_bytes)
             .map_err(|error| cannot_write(&job, &error))?;
-        let watch = Watch::new(&job.watched, job.most_changes);
+        let watch = Watch::new(&job.watched, job.most_changes, job.first_changes);
+        let searching = Searching::new(job.search.clone());
         Ok(Self {
             job,
             pages,
@@ -98,7 +107,16 @@ impl Observer {
             endless: None,
             buffer: Vec::new(),
             watch,
+            searching,
+            hold: None,
+            not_ordered: None,
         })
+    }
+
+    /// Whether memory is looked at after every call that may have changed it.
+    #[inline]
+    pub(crate) fn looks_for_changes(&self) -> bool {
+        self.watch.is_active() || self.searching.is_wanted()
     }
 
     /// A node of an executable graph got other parameters, with live handles and addresses.
@@ -122,12 +140,16 @@ impl Observer {
     pub(crate) fn finish(mut self) -> Result<Observed, Error> {
         let finished = self.pages.finish();
         finished.map_err(|error| cannot_write(&self.job, &error))?;
-        let (watched, not_watched) = self.watch.finish();
+        let (watched, mut not_watched) = self.watch.finish();
+        let (hits, not_searched) = self.searching.finish();
+        not_watched.extend(not_searched);
         Ok(Observed {
             calls: self.done,
             bytes: self.pages.length,
             watched,
             not_watched,
+            hits,
+            not_ordered: self.not_ordered,
             ..Observed::default()
         })
     }

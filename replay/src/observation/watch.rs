@@ -36,12 +36,19 @@ struct Watched {
     failed: Option<String>,
 }
 
+/// Which changes of a range are kept.
+#[derive(Clone, Copy, Debug, Default)]
+struct Keep {
+    most: usize,
+    /// The first ones from this call on, instead of the last ones.
+    first: Option<u64>,
+}
+
 /// The memory that an observation watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     watched: Vec<Watched>,
-    /// Changes of each range that are kept.
-    most: usize,
+    keep: Keep,
     /// The first call with work after which nobody has looked.
     pub(crate) since: Option<u64>,
     /// Host memory may have changed since somebody looked.
@@ -91,8 +98,8 @@ impl Digesting<'_> {
 }
 
 impl Watch {
-    /// Watches ranges, and keeps the last changes of each.
-    pub(crate) fn new(ranges: &[WatchedRange], most: usize) -> Self {
+    /// Watches ranges, and keeps the last changes of each; or the first ones from a call on.
+    pub(crate) fn new(ranges: &[WatchedRange], most: usize, first: Option<u64>) -> Self {
         let watched = |&range: &WatchedRange| Watched {
             seen: Seen {
                 range,
@@ -104,7 +111,10 @@ impl Watch {
         };
         Self {
             watched: ranges.iter().map(watched).collect(),
-            most: most.max(1),
+            keep: Keep {
+                most: most.max(1),
+                first,
+            },
             ..Self::default()
         }
     }
@@ -149,11 +159,11 @@ impl Watch {
             if known.is_some() {
                 one.held = Held::Unknown;
                 let ends = change(Writer::Ends);
-                one.seen.add(ends, self.most);
+                one.seen.add(ends, self.keep);
             }
             if let Some((part, whole)) = &found {
                 let begin = change(Writer::Begins);
-                one.seen.add(begin, self.most);
+                one.seen.add(begin, self.keep);
                 one.seen.kind = Some(whole.kind);
                 one.seen.made =
                     Some((whole.name.clone(), whole.made, whole.recorded, whole.length));
@@ -196,14 +206,14 @@ impl Watch {
                     continue;
                 }
             };
-            if let Some(change) = difference(&one.held, &now) {
+            if let Some(change) = difference(&one.held, &now, region.length) {
                 let change = Change {
                     call,
                     since,
                     by: by.clone(),
                     ..change
                 };
-                one.seen.add(change, self.most);
+                one.seen.add(change, self.keep);
                 has_changed = true;
             }
             one.held = now;
@@ -282,17 +292,27 @@ impl WatchedRange {
 }
 
 impl Seen {
-    fn add(&mut self, change: Change, most: usize) {
+    fn add(&mut self, change: Change, keep: Keep) {
         self.count += 1;
-        if self.last.len() >= most {
-            self.last.pop_front();
+        let is_full = self.last.len() >= keep.most;
+        match keep.first {
+            Some(first) => {
+                let is_of_contents = !matches!(change.by, Writer::Begins | Writer::Ends);
+                if is_full || change.call < first || !is_of_contents {
+                    return;
+                }
+            }
+            None if is_full => {
+                self.last.pop_front();
+            }
+            None => {}
         }
         self.last.push_back(change);
     }
 }
 
 /// What differs between two looks; `None` if nothing, or if nobody has looked before.
-fn difference(held: &Held, now: &Held) -> Option<Change> {
+fn difference(held: &Held, now: &Held, length: u64) -> Option<Change> {
     match (held, now) {
         (Held::Bytes(before), Held::Bytes(after)) => {
             let parts = changed_parts(before, after);
@@ -310,7 +330,10 @@ fn difference(held: &Held, now: &Held) -> Option<Change> {
                 ..Change::default()
             })
         }
-        (Held::Digest(before), Held::Digest(after)) if before != after => Some(Change::default()),
+        (Held::Digest(before), Held::Digest(after)) if before != after => Some(Change {
+            parts: vec![(0, length)],
+            ..Change::default()
+        }),
         _ => None,
     }
 }
@@ -362,6 +385,16 @@ mod tests {
     }
 
     #[test]
+    fn of_digests_the_whole_range_has_changed() {
+        let parts = |before, after| {
+            let [before, after] = [before, after].map(Held::Digest);
+            difference(&before, &after, 100).map(|change| change.parts)
+        };
+        assert_eq!(parts(1, 2), Some(vec![(0, 100)]));
+        assert_eq!(parts(1, 1), None);
+    }
+
+    #[test]
     fn the_last_changes_are_kept_and_all_are_counted() {
         let mut seen = Seen::default();
         for call in 0..5 {
@@ -369,7 +402,11 @@ mod tests {
                 call,
                 ..Change::default()
             };
-            seen.add(change, 2);
+            let keep = Keep {
+                most: 2,
+                first: None,
+            };
+            seen.add(change, keep);
         }
         let calls: Vec<u64> = seen.last.iter().map(|change| change.call).collect();
         assert_eq!((seen.count, calls), (5, vec![3, 4]));
@@ -382,7 +419,7 @@ mod tests {
             length: 8,
             until: None,
         };
-        let mut watch = Watch::new(&[range], 9);
+        let mut watch = Watch::new(&[range], 9, None);
         let whole = Region::mapped((0x1000, 0x1000), 0x100, 7);
         let part = whole.part(0x1010, 0x1018);
         let find = |_| Some((part.clone(), whole.clone()));

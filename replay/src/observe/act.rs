@@ -9,12 +9,13 @@ use crate::observation::observer::{Observer, Pending};
 use crate::observation::read::{Reachable, read_after, read_before};
 use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
+use crate::observe::changes;
 use crate::observe::graph::{follow_graphs, prepare_graph};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
+use crate::observe::order;
 use crate::observe::part::read_reachable;
 use crate::observe::wait::{endless, wait};
-use crate::observe::watch;
 use crate::overrides::launch::source_of;
 use crate::player::Job;
 
@@ -40,9 +41,10 @@ pub(crate) fn after(job: &mut Job<'_, '_>, skipped: Option<&str>) {
 
 fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     see_launch(job, observer);
-    if observer.watch.is_active() {
-        watch::before(job, observer);
+    if observer.looks_for_changes() {
+        changes::before(job, observer);
     }
+    order::before(job, observer);
     let Some(&moments) = observer.job.calls.get(&job.call.index) else {
         return true;
     };
@@ -108,7 +110,10 @@ fn observe(
             result_name(result)
         ));
     }
-    wait(job, observer, "before")?;
+    // Which memory is there, does not depend on the work before.
+    if moments.before || moments.reach != Reach::All {
+        wait(job, observer, "before")?;
+    }
     let mut regions = all_live(job);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
@@ -178,8 +183,9 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
     }
-    if observer.watch.is_active() && observer.pending.is_none() {
-        watch::after(job, observer, skipped.is_none());
+    order::after(job, observer, skipped);
+    if observer.looks_for_changes() && observer.pending.is_none() {
+        changes::after(job, observer, skipped.is_none());
     }
     let Some(mut pending) = observer.pending.take() else {
         return;

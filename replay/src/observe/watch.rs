@@ -1,62 +1,35 @@
-//! Looks at watched memory after every call that may have changed it.
+//! Looks at watched memory.
 
-use cutape_registry::{Family, GraphOp, Kind};
+use cutape_registry::Kind;
 
-use crate::observation::job::{Moments, Reach, WatchedRange, Writer};
+use crate::observation::job::{WatchedRange, Writer};
 use crate::observation::memory::{Region, region_at};
 use crate::observation::observer::Observer;
-use crate::observe::graph::prepare_graph;
 use crate::observe::launch;
 use crate::observe::live::all_live;
-use crate::observe::wait::wait;
 use crate::place::address::Found;
 use crate::player::{Job, Player};
 
-/// Before a call: finds what CPU code has written, and lets a graph run node by node.
+/// Before a call: finds what CPU code has written.
 pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
-    let call = job.call.index;
     if observer.watch.is_host_due || job.decoded.has_notes {
+        let call = job.call.index;
         observer.watch.look(&job.api, call, &Writer::Host, true);
     }
     // Bytes that the recorder found after a call are put into host memory when the call is over.
     observer.watch.is_host_due = job.decoded.has_notes;
-    let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
-    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !observer.watch.has_memory()
-    {
-        return;
-    }
-    let whole = Moments {
-        reach: Reach::All,
-        ..Moments::default()
-    };
-    if let Err(why) = prepare_graph(job, observer, whole, Vec::new()) {
-        let text = format!("the graph of call {call} runs as a whole: {why}");
-        observer.watch.left_out.push(text);
-    }
 }
 
-/// After a call, which was given to the driver if `is_issued`.
-pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: bool) {
-    observer.graph = None;
-    if !is_issued {
-        return;
-    }
+/// After a call: finds watched memory again. True if some of it begins, so that it has to be looked
+/// at.
+pub(super) fn place(job: &Job<'_, '_>, observer: &mut Observer) -> bool {
     let call = job.call.index;
-    let begins = observer.watch.place(call, |range| find(job, range));
-    let may_write =
-        job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
-    if !(begins || may_write) || job.current.is_captured || !observer.watch.has_memory() {
-        return;
-    }
-    if job.captures.any_open() || observer.waits_for_memory || observer.endless.is_some() {
-        observer.watch.since.get_or_insert(call);
-        return;
-    }
-    if let Err(why) = wait(job, observer, "after") {
-        observer.watch.since.get_or_insert(call);
-        let text = format!("call {call}: {why}");
-        return observer.watch.left_out.push(text);
-    }
+    observer.watch.place(call, |range| find(job, range))
+}
+
+/// Looks at watched memory, of which some begins with the call. All work must be done.
+pub(super) fn look(job: &mut Job<'_, '_>, observer: &mut Observer, begins: bool) {
+    let call = job.call.index;
     let watch = &mut observer.watch;
     let has_changed = watch.look(&job.api, call, &Writer::Call, false);
     if begins {

@@ -80,7 +80,7 @@ impl<'t> Player<'t> {
         result
     }
 
-    /// As [`Self::while_lent`], for waits for streams and events, which leave captures alone.
+    /// As [`Self::while_lent`], for calls that would otherwise invalidate captures in progress.
     pub(crate) fn while_relaxed<T>(&mut self, work: impl FnOnce(&Api) -> T) -> T {
         match self.captures.any_open() {
             true => self.while_lent(|api| api.while_relaxed(work)),

@@ -196,14 +196,18 @@ impl Recorder {
         self.call("cuCtxDestroy_v2", &[context], &mut []);
     }
 
-    /// Loads a module, and gets one of its functions.
-    pub(crate) fn function(&mut self, image: &[u8], name: &[u8]) -> u64 {
+    pub(crate) fn module(&mut self, image: &[u8]) -> u64 {
         let mut module = [0; 8];
         let behind = &mut [(0, Behind::Output(&mut module)), (1, Behind::Input(image))];
         assert_eq!(self.call("cuModuleLoadData", &[0, 0], behind), 0);
+        u64::from_le_bytes(module)
+    }
+
+    /// Loads a module, and gets one of its functions.
+    pub(crate) fn function(&mut self, image: &[u8], name: &[u8]) -> u64 {
         let mut function = [0; 8];
+        let arguments = [0, self.module(image), 0];
         let behind = &mut [(0, Behind::Output(&mut function)), (2, Behind::Input(name))];
-        let arguments = [0, u64::from_le_bytes(module), 0];
         assert_eq!(self.call("cuModuleGetFunction", &arguments, behind), 0);
         u64::from_le_bytes(function)
     }

@@ -10,14 +10,9 @@ fn summary(name: &str) -> Summary {
     summary_of(&test_trace::program(), name)
 }
 
-/// The summary of a trace, which gets a file of that name meanwhile.
 pub(super) fn summary_of(builder: &TraceBuilder, name: &str) -> Summary {
-    let path = std::env::temp_dir().join(format!("cutape-{name}-{}.cutape", std::process::id()));
-    builder.write(&path).unwrap();
-    let trace = Trace::open(&path).unwrap();
-    let (summary, _) = Summary::of(&trace, || {}).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    summary
+    let trace = test_trace::open(builder, name);
+    Summary::of(&trace, || {}).unwrap().0
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cutape_tests::{Suite, ending, parts, run};
 
-use crate::files::{contents, expect_refusal, sound};
+use super::files::{contents, expect_refusal, sound};
 
 pub(crate) fn add_to(suite: &mut Suite) {
     for bad in BAD_COMMANDS {

@@ -5,70 +5,85 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use cutape_tests::{Suite, Verdict, ending, parts, run};
+use cutape_tests::{Suite, Verdict, ending, parts, run, verbs};
 
-use crate::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
 
-/// A verb with an output.
+/// A command with an output.
 struct Writer {
-    name: &'static str,
+    name: String,
     /// `OUT` is the output; there are `sound.cutape` and an executable `program`.
-    words: &'static str,
+    words: String,
     /// Whether it replaces a file, as reports are.
     replaces: bool,
 }
 
-const WRITERS: &[Writer] = &[
-    new("record", "record --driver null -o OUT -- ./program end"),
-    new(
-        "check-program",
-        "check --driver null -o OUT -- ./program end",
-    ),
-    new("report", "report sound.cutape -o OUT"),
-    new("export-jsonl", "export --format jsonl sound.cutape -o OUT"),
-    new(
+/// Beside a command for each verb with an output that `--overwrite` replaces.
+const OTHER_WRITERS: &[(&str, &str)] = &[
+    (
         "export-chrome",
         "export --format chrome sound.cutape -o OUT",
     ),
-    new(
+    (
         "export-perfetto",
         "export --format perfetto sound.cutape -o OUT",
     ),
-    new(
+    (
         "export-parquet",
         "export --format parquet sound.cutape -o OUT",
     ),
-    new("extract-images", "extract --images sound.cutape OUT"),
-    new("pack", "pack sound.cutape -o OUT"),
-    new("trim", "trim --last 1 sound.cutape -o OUT"),
-    new("minimize", "minimize --test true sound.cutape -o OUT"),
-    new("repair", "repair sound.cutape -o OUT"),
-    report(
+    ("minimize-test", "minimize --test true sound.cutape -o OUT"),
+];
+
+/// Other options write files of their own.
+const REPORTS: &[(&str, &str)] = &[
+    (
         "replay-report",
         "replay --driver null sound.cutape --report OUT",
     ),
-    report("check-report", "check sound.cutape --report OUT"),
-    report("check-baseline", "check sound.cutape --write-baseline OUT"),
-    report("diff-report", "diff sound.cutape sound.cutape --report OUT"),
+    ("check-report", "check sound.cutape --report OUT"),
+    ("check-baseline", "check sound.cutape --write-baseline OUT"),
+    ("diff-report", "diff sound.cutape sound.cutape --report OUT"),
 ];
 
-const fn new(name: &'static str, words: &'static str) -> Writer {
-    let replaces = false;
-    Writer {
-        name,
-        words,
-        replaces,
-    }
-}
-
-const fn report(name: &'static str, words: &'static str) -> Writer {
-    let replaces = true;
-    Writer {
-        name,
-        words,
-        replaces,
-    }
+fn writers() -> Vec<Writer> {
+    let of_verbs = verbs().iter().filter(|verb| verb.takes("--overwrite"));
+    // `demo` looks for its program first, which is only where cutape is installed.
+    let of_verbs = of_verbs.filter(|verb| verb.name != "demo");
+    let of_verbs = of_verbs.filter_map(|verb| {
+        let lines = verb.command_lines();
+        // `check` writes a trace of a program only.
+        let is_recorded = |line: &&String| line.contains("./program");
+        let line = lines.iter().find(is_recorded).or(lines.first())?;
+        let words = match line.contains("OUT") {
+            true => line.clone(),
+            false if verb.takes("--output") => {
+                line.replacen(&verb.name, &format!("{} -o OUT", verb.name), 1)
+            }
+            // The output of another option.
+            false => return None,
+        };
+        Some((verb.name.clone(), words, false))
+    });
+    let listed = |list: &[(&str, &str)], replaces| {
+        let owned = list
+            .iter()
+            .map(|&(name, words)| (name.to_owned(), words.to_owned()));
+        owned
+            .map(|(name, words)| (name, words, replaces))
+            .collect::<Vec<_>>()
+    };
+    of_verbs
+        .chain(listed(OTHER_WRITERS, false))
+        .chain(listed(REPORTS, true))
+        .map(|(name, words, replaces)| Writer {
+            name,
+            words,
+            replaces,
+        })
+        .collect()
 }
 
 /// A place where nothing can be written.
@@ -103,19 +118,22 @@ const PLACES: &[Place] = &[
 ];
 
 pub(crate) fn add_to(suite: &mut Suite) {
-    // The sound trace has no images to extract.
-    let writers = WRITERS.iter().filter(|writer| !writer.replaces);
-    for writer in writers.filter(|writer| writer.name != "extract-images") {
-        let name = format!("output/replaced/{}", writer.name);
-        suite.test(name, |folder| replaced(folder, writer));
-    }
-    for place in PLACES {
-        for writer in WRITERS {
+    for writer in writers() {
+        let writer = Arc::new(writer);
+        // The sound trace has neither images to extract nor findings to keep.
+        let is_refused = ["extract", "minimize"].contains(&&*writer.name);
+        if !writer.replaces && !is_refused {
+            let name = format!("output/replaced/{}", writer.name);
+            let writer = Arc::clone(&writer);
+            suite.test(name, move |folder| replaced(folder, &writer));
+        }
+        for place in PLACES {
             if writer.replaces && place.name == "exists" {
                 continue;
             }
             let name = format!("output/{}/{}", place.name, writer.name);
-            suite.test(name, |folder| bad_output(folder, place, writer));
+            let writer = Arc::clone(&writer);
+            suite.test(name, move |folder| bad_output(folder, place, &writer));
         }
     }
 }

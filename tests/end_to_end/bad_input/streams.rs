@@ -4,45 +4,38 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use cutape_tests::{Suite, ending, parts, run};
+use cutape_tests::{Suite, ending, parts, run, verbs};
 
-use crate::files::sound;
+use super::files::sound;
 
-/// There are `sound.cutape` and an executable `program`; `OUT` is new for each command.
-const COMMANDS: &[&str] = &[
-    "record --driver null -o OUT -- ./program end",
+/// Beside a command line for each usage of a verb. There are `sound.cutape` and an executable
+/// `program`; `OUT` is new for each command.
+const OTHER_COMMANDS: &[&str] = &[
     "--log trace record --driver null -o OUT -- ./program end",
     "record --driver null -o OUT -- ./program none",
-    "replay --driver null sound.cutape",
     "replay --driver null sound.cutape --format json",
     "--log trace replay --driver null sound.cutape",
-    "check sound.cutape",
     "check sound.cutape --format sarif",
-    "check --driver null -- ./program end",
-    "explain",
-    "bench --driver null sound.cutape --output OUT --verbose --no-plots --samples 10 --measure-seconds 0.1 \
-     --warm-up-seconds 0.1",
-    "diff sound.cutape sound.cutape",
-    "dump sound.cutape",
-    "info sound.cutape",
-    "report sound.cutape -o OUT",
-    "view sound.cutape",
-    "mark --pid 1 text",
-    "extract --images sound.cutape OUT",
-    "export --format jsonl sound.cutape -o OUT",
-    "doctor",
-    "trim --last 1 sound.cutape -o OUT",
-    "minimize --test true sound.cutape -o OUT",
-    "why --driver null sound.cutape 0x1000",
-    "pack sound.cutape -o OUT",
-    "repair sound.cutape -o OUT",
-    "demo",
-    "completions bash",
-    "manual OUT",
     "sound.cutape",
     "--help",
     "--nonsense",
 ];
+
+/// Options without which `bench` takes long.
+const QUICK: &str = " --output OUT --verbose --no-plots --samples 10 --measure-seconds 0.1 \
+                     --warm-up-seconds 0.1";
+
+fn commands() -> Vec<String> {
+    let lines = verbs().iter().flat_map(|verb| {
+        let options = if verb.name == "bench" { QUICK } else { "" };
+        verb.command_lines()
+            .into_iter()
+            .map(move |line| line + options)
+    });
+    lines
+        .chain(OTHER_COMMANDS.iter().map(|&line| line.to_owned()))
+        .collect()
+}
 
 /// What a shell does to the streams of `"$@"`; it exits with the status of that command.
 const STREAMS: &[(&str, &str)] = &[
@@ -66,7 +59,7 @@ pub(crate) fn add_to(suite: &mut Suite) {
 fn every_verb(folder: &Path, line: &str) -> Result<(), String> {
     sound(folder);
     fs::copy(ending(), folder.join("program")).map_err(|error| error.to_string())?;
-    for (number, name) in COMMANDS.iter().enumerate() {
+    for (number, name) in commands().iter().enumerate() {
         let new = format!("new{number}.cutape");
         let words = name.split(' ').map(|word| match word {
             "OUT" => &new,

@@ -4,143 +4,61 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use cutape_format::layout::{FileHead, MAJOR, record_kind};
 use cutape_format::{NewCall, Trace, TraceBuilder};
-use cutape_tests::{Suite, Verdict, parts, run};
+use cutape_tests::{Suite, Verdict, parts, run, verbs};
 
-use crate::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
 
 pub(crate) fn add_to(suite: &mut Suite) {
-    for bad in BAD_TRACES {
-        for verb in READERS {
-            let name = format!("{}/{}", bad.name, verb.name);
-            suite.test(name, |folder| bad_trace(folder, bad, verb));
+    for reader in readers() {
+        let reader = Arc::new(reader);
+        for bad in BAD_TRACES {
+            let name = format!("{}/{}", bad.name, reader.name);
+            let reader = Arc::clone(&reader);
+            suite.test(name, move |folder| bad_trace(folder, bad, &reader));
         }
     }
 }
 
-/// A verb that reads a trace.
+/// A command that reads a trace.
 struct Reader {
-    name: &'static str,
-    /// Words before the trace.
-    before: &'static [&'static str],
-    /// Words after it.
-    after: &'static [&'static str],
+    name: String,
+    /// `TRACE` is the trace, `OUT` an output that does not exist.
+    words: String,
     /// Whether it repairs damaged traces.
     repairs: bool,
 }
 
-const READERS: &[Reader] = &[
-    Reader {
-        name: "first-look",
-        before: &[],
-        after: &[],
-        repairs: false,
-    },
-    Reader {
-        name: "diff",
-        before: &["diff"],
-        after: &["sound.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "export-perfetto",
-        before: &["export", "--format", "perfetto"],
-        after: &["-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "extract-all",
-        before: &["extract", "--all", "--driver", "null"],
-        after: &["new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "check",
-        before: &["check"],
-        after: &[],
-        repairs: false,
-    },
-    Reader {
-        name: "replay",
-        before: &["replay", "--driver", "null"],
-        after: &[],
-        repairs: false,
-    },
-    Reader {
-        name: "bench",
-        before: &["bench", "--driver", "null"],
-        after: &[],
-        repairs: false,
-    },
-    Reader {
-        name: "dump",
-        before: &["dump"],
-        after: &[],
-        repairs: false,
-    },
-    Reader {
-        name: "info",
-        before: &["info"],
-        after: &[],
-        repairs: false,
-    },
-    Reader {
-        name: "report",
-        before: &["report"],
-        after: &["-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "export-jsonl",
-        before: &["export", "--format", "jsonl"],
-        after: &["-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "export-parquet",
-        before: &["export", "--format", "parquet"],
-        after: &["-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "extract",
-        before: &["extract", "--images"],
-        after: &["new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "pack",
-        before: &["pack"],
-        after: &["-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "why",
-        before: &["why", "--driver", "null"],
-        after: &["0x1000"],
-        repairs: false,
-    },
-    Reader {
-        name: "trim",
-        before: &["trim"],
-        after: &["--last", "1", "-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "minimize",
-        before: &["minimize"],
-        after: &["--test", "true", "-o", "new.cutape"],
-        repairs: false,
-    },
-    Reader {
-        name: "repair",
-        before: &["repair"],
-        after: &["-o", "new.cutape"],
-        repairs: true,
-    },
+/// Beside a command for each verb that reads a trace.
+const OTHER_READERS: &[(&str, &str)] = &[
+    ("first-look", "TRACE"),
+    ("export-perfetto", "export --format perfetto TRACE -o OUT"),
+    ("export-parquet", "export --format parquet TRACE -o OUT"),
+    ("extract-all", "extract --all --driver null TRACE OUT"),
 ];
+
+fn readers() -> Vec<Reader> {
+    // `view` looks for a terminal first.
+    let verbs = verbs().iter().filter(|verb| verb.name != "view");
+    let of_verbs = verbs.flat_map(|verb| {
+        let lines = verb.command_lines().into_iter();
+        let reading = lines.filter(|line| line.contains("sound.cutape"));
+        reading.map(|line| Reader {
+            name: verb.name.clone(),
+            words: line.replacen("sound.cutape", "TRACE", 1),
+            repairs: verb.name == "repair",
+        })
+    });
+    let others = OTHER_READERS.iter().map(|(name, words)| Reader {
+        name: (*name).to_owned(),
+        words: (*words).to_owned(),
+        repairs: false,
+    });
+    of_verbs.chain(others).collect()
+}
 
 /// A file that is not a trace that can be read.
 struct BadTrace {
@@ -302,16 +220,17 @@ fn unknown_call(folder: &Path) -> PathBuf {
     write(folder, &builder.bytes())
 }
 
-fn bad_trace(folder: &Path, bad: &BadTrace, verb: &Reader) -> Result<Verdict, String> {
+fn bad_trace(folder: &Path, bad: &BadTrace, reader: &Reader) -> Result<Verdict, String> {
     sound(folder);
     let path = (bad.make)(folder);
     let before = contents(folder);
     let mut command = Command::new(&parts().cutape);
-    command
-        .args(verb.before)
-        .arg(&path)
-        .args(verb.after)
-        .current_dir(folder);
+    let words = reader.words.split(' ').map(|word| match word {
+        "TRACE" => path.as_os_str(),
+        "OUT" => "new.cutape".as_ref(),
+        word => word.as_ref(),
+    });
+    command.args(words).current_dir(folder);
     if fs::metadata(&path).is_ok_and(|found| found.mode() & 0o777 == 0) && is_root() {
         // Root may read every file, another user may not.
         if let Err(why) = as_nobody(&mut command, folder) {
@@ -321,7 +240,7 @@ fn bad_trace(folder: &Path, bad: &BadTrace, verb: &Reader) -> Result<Verdict, St
     let output = run(&mut command);
     let new = folder.join("new.cutape");
     // Some damage cannot be repaired: a lost signature table, an unknown function.
-    if verb.repairs
+    if reader.repairs
         && bad
             .expected
             .iter()

@@ -385,14 +385,7 @@ impl Maker {
     fn action(&mut self, thread: u8, context: Id) -> Option<Action> {
         let seed = self.dice.next_number() as u32;
         Some(match self.dice.below(100) {
-            0..34 => {
-                let work = self.work(context, false)?;
-                let site = match work {
-                    Work::Mix { .. } => Site::Stream(self.stream_of(context)?),
-                    Work::Memset { .. } | Work::Copy { .. } => self.site(context),
-                };
-                Action::Work { work, site }
-            }
+            0..34 => self.work_at_site(context)?,
             34..42 => {
                 let to = self.buffer_of(context, Memory::is_visible)?;
                 Action::Fill {
@@ -463,15 +456,7 @@ impl Maker {
                 self.make_buffer(thread, context);
                 return None;
             }
-            92..94 => {
-                let buffer = Self::any(&mut self.dice, &self.buffers)?;
-                let (context, memory, _) = self.buffers[&buffer];
-                let stream = match memory {
-                    Memory::Pool => Some(self.stream_of(context)?),
-                    _ => None,
-                };
-                Action::Free { buffer, stream }
-            }
+            92..94 => self.free()?,
             94 => {
                 self.make_stream(thread, context);
                 return None;
@@ -491,6 +476,25 @@ impl Maker {
                 return None;
             }
         })
+    }
+
+    fn work_at_site(&mut self, context: Id) -> Option<Action> {
+        let work = self.work(context, false)?;
+        let site = match work {
+            Work::Mix { .. } => Site::Stream(self.stream_of(context)?),
+            Work::Memset { .. } | Work::Copy { .. } => self.site(context),
+        };
+        Some(Action::Work { work, site })
+    }
+
+    fn free(&mut self) -> Option<Action> {
+        let buffer = Self::any(&mut self.dice, &self.buffers)?;
+        let (context, memory, _) = self.buffers[&buffer];
+        let stream = match memory {
+            Memory::Pool => Some(self.stream_of(context)?),
+            _ => None,
+        };
+        Some(Action::Free { buffer, stream })
     }
 
     /// A value that a stream writes; or a wait for it, without a call.

@@ -9,6 +9,7 @@ use std::process::Command;
 use crate::commands::compiled;
 use crate::parts::{parts, root};
 use crate::process;
+use crate::verb::verbs;
 
 use super::compare::differences;
 use super::page::{Block, Directive, Page, Session, Step};
@@ -27,12 +28,8 @@ const END: char = '\u{1e}';
 const WRAPPER: &str = r#"#!/bin/bash
 verb=$1
 case " $* " in *" --driver "*) exec "$CUTAPE" "$@" ;; esac
-case $verb in
-    record | replay | check | bench | doctor | demo | minimize | extract | why)
-        shift; exec "$CUTAPE" "$verb" --driver null "$@" ;;
-    trim) case " $* " in *" --state replay "*)
-        shift; exec "$CUTAPE" "$verb" --driver null "$@" ;; esac ;;
-esac
+case " $ON_DRIVER " in *" $verb "*) shift; exec "$CUTAPE" "$verb" --driver null "$@" ;; esac
+case " $* " in " trim "*" --state replay "*) shift; exec "$CUTAPE" trim --driver null "$@" ;; esac
 exec "$CUTAPE" "$@"
 "#;
 
@@ -182,6 +179,12 @@ fn lacking(block: &Block) -> Vec<&str> {
         .collect()
 }
 
+/// The verbs that call a driver.
+fn on_driver() -> String {
+    let verbs = verbs().iter().filter(|verb| verb.calls_driver());
+    verbs.map(|verb| &*verb.name).collect::<Vec<_>>().join(" ")
+}
+
 /// A command in the folder of the page.
 fn command(program: &str, bin: &Path, home: &Path) -> Command {
     let mut path = vec![bin.to_owned()];
@@ -192,6 +195,7 @@ fn command(program: &str, bin: &Path, home: &Path) -> Command {
         .current_dir(home)
         .env("PATH", std::env::join_paths(path).unwrap_or_default())
         .env("CUTAPE", &parts().cutape)
+        .env("ON_DRIVER", on_driver())
         .env("HOME", home)
         .env("LC_ALL", "C.UTF-8")
         .env("SOURCES", root().join("tests/programs"))

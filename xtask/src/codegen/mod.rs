@@ -119,7 +119,13 @@ mod tests {
         let root = crate::root();
         let files = generate(&root).unwrap_or_else(|failure| panic!("{failure}"));
         let signatures = Signatures::load(&root).unwrap();
-        assert!(signatures.functions.len() >= 672);
+        let count = signatures.functions.len();
+        assert!(count >= 672);
+        for (page, words) in [("README.md", "symbols"), ("docs/record.md", "functions")] {
+            let text = std::fs::read_to_string(root.join(page)).unwrap();
+            let said = format!("{count} {words}");
+            assert!(text.contains(&said), "{page} does not say {said}");
+        }
         let text = text_of(&files, "signatures.txt");
         assert!(text.starts_with("cutape-signatures\t1\n"));
         let lines: Vec<&str> = text

@@ -179,30 +179,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
         let layout = layouts
             .get(&tag)
             .ok_or_else(|| failure!("no layout of struct {tag}"))?;
-        let mut members = Vec::new();
-        for field in fields {
-            let Some(ident) = &field.ident else { continue };
-            let name = ident.to_string();
-            let name = name.strip_prefix("r#").unwrap_or(&name);
-            if name.starts_with("__bindgen_padding") {
-                continue;
-            }
-            if name.starts_with("_bitfield") {
-                return Err(failure!(
-                    "struct {tag} has bit fields, which a trace cannot describe"
-                ));
-            }
-            // bindgen asserts no offset of an anonymous member: `finish` computes it.
-            let anonymous = name.starts_with("__bindgen_anon");
-            let offset = match layout.offsets.get(name) {
-                Some(offset) => *offset,
-                None if kind == "union" => 0,
-                None if anonymous => UNPLACED,
-                None => return Err(failure!("no offset of {tag}.{name}")),
-            };
-            let shown = if anonymous { "" } else { in_c(name) };
-            members.push((shown.to_owned(), nested(&c_type(&field.ty)), offset, 0));
-        }
+        let members = members(&tag, kind, &fields, layout)?;
         let name = second.get(&tag).map_or_else(|| nested(&tag), Clone::clone);
         reading.structs.push(Struct {
             name,
@@ -215,6 +192,40 @@ pub(super) fn read(text: &str) -> Result<Reading, Failure> {
     }
     finish(&mut reading)?;
     Ok(reading)
+}
+
+/// The members of a struct or union, without their sizes, which `finish` computes.
+fn members(
+    tag: &str,
+    kind: &str,
+    fields: &[&Field],
+    layout: &Layout,
+) -> Result<Vec<(String, String, u32, u32)>, Failure> {
+    let mut members = Vec::new();
+    for field in fields {
+        let Some(ident) = &field.ident else { continue };
+        let name = ident.to_string();
+        let name = name.strip_prefix("r#").unwrap_or(&name);
+        if name.starts_with("__bindgen_padding") {
+            continue;
+        }
+        if name.starts_with("_bitfield") {
+            return Err(failure!(
+                "struct {tag} has bit fields, which a trace cannot describe"
+            ));
+        }
+        // bindgen asserts no offset of an anonymous member: `finish` computes it.
+        let anonymous = name.starts_with("__bindgen_anon");
+        let offset = match layout.offsets.get(name) {
+            Some(offset) => *offset,
+            None if kind == "union" => 0,
+            None if anonymous => UNPLACED,
+            None => return Err(failure!("no offset of {tag}.{name}")),
+        };
+        let shown = if anonymous { "" } else { in_c(name) };
+        members.push((shown.to_owned(), nested(&c_type(&field.ty)), offset, 0));
+    }
+    Ok(members)
 }
 
 /// Names to which bindgen appends an underscore because they are Rust keywords.

@@ -27,18 +27,7 @@ impl Checker {
                 stream,
                 context,
                 kind,
-            } => {
-                Self::new_object(&self.streams, stream)?;
-                object(self.contexts.get(&context), Object::Context(context))?;
-                self.touch(Object::Context(context), called, false)?;
-                self.touch(Object::Stream(stream), called, true)?;
-                let made = Stream {
-                    context,
-                    kind,
-                    thread,
-                };
-                self.streams.insert(stream, (made, called));
-            }
+            } => self.make_stream((thread, called), (stream, context), kind)?,
             Action::EndStream { stream } => {
                 self.touch(Object::Stream(stream), called, true)?;
                 let (ended, _) = object(self.streams.remove(&stream), Object::Stream(stream))?;
@@ -76,14 +65,7 @@ impl Checker {
             Action::Read { from } => self.read((thread, called), from)?,
             Action::Work { ref work, site } => self.call_work(thread, called, work, site)?,
             Action::HostFill { stream, to, seed } => {
-                if !self.memory(to)?.is_host() {
-                    return Err(Mistake::Nonsense);
-                }
-                self.touch(Object::Buffer(to.buffer), called, false)?;
-                let place = self.stream(stream, thread, called)?;
-                let done = self.enqueue(place, called, &[]);
-                self.access(to, done, true)?;
-                self.store(to, (0..to.length).map(|at| pattern(seed, at)));
+                self.host_fill((thread, called), stream, to, seed)?
             }
             Action::WriteValue {
                 stream, to, value, ..
@@ -102,15 +84,7 @@ impl Checker {
                 let recorded = recorded.ok_or(Mistake::Nonsense)?;
                 self.next_of(thread, &[recorded]);
             }
-            Action::SyncContext { context } => {
-                self.touch(Object::Context(context), called, false)?;
-                object(self.contexts.get(&context), Object::Context(context))?;
-                let tasks = self.tasks.iter().filter(|task| {
-                    task.context == context && self.is_before(task.enqueued, called)
-                });
-                let waited: Vec<Moment> = tasks.map(|task| task.done).collect();
-                self.next_of(thread, &waited);
-            }
+            Action::SyncContext { context } => self.sync_context((thread, called), context)?,
             Action::Graph {
                 graph,
                 context,
@@ -156,6 +130,25 @@ impl Checker {
         }
         self.streams
             .retain(|_, (stream, _)| stream.context != context);
+        Ok(())
+    }
+
+    fn make_stream(
+        &mut self,
+        (thread, called): (u8, Moment),
+        (stream, context): (Id, Id),
+        kind: StreamKind,
+    ) -> Result<(), Mistake> {
+        Self::new_object(&self.streams, stream)?;
+        object(self.contexts.get(&context), Object::Context(context))?;
+        self.touch(Object::Context(context), called, false)?;
+        self.touch(Object::Stream(stream), called, true)?;
+        let made = Stream {
+            context,
+            kind,
+            thread,
+        };
+        self.streams.insert(stream, (made, called));
         Ok(())
     }
 
@@ -268,6 +261,25 @@ impl Checker {
         Ok(())
     }
 
+    /// A host function in a stream writes to memory.
+    fn host_fill(
+        &mut self,
+        (thread, called): (u8, Moment),
+        stream: Id,
+        to: Part,
+        seed: u32,
+    ) -> Result<(), Mistake> {
+        if !self.memory(to)?.is_host() {
+            return Err(Mistake::Nonsense);
+        }
+        self.touch(Object::Buffer(to.buffer), called, false)?;
+        let place = self.stream(stream, thread, called)?;
+        let done = self.enqueue(place, called, &[]);
+        self.access(to, done, true)?;
+        self.store(to, (0..to.length).map(|at| pattern(seed, at)));
+        Ok(())
+    }
+
     /// A stream writes a value.
     fn write_value(
         &mut self,
@@ -372,6 +384,19 @@ impl Checker {
                 .map(|task| task.done)
                 .collect(),
         };
+        self.next_of(thread, &waited);
+        Ok(())
+    }
+
+    /// The CPU waits for a context.
+    fn sync_context(&mut self, (thread, called): (u8, Moment), context: Id) -> Result<(), Mistake> {
+        self.touch(Object::Context(context), called, false)?;
+        object(self.contexts.get(&context), Object::Context(context))?;
+        let tasks = self
+            .tasks
+            .iter()
+            .filter(|task| task.context == context && self.is_before(task.enqueued, called));
+        let waited: Vec<Moment> = tasks.map(|task| task.done).collect();
         self.next_of(thread, &waited);
         Ok(())
     }

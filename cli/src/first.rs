@@ -1,0 +1,119 @@
+//! `cutape first`: the first call that wrote a NaN, or that changed some bytes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cutape_history::{Bytes, Sought, Target, Wanted};
+use cutape_render::Element;
+use cutape_terminal::failure::Failure;
+use cutape_terminal::{input, library, message};
+
+use crate::guarded::{GuardedOptions, ReportOption};
+use crate::observation;
+use crate::one_rank::RankOption;
+
+const EPILOGUE: &str = "\
+Examples:
+  cutape first app.cutape --nan                    who wrote the first NaN
+  cutape first app.cutape --inf --type f16         the first infinity, of 2-byte numbers
+  cutape first app.cutape --above 1e4 --type f32 --within memory#12+0+4096
+  cutape first app.cutape --changed memory#3+0x40 --from 912
+
+The trace is replayed, and after every call or node of a graph that may write, the GPU
+compares all device memory with what it was, in pages of 16 KiB. Nothing is guessed
+from parameters. Exit status: 0 if there is such a call, 1 if there is none.";
+
+/// What `first` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+#[command(override_usage = "cutape first [OPTIONS] TRACE <--nan|--inf|--above X|--changed BYTES>")]
+#[command(group = clap::ArgGroup::new("wanted").required(true))]
+pub(crate) struct Arguments {
+    /// The trace; with --rank, a folder with the traces of several ranks.
+    trace: PathBuf,
+    /// A number that is none.
+    #[arg(long, group = "wanted")]
+    nan: bool,
+    /// Infinity, of either sign.
+    #[arg(long, group = "wanted")]
+    inf: bool,
+    /// A number whose absolute value is greater than X, infinity included.
+    #[arg(long, value_name = "X", group = "wanted", value_parser = limit)]
+    #[arg(allow_negative_numbers = true)]
+    above: Option<f64>,
+    /// Another content of these bytes of device or host memory, as `cutape why` takes
+    /// them: 0x7f0012340000+16, memory#3+0x40+16.
+    #[arg(long, value_name = "BYTES", group = "wanted", value_parser = Target::parse)]
+    #[arg(verbatim_doc_comment)]
+    changed: Option<Target>,
+    /// The type of the numbers: f16, bf16, f32 or f64; with --changed any that `why`
+    /// knows. Default: each of the four, unless the name of a kernel says one.
+    #[arg(long = "type", value_name = "TYPE", value_parser = Element::parse)]
+    #[arg(verbatim_doc_comment)]
+    element: Option<&'static Element>,
+    /// Look only at these bytes of device memory.
+    #[arg(long, value_name = "BYTES", value_parser = Target::parse)]
+    #[arg(conflicts_with = "changed")]
+    within: Option<Target>,
+    /// Leave out what calls before N write.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+    /// How many calls are listed.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    most: usize,
+    /// The driver to replay on: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    #[command(flatten)]
+    rank: RankOption,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+    #[command(flatten)]
+    report: ReportOption,
+}
+
+fn limit(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 => Ok(number),
+        Ok(_) => Err("absolute values are compared: give a number from 0".to_owned()),
+        Err(_) => Err("not a number".to_owned()),
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = input::open(source.path())?;
+    let output = arguments.report.prepare()?;
+    let size = arguments.element.map_or(4, |element| element.bytes);
+    let before = Some(arguments.from).filter(|&from| from > 0);
+    let bytes = |target: Target| -> Result<Bytes, Failure> {
+        let resolved = target.resolve(&trace, before, size);
+        Ok(resolved.map_err(Failure::unusable)?.0)
+    };
+    let wanted = match (arguments.above, arguments.changed) {
+        (Some(limit), _) => Wanted::Above(limit),
+        (_, Some(target)) => Wanted::Changed(bytes(target)?),
+        _ if arguments.nan => Wanted::Nan,
+        _ => Wanted::Infinity,
+    };
+    let sought = Sought {
+        wanted,
+        element: arguments.element,
+        within: arguments.within.map(bytes).transpose()?,
+        from: arguments.from,
+        most: arguments.most.max(1),
+    };
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let observation = sought.observation().map_err(Failure::unusable)?;
+    let guarded = &arguments.guarded;
+    let observed = observation::watch((&trace, &source), &driver, guarded, observation)?;
+    let answer = cutape_history::first(&trace, &sought, observed);
+    for what in &answer.not_looked_at {
+        message!("not looked at: {what}");
+    }
+    let text = cutape_history::first_text(&answer, arguments.element);
+    output.write(&answer, &text)?;
+    Ok(ExitCode::from(u8::from(answer.findings.is_empty())))
+}

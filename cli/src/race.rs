@@ -1,0 +1,114 @@
+//! `cutape race`: whether work that nothing orders gives another result in the other order.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cutape_history::{Outcome, races, unordered_pairs};
+use cutape_render::{Element, quantity};
+use cutape_terminal::failure::Failure;
+use cutape_terminal::{input, library, message};
+
+use crate::guarded::{GuardedOptions, ReportOption};
+use crate::observation;
+use crate::one_rank::RankOption;
+
+const EPILOGUE: &str = "\
+Examples:
+  cutape race app.cutape                     all pairs of calls that nothing orders
+  cutape race app.cutape --between 912:930   this pair
+  cutape race app.cutape --list              the pairs, without a replay
+
+A pair is two calls in two streams whose work touches the same bytes, of which one may
+write them, with no event, wait or default stream between. The trace is replayed twice:
+with the work of the first call done before the second call, and with the first call's
+stream kept back until the second call's work is done. Memory that differs proves the
+race; then both are replayed again, so that what differs by itself does not count.
+Exit status: 1 if a race is proven.";
+
+/// What `race` takes.
+#[derive(clap::Args)]
+#[command(after_help = EPILOGUE)]
+pub(crate) struct Arguments {
+    /// The trace; with --rank, a folder with the traces of several ranks.
+    trace: PathBuf,
+    /// Only this pair: two calls whose work cutape need not know to touch the same bytes.
+    #[arg(long, value_name = "CALL:CALL", value_parser = pair)]
+    between: Option<(u64, u64)>,
+    /// How many pairs are tried, those first whose bytes are known. Each is two
+    /// replays, or four.
+    #[arg(long, value_name = "N", default_value_t = 20, verbatim_doc_comment)]
+    most: usize,
+    /// Only list the pairs.
+    #[arg(long)]
+    list: bool,
+    /// The type of the numbers that are shown.
+    #[arg(long = "type", value_name = "TYPE", value_parser = Element::parse)]
+    element: Option<&'static Element>,
+    /// The driver to replay on: a path, or `null`. Default: this machine's.
+    #[arg(long, value_name = "PATH")]
+    driver: Option<PathBuf>,
+    #[command(flatten)]
+    rank: RankOption,
+    #[command(flatten)]
+    guarded: GuardedOptions,
+    #[command(flatten)]
+    report: ReportOption,
+}
+
+fn pair(text: &str) -> Result<(u64, u64), String> {
+    let parts = text.split_once(':');
+    let parsed =
+        parts.and_then(|(first, second)| Some((first.parse().ok()?, second.parse().ok()?)));
+    match parsed {
+        Some((first, second)) if first < second => Ok((first, second)),
+        _ => Err("not CALL:CALL, e.g. 912:930, the earlier call first".to_owned()),
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let source = arguments
+        .rank
+        .source(&arguments.trace, &arguments.guarded)?;
+    let trace = input::open(source.path())?;
+    let output = arguments.report.prepare()?;
+    let mut pairs = unordered_pairs(&trace);
+    if let Some((first, second)) = arguments.between {
+        if trace.calls().all(|call| call.index != second) {
+            let path = arguments.trace.display();
+            return Err(Failure::unusable(format!(
+                "{path} has no call {second}; `cutape dump` lists its calls"
+            )));
+        }
+        let known = pairs
+            .into_iter()
+            .find(|pair| (pair.first, pair.second) == (first, second));
+        pairs = vec![known.unwrap_or_else(|| cutape_history::pair(first, second))];
+    }
+    let count = pairs.len();
+    if arguments.list {
+        let listed = cutape_history::listed(&trace, pairs);
+        output.write(&listed, &cutape_history::race_text(&listed, None))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    pairs.truncate(arguments.most);
+    if pairs.len() < count {
+        let (tried, all) = (pairs.len(), quantity::count(count as u64, "pair"));
+        message!("{tried} of {all} are tried; --most {count} tries all");
+    }
+    if count == 0 {
+        message!("no two calls in different streams use the same memory without an order");
+    }
+    let driver = library::driver(arguments.driver.as_deref())?;
+    let guarded = &arguments.guarded;
+    let mut observe =
+        |observation| observation::read((&trace, &source), &driver, guarded, observation);
+    let found = races(&trace, pairs, &mut observe)?;
+    output.write(
+        &found,
+        &cutape_history::race_text(&found, arguments.element),
+    )?;
+    let is_proven = found
+        .iter()
+        .any(|race| matches!(race.outcome, Outcome::Proven(_)));
+    Ok(ExitCode::from(u8::from(is_proven)))
+}

@@ -1,0 +1,74 @@
+//! Looks at memory after every call that may have changed it.
+
+use cutape_registry::{Family, GraphOp};
+
+use crate::observation::job::{Moments, Reach};
+use crate::observation::observer::Observer;
+use crate::observe::graph::prepare_graph;
+use crate::observe::wait::wait;
+use crate::observe::{search, watch};
+use crate::player::Job;
+
+/// Before a call: lets a graph run node by node.
+pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
+    let call = job.call.index;
+    watch::before(job, observer);
+    if observer.searching.begins_with(call) && !job.captures.any_open() {
+        match wait(job, observer, "before") {
+            Ok(()) => search::begin(job, observer),
+            Err(why) => observer.watch.left_out.push(format!("call {call}: {why}")),
+        }
+    }
+    let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
+    let is_looked_at = observer.watch.has_memory() || observer.searching.is_active(call);
+    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !is_looked_at {
+        return;
+    }
+    let whole = Moments {
+        reach: Reach::All,
+        ..Moments::default()
+    };
+    if let Err(why) = prepare_graph(job, observer, whole, Vec::new()) {
+        let text = format!("the graph of call {call} runs as a whole: {why}");
+        observer.watch.left_out.push(text);
+    }
+}
+
+/// After a call, which was given to the driver if `is_issued`.
+pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: bool) {
+    observer.graph = None;
+    if !is_issued {
+        return;
+    }
+    let call = job.call.index;
+    let begins = watch::place(job, observer);
+    let may_write =
+        job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
+    let is_watched = (begins || may_write) && observer.watch.has_memory();
+    let is_searched = may_write && observer.searching.is_active(call);
+    let has_new_memory = observer.searching.is_wanted() && search::may_begin_memory(job);
+    if job.current.is_captured || !(is_watched || is_searched || has_new_memory) {
+        return;
+    }
+    let put_off = |observer: &mut Observer| {
+        if is_watched {
+            observer.watch.since.get_or_insert(call);
+        }
+        if is_searched {
+            observer.searching.since.get_or_insert(call);
+        }
+    };
+    if job.captures.any_open() || observer.waits_for_memory || observer.endless.is_some() {
+        return put_off(observer);
+    }
+    if let Err(why) = wait(job, observer, "after") {
+        put_off(observer);
+        return observer.watch.left_out.push(format!("call {call}: {why}"));
+    }
+    if is_watched {
+        watch::look(job, observer, begins);
+    }
+    if is_searched || has_new_memory {
+        search::look(job, observer, is_searched);
+    }
+}

@@ -1,0 +1,136 @@
+//! `first` names the first call or node that wrote a number, or changed some bytes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cutape_format::Trace;
+use cutape_tests::{Output, compiled, names, parts, record, run};
+use serde_json::Value;
+
+cutape_tests::tests![
+    calls_and_nodes_are_named,
+    the_first_change_of_bytes_is_named,
+    what_cannot_be_asked_is_refused,
+];
+
+fn recorded(folder: &Path) -> PathBuf {
+    let path = folder.join("app.cutape");
+    run(&mut record(&path, &[], &[&compiled("clean/float_values")])).assert_code(0);
+    path
+}
+
+fn first(trace: &Path, arguments: &[&str]) -> Output {
+    let mut command = parts().cutape(&[&"first", &trace]);
+    run(command.args(arguments).args(["--driver", "null"]))
+}
+
+fn asked(trace: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output = first(trace, &[arguments, &["--report", "-"]].concat());
+    output.assert_code(0);
+    assert_eq!(output.stderr, "", "{arguments:?}");
+    let answer: Value = serde_json::from_str(&output.stdout).unwrap();
+    answer["findings"].as_array().unwrap().clone()
+}
+
+/// The calls of a function.
+fn calls(trace: &Path, name: &str) -> Vec<u64> {
+    let all = names(&Trace::open(trace).unwrap());
+    let calls = (0..).zip(&all).filter(|(_, known)| known.starts_with(name));
+    calls.map(|(index, _)| index).collect()
+}
+
+fn calls_and_nodes_are_named(folder: &Path) {
+    let trace = recorded(folder);
+    let memset = calls(&trace, "cuMemsetD32")[0];
+    let copy = calls(&trace, "cuMemcpyDtoDAsync")[0];
+    let upload = calls(&trace, "cuMemcpyHtoD")[1];
+    let launch = calls(&trace, "cuGraphLaunch")[0];
+    let index = |finding: &Value| finding["call"].as_u64().unwrap();
+    // The second memset writes what is there.
+    let found = asked(&trace, &["--nan", "--type", "f32"]);
+    assert_eq!(found.iter().map(index).collect::<Vec<_>>(), [memset, copy]);
+    assert_eq!(found[0]["hit"]["value"], 0x7fc0_0000);
+    assert_eq!(found[0]["hit"]["count"], 1);
+    let label = found[0]["label"].as_str().unwrap();
+    assert!(label.ends_with("+0x4e20"), "{label}");
+    assert!(found[1]["label"].as_str().unwrap().ends_with("+0xe20"));
+    // No kernel says of which type its numbers are.
+    let found = asked(&trace, &["--nan"]);
+    assert!(found.iter().any(|finding| finding["hit"]["type"] == "f32"));
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding["hit"]["is_certain"] == false)
+    );
+    let found = asked(&trace, &["--above", "1e8", "--type", "f32"]);
+    assert_eq!(found.iter().map(index).collect::<Vec<_>>(), [upload]);
+    let found = asked(&trace, &["--inf", "--type", "f16"]);
+    assert_eq!(index(&found[0]), launch);
+    assert_eq!(found[0]["by"]["node"], serde_json::json!([1, "a memset"]));
+    let later = (copy + 1).to_string();
+    let none = first(&trace, &["--nan", "--type", "f32", "--from", &later]);
+    none.assert_code(1);
+    assert_eq!(none.stdout, "no call of the replay wrote that\n");
+    let elsewhere = format!("{label}+4");
+    let within = ["--nan", "--type", "f32", "--within", &elsewhere];
+    assert_eq!(asked(&trace, &within).len(), 1);
+    let text = first(&trace, &["--nan", "--type", "f32", "--most", "1"]).stdout;
+    for part in [
+        &format!("written by call {memset} cuMemsetD32"),
+        "f32 NaN at memory#",
+        "1 such in that page",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+fn the_first_change_of_bytes_is_named(folder: &Path) {
+    let trace = recorded(folder);
+    let label = asked(&trace, &["--nan", "--type", "f32"])[0]["label"].clone();
+    let label = label.as_str().unwrap();
+    let uploads = calls(&trace, "cuMemcpyHtoD");
+    let memset = calls(&trace, "cuMemsetD32")[0];
+    let changed = |from: u64| {
+        let from = from.to_string();
+        let found = asked(
+            &trace,
+            &["--changed", label, "--from", &from, "--type", "f32"],
+        );
+        found[0]["call"].as_u64().unwrap()
+    };
+    assert_eq!(changed(uploads[0]), uploads[0]);
+    assert_eq!(changed(uploads[0] + 1), memset);
+    assert_eq!(changed(memset + 1), uploads[1]);
+    let after = memset.to_string();
+    let text = first(
+        &trace,
+        &["--changed", label, "--from", &after, "--type", "f32"],
+    )
+    .stdout;
+    assert!(text.contains("+0: 8.5 -> NaN"), "{text}");
+}
+
+fn what_cannot_be_asked_is_refused(folder: &Path) {
+    let trace = recorded(folder);
+    for (arguments, expected) in [
+        (
+            &["--nan", "--type", "i32"][..],
+            "i32 has no such numbers; one of f16, bf16, f32, f64",
+        ),
+        (&["--above", "-1"], "give a number from 0"),
+        (&["--above", "many"], "not a number"),
+        (&["--changed", "memory#99"], "memory#99"),
+        (&[], "required"),
+        (&["--nan", "--inf"], "cannot be used"),
+    ] {
+        let output = first(&trace, arguments);
+        output.assert_code(2);
+        assert!(
+            output.stderr.contains(expected),
+            "{arguments:?}: {}",
+            output.stderr
+        );
+    }
+    fs::remove_file(&trace).unwrap();
+    first(&trace, &["--nan"]).assert_code(2);
+}
