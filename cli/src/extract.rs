@@ -168,7 +168,9 @@ fn extract_launches(
         most_bytes: arguments.limit_bytes,
         sample: arguments.sample,
         is_null_driver: library::is_null_driver(&driver),
-        observe: &observation::observer((trace, source), &driver, &arguments.guarded),
+        observe: &observation::observer((trace, source), &driver, &arguments.guarded, || {
+            observation::replaying(trace)
+        }),
     };
     let output = output(&folder, arguments);
     match (arguments.launch, launches) {

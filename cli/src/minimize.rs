@@ -21,7 +21,7 @@ use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::{Progress, Unit};
 
 use self::keep::Keep;
-use crate::{replay, trim};
+use crate::replay;
 
 /// What `minimize` takes.
 #[derive(clap::Args)]
@@ -143,7 +143,8 @@ impl Environment for Terminal {
     }
 
     fn walk(&self, trace: &Trace) -> Box<dyn FnMut()> {
-        trim::reading(trace)
+        let mut progress = Progress::over_calls("reading", [trace]);
+        Box::new(move || progress.step())
     }
 
     fn begins_attempt(&self, number: u64) {

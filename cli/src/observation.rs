@@ -33,16 +33,23 @@ pub(crate) struct ChildArguments {
     guarded: GuardedOptions,
 }
 
-/// What replays a trace and reads memory; its errors are messages.
+/// What replays a trace and reads memory; its errors are messages. `progress` begins to show how far
+/// a replay is.
 pub(crate) fn observer<'a>(
     (trace, source): (&'a Trace, &'a Source),
     driver: &'a Path,
     guarded: &'a GuardedOptions,
+    progress: impl Fn() -> Progress + 'a,
 ) -> impl Fn(&Observation) -> Result<Observed, String> + 'a {
     move |observation| {
-        let observed = observe((trace, source), driver, guarded, observation);
+        let observed = observe((trace, source), driver, guarded, observation, progress());
         observed.map_err(|failure| failure.message)
     }
+}
+
+/// The progress of a replay that is not one of several passes.
+pub(crate) fn replaying(trace: &Trace) -> Progress {
+    Progress::over_calls("replaying", [trace])
 }
 
 /// Replays a trace up to the last observed call and reads memory. Removes the file of contents if
@@ -52,6 +59,7 @@ fn observe(
     driver: &Path,
     guarded: &GuardedOptions,
     observation: &Observation,
+    mut progress: Progress,
 ) -> Result<Observed, Failure> {
     let program = library::own_path()?;
     let contents = &observation.contents;
@@ -71,7 +79,6 @@ fn observe(
         command
     };
     let guard = guarded.guard();
-    let mut progress = Progress::over_calls("replaying", [trace]);
     let reach = &mut |done| progress.reach(done);
     let observed = cutape_replay::observe_guarded(trace, &command, &guard, reach);
     let _ = fs::remove_file(&description);
@@ -104,7 +111,8 @@ pub(crate) fn read(
         contents: folder.path("contents"),
         ..observation
     };
-    let observed = observe(source, driver, guarded, &observation)?;
+    let progress = replaying(source.0);
+    let observed = observe(source, driver, guarded, &observation, progress)?;
     let contents = File::open(&observation.contents);
     let contents = contents.map_err(|error| {
         let path = observation.contents.display();

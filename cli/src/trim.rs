@@ -2,6 +2,7 @@
 
 mod choice;
 
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,15 +95,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let target = &arguments.output;
     arguments.overwrite.replaces(target)?;
     let chosen = arguments.choice.calls(&trace)?;
+    let passes = Passes::new(&trace, arguments.state);
     let mut cut = match arguments.state {
-        State::Recorded => recorded(&arguments, &trace, &chosen)?,
-        State::Replay => replayed(&arguments, (&trace, &source), &chosen)?,
+        State::Recorded => recorded(&arguments, &passes, &chosen)?,
+        State::Replay => replayed(&arguments, (&passes, &source), &chosen)?,
     };
     if arguments.images == ImageCode::Used {
         cut = cut.without_unused_code();
     }
     let summary = arguments.overwrite.write(target, |path| {
-        cut.write(path)
+        let progress = RefCell::new(passes.next("writing"));
+        cut.write(path, &|| progress.borrow_mut().step())
             .map_err(|error| Failure::cannot_write(target, &error))
     })?;
     let part = &cut.part;
@@ -130,22 +133,24 @@ fn words(arguments: &Arguments) -> String {
 /// The part with the calls that wrote its memory.
 fn recorded<'t>(
     arguments: &Arguments,
-    trace: &'t Trace,
+    passes: &Passes<'t>,
     chosen: &[u64],
 ) -> Result<Cut<'t>, Failure> {
     if arguments.driver.is_some() {
         let text = "--driver is the driver of --state replay: give both or none";
         return Err(Failure::unusable(text));
     }
-    Cut::with_calls(trace, chosen, words(arguments), &reading).map_err(Failure::unusable)
+    let walks = |_: &Trace| passes.reading();
+    Cut::with_calls(passes.trace, chosen, words(arguments), &walks).map_err(Failure::unusable)
 }
 
 /// The part with what its memory holds.
 fn replayed<'t>(
     arguments: &Arguments,
-    (trace, source): (&'t Trace, &Source),
+    (passes, source): (&Passes<'t>, &Source),
     chosen: &[u64],
 ) -> Result<Cut<'t>, Failure> {
+    let trace = passes.trace;
     output_folder::hold_signals();
     let guarded = &arguments.guarded;
     let driver = usable_driver(trace, arguments.driver.as_deref(), guarded)?;
@@ -155,9 +160,12 @@ fn replayed<'t>(
         is_null_driver: library::is_null_driver(&driver),
         is_forced: guarded.is_forced(),
         contents: &folder.path("contents"),
-        observe: &observation::observer((trace, source), &driver, guarded),
+        observe: &observation::observer((trace, source), &driver, guarded, || {
+            passes.next("replaying")
+        }),
     };
-    Cut::with_memory(trace, chosen, words(arguments), &reading, &replay).map_err(Failure::unusable)
+    let walks = |_: &Trace| passes.reading();
+    Cut::with_memory(trace, chosen, words(arguments), &walks, &replay).map_err(Failure::unusable)
 }
 
 /// The driver, unless the result could not be what the recorded program had in memory.
@@ -189,10 +197,40 @@ fn usable_driver(
     }
 }
 
-/// Shows the progress of a walk over a trace, call by call.
-pub(crate) fn reading(trace: &Trace) -> Box<dyn FnMut()> {
-    let mut progress = Progress::over_calls("reading", [trace]);
-    Box::new(move || progress.step())
+/// Shows the progress of passes over a trace, call by call: reading, with `--state replay` a replay,
+/// and writing.
+struct Passes<'t> {
+    trace: &'t Trace,
+    of: u32,
+    pass: Cell<u32>,
+}
+
+impl<'t> Passes<'t> {
+    fn new(trace: &'t Trace, state: State) -> Self {
+        let of = match state {
+            State::Recorded => 2,
+            State::Replay => 3,
+        };
+        let pass = Cell::new(1);
+        Self { trace, of, pass }
+    }
+
+    fn progress(&self, activity: &str) -> Progress {
+        let activity = format!("pass {} of {}: {activity}", self.pass.get(), self.of);
+        Progress::over_calls(activity, [self.trace])
+    }
+
+    /// A walk over the trace, which some traces need more than once.
+    fn reading(&self) -> Box<dyn FnMut()> {
+        let mut progress = self.progress("reading");
+        Box::new(move || progress.step())
+    }
+
+    /// The next pass.
+    fn next(&self, activity: &str) -> Progress {
+        self.pass.update(|pass| pass + 1);
+        self.progress(activity)
+    }
 }
 
 /// Says that another option gives a smaller trace, if most calls are there for others.

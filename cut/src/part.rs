@@ -1,7 +1,9 @@
 //! The part of a trace that chosen calls need.
 
 use cutape_format::{Error, Trace};
-use cutape_model::{MemoryReads, Need, Needs, NeedsBuilder};
+use cutape_model::{Need, Needs, NeedsBuilder, PartReads};
+
+use crate::Walks;
 
 /// Calls of a trace that can be replayed without the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,20 +55,41 @@ pub fn needs(trace: &Trace, progress: &mut dyn FnMut()) -> Result<Needs, Error> 
     Ok(read(trace, NeedsBuilder::default(), progress)?.finish())
 }
 
-/// Reads what each call of a trace needs, if the first call of the part also uses memory at these
-/// addresses, and which memory the part reads as earlier calls left it.
+/// Reads what these calls need, in order, and what those need. The needs of others are not kept.
 ///
 /// # Errors
 /// Damage of the trace.
-pub(crate) fn reads(
+pub(crate) fn needs_of(
     trace: &Trace,
-    part: &Part,
-    also_used: Vec<u64>,
+    chosen: &[u64],
     progress: &mut dyn FnMut(),
-) -> Result<(Needs, MemoryReads), Error> {
-    let also_used = (part.first(), also_used);
-    let builder = NeedsBuilder::of_part(part.start, &part.calls, also_used);
-    Ok(read(trace, builder, progress)?.finish_with_reads())
+) -> Result<Needs, Error> {
+    Ok(read(trace, NeedsBuilder::of_chosen(chosen), progress)?.finish())
+}
+
+/// The same if memory is restored before these calls, and what they read of it. The call in
+/// `also_used` also uses memory at these addresses.
+///
+/// # Errors
+/// Damage of the trace.
+pub(crate) fn needs_of_state(
+    trace: &Trace,
+    chosen: &[u64],
+    also_used: (u64, Vec<u64>),
+    walks: &Walks<'_>,
+) -> Result<(Part, Needs, PartReads), Error> {
+    let find = |keeps_contents, also_used| {
+        let builder = NeedsBuilder::of_state(chosen, keeps_contents, also_used);
+        let (needs, reads) = read(trace, builder, &mut *walks(trace))?.finish_with_reads();
+        let part = part_from_state(&needs, reads.start, chosen);
+        Ok::<_, Error>((part, needs, reads))
+    };
+    let found = find(false, also_used.clone())?;
+    // Few traces fill arrays from device memory.
+    match found.0.reads_memory_before_start(&found.1) {
+        false => Ok(found),
+        true => find(true, also_used),
+    }
 }
 
 fn read(
@@ -98,10 +121,8 @@ pub fn part(needs: &Needs, chosen: &[u64]) -> Part {
 }
 
 /// The chosen calls with what they need, except calls that only wrote memory before the first of
-/// them: what memory held there is to be restored.
-pub(crate) fn part_from_state(needs: &Needs, chosen: &[u64]) -> Part {
-    let first = chosen.iter().copied().min().unwrap_or(0);
-    let start = needs.outside_captures(first);
+/// them: what memory held at `start` is to be restored.
+fn part_from_state(needs: &Needs, start: u64, chosen: &[u64]) -> Part {
     let calls = needs.closure(chosen.iter().copied(), |call, needed, need| {
         if needed >= start {
             return true;
@@ -147,12 +168,12 @@ mod tests {
             (&[5, 99], &[5], 5),
             (&[0], &[0], 0),
         ] {
-            let part = part_from_state(&needs, chosen);
+            let part = part_from_state(&needs, start, chosen);
             assert_eq!(part.indices().collect::<Vec<_>>(), expected, "{chosen:?}");
-            assert_eq!((part.start, part.first()), (start, start), "{chosen:?}");
+            assert_eq!(part.first(), start, "{chosen:?}");
         }
         // Memory that an array is written from is read before the part, too.
-        assert!(part_from_state(&needs, &[7]).reads_memory_before_start(&needs));
-        assert!(!part_from_state(&needs, &[6]).reads_memory_before_start(&needs));
+        assert!(part_from_state(&needs, 7, &[7]).reads_memory_before_start(&needs));
+        assert!(!part_from_state(&needs, 6, &[6]).reads_memory_before_start(&needs));
     }
 }

@@ -13,21 +13,25 @@ use crate::part::Part;
 use crate::state::MemoryState;
 
 /// Writes a part of a trace to `target`, which must not exist; some of its calls may change. With a
-/// `state`, memory holds that where the part begins.
+/// `state`, memory holds that where the part begins. Calls `progress` for each call of the trace.
 ///
 /// # Errors
 /// As [`pack_calls`]; errors of reading the state.
 pub fn write(
     trace: &Trace,
-    needs: &Needs,
-    part: &Part,
+    (part, needs): (&Part, &Needs),
     provenance: &Provenance,
     state: Option<&MemoryState>,
     target: &Path,
     changes: &BTreeMap<u64, CallChange>,
+    progress: &dyn Fn(),
 ) -> io::Result<PackSummary> {
-    let keeps = |index: u64| part.contains(index);
-    let keeps_noted = |call: u64, place: u64| needs.noted_memory(call, place).is_some_and(keeps);
+    let is_kept = |index: u64| part.contains(index);
+    let keeps = |index: u64| {
+        progress();
+        is_kept(index)
+    };
+    let keeps_noted = |call: u64, place: u64| needs.noted_memory(call, place).is_some_and(is_kept);
     // A state tells anew what earlier notes told, unless calls before it need those.
     let is_superseded = state.is_some() && !part.reads_memory_before_start(needs);
     let selection = CallSelection {

@@ -27,6 +27,17 @@ pub(crate) enum Entry {
     Pushed(Site),
 }
 
+impl Entry {
+    /// The call that created or pushed the context.
+    fn pushed_by(self) -> Option<u64> {
+        match self {
+            Self::Set => None,
+            Self::Created(index) => Some(index),
+            Self::Pushed(site) => Some(site.index),
+        }
+    }
+}
+
 /// A context on the stack of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Stacked {
@@ -96,11 +107,16 @@ impl ContextStacks {
     /// The call that pushed the uppermost entry of a thread's stack; `None` if a call set a context
     /// while the thread had none.
     pub(crate) fn pushed_by(&self, thread: u32) -> Option<u64> {
-        match self.top(thread)?.entry {
-            Entry::Set => None,
-            Entry::Created(index) => Some(index),
-            Entry::Pushed(site) => Some(site.index),
-        }
+        self.top(thread)?.entry.pushed_by()
+    }
+
+    /// The calls that made contexts current, or pushed them, in any thread.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = u64> {
+        let stacked = self.stacks.iter().flatten();
+        stacked.flat_map(|stacked| {
+            let pushed_by = stacked.entry.pushed_by();
+            pushed_by.into_iter().chain([stacked.set_by])
+        })
     }
 
     /// Applies a successful call of that function. Returns the handle of a context that it makes

@@ -55,7 +55,7 @@ pub use kinds::Kinds;
 pub use launch_shape::LaunchShape;
 pub use memory::{IntervalMap, Memory, Place};
 pub use memory_kind::MemoryKind;
-pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, ReadBytes};
+pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, PartReads, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, StreamKey, StreamKind};
 pub use sharing::{

@@ -9,6 +9,20 @@ use cutape_model::{Need, Needs, NeedsBuilder};
 type Step = (&'static str, &'static [u64], u64, &'static [u64]);
 
 fn needs(name: &str, steps: &[Step]) -> Needs {
+    needs_in(name, steps, NeedsBuilder::default())
+}
+
+fn needs_in(name: &str, steps: &[Step], mut builder: NeedsBuilder) -> Needs {
+    let trace = trace(name, steps);
+    for call in trace.calls() {
+        builder.push(&call, &|bytes| {
+            Some(trace.resolve(bytes).ok()?.into_owned().into())
+        });
+    }
+    builder.finish()
+}
+
+fn trace(name: &str, steps: &[Step]) -> Trace {
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
     for &(name, arguments, handle, words) in steps {
         let handle_bytes = handle.to_le_bytes();
@@ -32,13 +46,7 @@ fn needs(name: &str, steps: &[Step]) -> Needs {
     builder.write(&path).unwrap();
     let trace = Trace::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let mut builder = NeedsBuilder::default();
-    for call in trace.calls() {
-        builder.push(&call, &|bytes| {
-            Some(trace.resolve(bytes).ok()?.into_owned().into())
-        });
-    }
-    builder.finish()
+    trace
 }
 
 /// 0 to 5: a context, memory at 0x10000 and 0x20000, a module with a function, a stream.
@@ -143,6 +151,16 @@ const NEEDS_OF_THE_LAST: &[(&str, &[Step], &[u64])] = &[
         &[0, 3, 4, 6, 7],
     ),
     (
+        "attribute-set-again",
+        &[
+            ("cuFuncSetAttribute", &[0xf, 8, 1], 0, &[]),
+            ("cuFuncSetAttribute", &[0xf, 9, 1], 0, &[]),
+            ("cuFuncSetAttribute", &[0xf, 8, 2], 0, &[]),
+            ("cuLaunchKernel", LAUNCH, 0, &[7]),
+        ],
+        &[0, 3, 4, 7, 8, 9],
+    ),
+    (
         "current-context",
         &[
             ("cuCtxCreate_v2", &[1, 0, 0], 0xd, &[]),
@@ -173,7 +191,65 @@ const NEEDS_OF_THE_LAST: &[(&str, &[Step], &[u64])] = &[
         ],
         &[0, 5, 6, 8, 9],
     ),
+    // Earlier waits for the same stream order nothing that is needed.
+    (
+        "last-wait",
+        &[
+            ("cuEventCreate", &[1, 0], 0xe, &[]),
+            ("cuStreamCreate", &[1, 1], 0x6, &[]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuStreamWaitEvent", &[0x6, 0xe, 0], 0, &[]),
+            ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuStreamWaitEvent", &[0x6, 0xe, 0], 0, &[]),
+            (COPY_ASYNC, &[0x20000, 0x10000, 8, 0x6], 0, &[]),
+        ],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 13],
+    ),
+    (
+        "wait-through-another-stream",
+        &[
+            ("cuEventCreate", &[1, 0], 0xe, &[]),
+            ("cuStreamCreate", &[1, 1], 0x6, &[]),
+            ("cuStreamCreate", &[1, 1], 0x7, &[]),
+            ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuStreamWaitEvent", &[0x6, 0xe, 0], 0, &[]),
+            ("cuEventRecord", &[0xe, 0x6], 0, &[]),
+            ("cuStreamWaitEvent", &[0x7, 0xe, 0], 0, &[]),
+            (COPY_ASYNC, &[0x20000, 0x10000, 8, 0x7], 0, &[]),
+        ],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+    ),
+    (
+        "wait-behind-a-reader",
+        &[
+            ("cuEventCreate", &[1, 0], 0xe, &[]),
+            ("cuStreamCreate", &[1, 1], 0x6, &[]),
+            (COPY_ASYNC, &[0x20000, 0x10000, 8, 0x5], 0, &[]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuStreamWaitEvent", &[0x6, 0xe, 0], 0, &[]),
+            ("cuMemsetD8Async", &[0x10000, 1, 16, 0x6], 0, &[]),
+        ],
+        &[0, 1, 5, 6, 7, 9, 10, 11],
+    ),
+    (
+        "host-waits",
+        &[
+            ("cuEventCreate", &[1, 0], 0xe, &[]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuEventSynchronize", &[0xe], 0, &[]),
+            ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x10000]),
+            ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+            ("cuEventSynchronize", &[0xe], 0, &[]),
+            ("cuMemcpyDtoH_v2", &[0x7000, 0x10000, 8], 0, &[]),
+        ],
+        &[0, 1, 3, 4, 5, 6, 9, 10, 11, 12],
+    ),
 ];
+
+/// Copies on the device.
+const COPY_ASYNC: &str = "cuMemcpyDtoDAsync_v2";
 
 #[test]
 fn the_last_call_needs() {
@@ -188,6 +264,51 @@ fn the_last_call_needs() {
             .collect();
         assert_eq!(kept, expected, "{name}");
     }
+}
+
+/// A round that leaves nothing behind but what it has written: 11 calls.
+const ROUND: [Step; 11] = [
+    ("cuMemAlloc_v2", &[1, 0x1000], 0x30000, &[]),
+    ("cuEventCreate", &[1, 0], 0xe, &[]),
+    ("cuMemcpyHtoD_v2", UPLOAD, 0, &[0x30010, 2]),
+    ("cuLaunchKernel", LAUNCH_ON_STREAM, 0, &[0x30000]),
+    ("cuEventRecord", &[0xe, 0x5], 0, &[]),
+    ("cuEventSynchronize", &[0xe], 0, &[]),
+    ("cuMemsetD8Async", &[0x20000, 0, 0x1000, 0x5], 0, &[]),
+    ("cuCtxSynchronize", &[], 0, &[]),
+    ("cuFuncSetAttribute", &[0xf, 8, 1], 0, &[]),
+    ("cuEventDestroy_v2", &[0xe], 0, &[]),
+    ("cuMemFree_v2", &[0x30000], 0, &[]),
+];
+
+#[test]
+fn needs_that_are_forgotten_are_not_missed() {
+    let end: [Step; 2] = [
+        ("cuMemcpyDtoD_v2", &[0x20000, 0x10000, 0x1000], 0, &[]),
+        ("cuCtxDestroy_v2", &[0xc], 0, &[]),
+    ];
+    let mut steps = START.to_vec();
+    (0..40).for_each(|_| steps.extend(ROUND));
+    steps.extend(end);
+    let all = needs("all", &steps);
+    let copy = all.calls() - 2;
+    for chosen in [vec![copy], vec![100, 101, 102], vec![99, copy], vec![6]] {
+        let builder = NeedsBuilder::of_chosen(&chosen);
+        let kept = needs_in("chosen", &steps, builder);
+        let closure = |needs: &Needs| needs.closure(chosen.clone(), |_, _, _| true);
+        assert!(closure(&kept) == closure(&all), "{chosen:?}");
+    }
+    let held = |needs: &Needs| {
+        (6..copy)
+            .filter(|&call| needs.of(call).next().is_some())
+            .count()
+    };
+    let kept = needs_in("copy", &steps, NeedsBuilder::of_chosen(&[copy]));
+    assert!(held(&kept) < held(&all) / 2);
+    // What the last round wrote, and its wait.
+    let kept = kept.closure([copy], |_, _, _| true);
+    let kept = (0..copy).filter(|&call| kept[call as usize]).count();
+    assert!(kept < START.len() + 4, "{kept}");
 }
 
 #[test]

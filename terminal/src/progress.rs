@@ -1,6 +1,7 @@
 //! A line of progress on stderr for long work, if stderr is a terminal: how much, how fast, how
 //! long it will take.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,7 @@ impl Unit {
 #[derive(Debug)]
 pub struct Progress {
     /// What is done, e.g. `checking`.
-    activity: &'static str,
+    activity: Cow<'static, str>,
     unit: Unit,
     /// How much there is, if known.
     total: Option<u64>,
@@ -55,10 +56,10 @@ pub struct Progress {
 
 impl Progress {
     /// Starts.
-    pub fn new(activity: &'static str, unit: Unit, total: Option<u64>) -> Self {
+    pub fn new(activity: impl Into<Cow<'static, str>>, unit: Unit, total: Option<u64>) -> Self {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
-            activity,
+            activity: activity.into(),
             unit,
             total: total.filter(|total| *total > 0),
             done: 0,
@@ -70,7 +71,7 @@ impl Progress {
 
     /// Starts work on all calls of some traces.
     pub fn over_calls<'t>(
-        activity: &'static str,
+        activity: impl Into<Cow<'static, str>>,
         traces: impl IntoIterator<Item = &'t Trace>,
     ) -> Self {
         let counts = traces.into_iter().map(Trace::counted_calls);
@@ -143,7 +144,7 @@ impl Progress {
         let state = move |now: &ProgressState, out: &mut dyn std::fmt::Write| {
             let _ = out.write_str(&state(unit, now.pos(), total, started.elapsed()));
         };
-        let bar = bar.with_message(self.activity);
+        let bar = bar.with_message(self.activity.clone());
         match ProgressStyle::with_template(template) {
             Ok(style) => bar.with_style(style.with_key("state", state).progress_chars("=> ")),
             Err(_) => bar,

@@ -49,7 +49,9 @@ impl Choice {
                 return Ok(CallSet::for_trace(text, trace)?.some_calls(text, trace)?);
             }
             (_, Some(last), _) => {
-                let count = trace.calls().count() as u64;
+                let counted = trace.counted_calls();
+                let counted = counted.filter(|_| trace.damage().is_empty());
+                let count = counted.unwrap_or_else(|| trace.calls().count() as u64);
                 (count.saturating_sub(last)..count).collect()
             }
             (.., launches) => {

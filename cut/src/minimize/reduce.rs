@@ -101,7 +101,7 @@ fn digest(part: &[bool]) -> u64 {
 fn users(needs: &Needs, part: &[bool], hard: impl Fn(Need) -> bool) -> Vec<Vec<u32>> {
     let mut users = vec![Vec::new(); part.len()];
     for call in indices(part) {
-        for &(needed, need) in needs.of(call) {
+        for (needed, need) in needs.of(call) {
             if need != Need::Completion
                 && hard(need)
                 && let Some(users) = users.get_mut(needed as usize)

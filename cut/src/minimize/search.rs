@@ -353,7 +353,8 @@ impl<'t> Search<'t> {
             ..provenance(self.source, hash, choice, calls)
         };
         let Base { trace, needs, .. } = base;
-        write(trace, needs, &part, &provenance, None, path, changes).map_err(|source| {
+        let of = (&part, needs);
+        write(trace, of, &provenance, None, path, changes, &|| {}).map_err(|source| {
             let path = path.to_owned();
             Error::Write { path, source }
         })?;

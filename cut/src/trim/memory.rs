@@ -13,7 +13,7 @@ use cutape_replay::{Moments, Observation, Observed, ObservedCall, ObservedMemory
 use crate::Walks;
 use crate::error::Error;
 use crate::image_files::RecordedImages;
-use crate::part::{Part, needs, part_from_state, reads};
+use crate::part::{Part, needs_of_state};
 use crate::state::{Memory, MemoryState};
 use crate::trim::{StateReplay, payloads_are_there};
 
@@ -32,10 +32,9 @@ pub(super) fn take(
     walks: &Walks<'_>,
     replay: &StateReplay<'_>,
 ) -> Result<PartWithState, Error> {
-    let needs = needs(trace, &mut *walks(trace))?;
-    let part = part_from_state(&needs, chosen);
-    payloads_are_there(trace, |call| call < part.start || part.contains(call))?;
-    let (needs, reads) = reads(trace, &part, Vec::new(), &mut *walks(trace))?;
+    let (part, needs, reads) = needs_of_state(trace, chosen, Default::default(), walks)?;
+    payloads_are_there(trace, &needs, &part, true)?;
+    let reads = reads.of(&part.calls);
     let observation = observation_of(trace, &part, &reads, replay.contents);
     let observed = (replay.observe)(&observation).map_err(Error::Unusable)?;
     let call = before_the_part(trace, &part, &observed, replay.is_forced)?;
@@ -193,8 +192,8 @@ fn with_creators(
     if addresses.is_empty() {
         return Ok((part, needs));
     }
-    let (needs, _) = reads(trace, &part, addresses, &mut *walks(trace))?;
-    Ok((part_from_state(&needs, chosen), needs))
+    let (part, needs, _) = needs_of_state(trace, chosen, (part.first(), addresses), walks)?;
+    Ok((part, needs))
 }
 
 /// The memory that is stored: that of calls of the part.

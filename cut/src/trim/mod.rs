@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use cutape_format::{Bytes, CallChange, PackSummary, Provenance, Trace, file_hash};
+use cutape_format::{CallChange, PackSummary, Provenance, Trace, file_hash};
 use cutape_model::Needs;
 
 use crate::error::Error;
 use crate::images::image_changes;
-use crate::part::{Part, needs, part};
+use crate::part::{Part, needs_of, part};
 use crate::state::MemoryState;
 use crate::write::{provenance, write};
 use crate::{Observe, Walks};
@@ -57,9 +57,9 @@ impl<'t> Cut<'t> {
         choice: String,
         walks: &Walks<'_>,
     ) -> Result<Self, Error> {
-        let needs = needs(trace, &mut *walks(trace))?;
+        let needs = needs_of(trace, chosen, &mut *walks(trace))?;
         let part = part(&needs, chosen);
-        payloads_are_there(trace, |call| part.contains(call))?;
+        payloads_are_there(trace, &needs, &part, false)?;
         Self::new(trace, (part, needs), None, choice)
     }
 
@@ -107,38 +107,42 @@ impl<'t> Cut<'t> {
         self
     }
 
-    /// Writes the part to `target`, which must not exist.
+    /// Writes the part to `target`, which must not exist. Calls `progress` for each call of the
+    /// source.
     ///
     /// # Errors
     /// Those of reading the trace and of writing.
-    pub fn write(&self, target: &Path) -> io::Result<PackSummary> {
+    pub fn write(&self, target: &Path, progress: &dyn Fn()) -> io::Result<PackSummary> {
         write(
             self.trace,
-            &self.needs,
-            &self.part,
+            (&self.part, &self.needs),
             &self.provenance,
             self.state.as_ref(),
             target,
             &self.changes,
+            progress,
         )
     }
 }
 
-/// Bytes that a replay needs must be in the trace.
-fn payloads_are_there(trace: &Trace, is_needed: impl Fn(u64) -> bool) -> Result<(), Error> {
-    let mut calls = trace.calls();
-    let missing = calls.find(|call| {
-        let is_left_out = |bytes: Bytes<'_>| matches!(bytes, Bytes::Omitted(_) | Bytes::Hashed(..));
-        is_needed(call.index) && call.snapshots().any(|snapshot| is_left_out(snapshot.bytes))
-    });
-    match missing {
-        None => Ok(()),
-        Some(call) => Err(Error::Unusable(format!(
-            "{}: call {} {} is needed, and the bytes that it copied are not in the trace; record \
-             with --payloads all",
-            trace.path().display(),
-            call.index,
-            call.signature.name
-        ))),
-    }
+/// Bytes that a replay needs must be in the trace: of a part, or of all calls before it too.
+fn payloads_are_there(
+    trace: &Trace,
+    needs: &Needs,
+    part: &Part,
+    are_all_before: bool,
+) -> Result<(), Error> {
+    let before = needs.first_that_lacks_bytes();
+    let before = before.filter(|&call| are_all_before && call < part.start);
+    let of_part = || part.indices().find(|&call| needs.lacks_bytes(call));
+    let Some(missing) = before.or_else(of_part) else {
+        return Ok(());
+    };
+    let call = trace.calls().nth(missing as usize);
+    Err(Error::Unusable(format!(
+        "{}: call {missing} {} is needed, and the bytes that it copied are not in the trace; record \
+         with --payloads all",
+        trace.path().display(),
+        call.map_or("", |call| &call.signature.name)
+    )))
 }

@@ -5,15 +5,17 @@ use std::rc::Rc;
 
 use cutape_format::{Bytes, Call, Note};
 use cutape_registry::{
-    ContextOp, EventOp, Family, GraphOp, Kind, MemoryOp, PrimaryOp, Role, VirtualMemoryOp,
-    is_default_stream, is_sticky,
+    ContextOp, EventOp, Family, Function, GraphOp, Kind, MemoryOp, PrimaryOp, Role,
+    VirtualMemoryOp, is_default_stream, is_sticky,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::contents::Contents;
+use super::changes::{Changes, set_by};
+use super::contents::{Contents, Stream};
 use super::operands::{Operands, Touch};
-use super::reads::{MemoryReads, PartCalls};
-use super::table::{Need, Needs};
+use super::reads::{PartReads, StatePart};
+use super::table::{CallNeeds, Need, Needs};
+use super::waits::LastWaits;
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
 use crate::objects::{Lookup, ObjectId, Retention};
@@ -22,6 +24,9 @@ use crate::trace_state::function_of;
 
 /// cuda.h: CUDA_ERROR_OUT_OF_MEMORY.
 const OUT_OF_MEMORY: i32 = 2;
+/// Fewer calls are held without a look at which of them are needed. Tests are to notice if one was
+/// forgotten that is.
+const LEAST_HELD: usize = if cfg!(debug_assertions) { 1 } else { 1 << 16 };
 /// How many launches are remembered that no wait has followed yet.
 pub(super) const UNWAITED: usize = 1 << 12;
 
@@ -43,39 +48,30 @@ pub(super) struct Capture {
     pub(super) attached: Attached,
 }
 
-/// Work of a stream that may not be complete.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    /// The stream waits for the default stream, and that for it.
-    pub(super) is_blocking: bool,
-    pub(super) calls: Vec<u32>,
-}
-
-/// Which calls were the last to wait, in order to name those that order work.
-#[derive(Debug, Default)]
-pub(super) struct LastWaits {
-    pub(super) context: Option<u32>,
-    pub(super) event: Option<u32>,
-    /// By stream: host waits for it, and its own waits for events.
-    pub(super) host: FxHashMap<u32, u32>,
-    pub(super) streams: FxHashMap<u32, u32>,
-    /// The last call whose work was in a default stream.
-    pub(super) default: Option<u32>,
+/// What is known of a function.
+#[derive(Debug)]
+pub(super) struct Known {
+    effects: Effects,
+    /// The parameters whose values only the driver makes: position, type, and whether the call
+    /// returns it.
+    tokens: Vec<(&'static str, bool)>,
 }
 
 /// Finds out what calls need.
 #[derive(Debug)]
 pub struct NeedsBuilder {
     pub(super) state: State<()>,
-    pub(super) effects: Vec<Option<Option<Rc<Effects>>>>,
-    pub(super) found: Vec<(u32, u32, Need)>,
-    pub(super) computes: Vec<bool>,
-    pub(super) host: FxHashMap<(u32, u64), u32>,
-    /// By call, the stream of its work; `u32::MAX` for none.
-    pub(super) streams: Vec<u32>,
+    functions: Vec<Option<Option<Rc<Known>>>>,
+    pub(super) needs: Needs,
+    /// The needs of the call that is taken in.
+    pub(super) found: CallNeeds,
+    /// The calls whose needs are wanted; `None` for all.
+    pub(super) chosen: Option<Vec<u32>>,
+    /// How many calls may be held before those are forgotten that nothing needs.
+    pub(super) most_held: usize,
     pub(super) initialised: Option<u32>,
-    /// The last call that changed an object.
-    pub(super) changed: FxHashMap<ObjectId, u32>,
+    /// The calls that have changed objects.
+    pub(super) changed: FxHashMap<ObjectId, Changes>,
     /// The last call that changed how a device is used.
     pub(super) devices: FxHashMap<i32, u32>,
     pub(super) retained: FxHashMap<i32, Vec<u32>>,
@@ -97,32 +93,28 @@ pub struct NeedsBuilder {
     pub(super) strings: FxHashMap<u64, u32>,
     /// The last call of each kind that failed to make an object.
     pub(super) not_made: FxHashMap<Kind, u32>,
-    /// By stream: calls whose work no wait has proved complete yet.
-    pub(super) pending: FxHashMap<u32, Pending>,
     pub(super) unwaited: Vec<u32>,
     pub(super) poisoned: Option<u32>,
     /// Calls that name a context before a call creates it: the runtime gets primary contexts from a
     /// private table, makes them current, and then retains them.
-    unreturned: FxHashMap<u64, Vec<u32>>,
-    /// Calls that began and ended captures.
-    pub(super) captured: Vec<(u32, u32)>,
-    /// The part whose reads are wanted.
-    pub(super) part: Option<PartCalls>,
+    pub(super) unreturned: FxHashMap<u64, Vec<u32>>,
+    /// The part before which memory is restored.
+    pub(super) part: Option<StatePart>,
     /// A call, and addresses that it uses besides its operands.
     also_used: (u64, Vec<u64>),
-    /// Notes have said what memory holds.
-    has_noted_memory: bool,
+    /// Work, or notes, may have given any memory other contents.
+    has_computed: bool,
 }
 
 impl Default for NeedsBuilder {
     fn default() -> Self {
         Self {
             state: State::new(Retention::PerHandle),
-            effects: Vec::new(),
-            found: Vec::new(),
-            computes: Vec::new(),
-            host: FxHashMap::default(),
-            streams: Vec::new(),
+            functions: Vec::new(),
+            needs: Needs::default(),
+            found: CallNeeds::default(),
+            chosen: None,
+            most_held: LEAST_HELD,
             initialised: None,
             changed: FxHashMap::default(),
             devices: FxHashMap::default(),
@@ -138,59 +130,78 @@ impl Default for NeedsBuilder {
             tokens: FxHashMap::default(),
             strings: FxHashMap::default(),
             not_made: FxHashMap::default(),
-            pending: FxHashMap::default(),
             unwaited: Vec::new(),
             poisoned: None,
             unreturned: FxHashMap::default(),
-            captured: Vec::new(),
             part: None,
             also_used: Default::default(),
-            has_noted_memory: false,
+            has_computed: false,
         }
     }
 }
 
 impl NeedsBuilder {
-    /// Finds out, too, what the part that begins with the call `start` reads of memory that earlier
-    /// calls have written. `kept` says by index which calls are in the part. Memory at the addresses
-    /// in `also_used` counts as used by the call there.
-    pub fn of_part(start: u64, kept: &[bool], also_used: (u64, Vec<u64>)) -> Self {
+    /// Finds out what these calls need, in order, and forgets what no call needs any more.
+    pub fn of_chosen(chosen: &[u64]) -> Self {
+        let numbers = chosen.iter().filter_map(|&call| u32::try_from(call).ok());
         Self {
-            part: Some(PartCalls::new(start, kept)),
-            also_used,
+            chosen: Some(numbers.collect()),
             ..Self::default()
+        }
+    }
+
+    /// The same if memory is restored before the first of these calls. Without `keeps_contents`,
+    /// what calls before that need of the contents of memory is left out. Memory at the addresses
+    /// in `also_used` counts as used by the call there.
+    pub fn of_state(chosen: &[u64], keeps_contents: bool, also_used: (u64, Vec<u64>)) -> Self {
+        let first = chosen.iter().min().copied().unwrap_or(0);
+        Self {
+            part: Some(StatePart::new(first, keeps_contents)),
+            also_used,
+            ..Self::of_chosen(chosen)
         }
     }
 
     /// Takes the next call; expects every call, in order.
     pub fn push(&mut self, call: &Call<'_>, read: &ReadBytes<'_>) {
-        self.computes.push(false);
-        self.streams.push(u32::MAX);
         let index = call.index as u32;
         if call.has_notes() {
             self.note(call, index);
         }
-        if self.part.as_ref().is_some_and(|part| part.start == index) {
-            self.begin_part();
-        }
+        self.begin_part(index);
         if self.also_used.0 == call.index {
             for address in std::mem::take(&mut self.also_used.1) {
                 self.use_address(index, address);
             }
         }
-        let Some(effects) = self.effects_of(call) else {
-            return;
-        };
+        let is_left_out = |bytes: Bytes<'_>| matches!(bytes, Bytes::Omitted(_) | Bytes::Hashed(..));
+        let mut snapshots = call.snapshots();
+        self.found.lacks_bytes = snapshots.any(|snapshot| is_left_out(snapshot.bytes));
+        if let Some(known) = self.function_of(call) {
+            self.take(&known, call, index, read);
+        }
+        self.needs.push(&mut self.found);
+        if self.chosen.is_some() && self.needs.held() >= self.most_held {
+            self.forget_unneeded(index);
+            self.most_held = LEAST_HELD.max(2 * self.needs.held());
+        }
+    }
+
+    fn take(&mut self, known: &Known, call: &Call<'_>, index: u32, read: &ReadBytes<'_>) {
+        let effects = &known.effects;
         let operands = Operands::of(effects.function, call);
-        self.environment(&effects, call, index);
-        // A call that ends an object, or records an event anew, does not need what changed it.
+        let sets = set_by(effects, call).is_some();
+        self.environment(effects, call, index, sets);
+        // A call that ends an object, or records an event or sets a value anew, does not need what
+        // changed it.
         let changes = !matches!(
             effects.function.family,
             Family::Event(EventOp::Record) | Family::Graph(GraphOp::DestroyExec)
-        ) && !effects
-            .objects
-            .iter()
-            .any(|(_, effect)| matches!(effect, Effect::Destroy(_)));
+        ) && !sets
+            && !effects
+                .objects
+                .iter()
+                .any(|(_, effect)| matches!(effect, Effect::Destroy(_)));
         for &(kind, handle) in &operands.handles {
             self.use_handle(index, kind, handle, changes);
         }
@@ -200,55 +211,57 @@ impl NeedsBuilder {
         for &word in &operands.words {
             self.use_word(index, word);
         }
-        self.use_cubin(&effects, call, index);
+        self.use_cubin(effects, call, index);
         match call.result() {
-            Some(0) => self.succeeded(&effects, call, index, &operands, read),
-            Some(result) => self.failed(&effects, call, index, result),
+            Some(0) => self.succeeded(known, call, index, &operands, read),
+            Some(result) => self.failed(effects, call, index, result),
             None => {}
         }
     }
 
-    /// The needs of all calls.
+    /// The needs of the calls.
     pub fn finish(self) -> Needs {
         self.finish_with_reads().0
     }
 
-    /// The needs of all calls, and what the part reads of memory that earlier calls have written.
-    pub fn finish_with_reads(mut self) -> (Needs, MemoryReads) {
-        let open = self
-            .captures
-            .values()
-            .map(|capture| (capture.begun, u32::MAX));
-        self.captured.extend(open);
-        self.captured.sort_unstable();
-        let count = self.computes.len();
-        let needs = Needs::new(count, self.found, self.computes, self.host, self.captured);
-        (needs, self.part.unwrap_or_default().finish())
+    /// The needs of the calls, and what the part reads of memory that earlier calls have written.
+    pub fn finish_with_reads(mut self) -> (Needs, PartReads) {
+        self.needs.complete();
+        (self.needs, self.part.unwrap_or_default().finish())
     }
 
-    fn begin_part(&mut self) {
-        // Texture references show memory that no parameter names.
-        let is_unknown = self.state.objects.has_had(Kind::TextureReference);
-        let has_computed = self.has_noted_memory || self.computes.contains(&true);
-        if let Some(part) = &mut self.part {
-            part.has_computed = has_computed;
-            part.is_unknown = is_unknown;
+    /// The part begins with its first chosen call, or with the first capture in progress there.
+    fn begin_part(&mut self, index: u32) {
+        let Some(part) = &mut self.part else { return };
+        if part.may_begin(index) && self.captures.is_empty() {
+            // Texture references show memory that no parameter names.
+            let is_unknown = self.state.objects.has_had(Kind::TextureReference);
+            part.begin(index, self.has_computed, is_unknown);
         }
     }
 
-    fn effects_of(&mut self, call: &Call<'_>) -> Option<Rc<Effects>> {
+    fn function_of(&mut self, call: &Call<'_>) -> Option<Rc<Known>> {
         let place = usize::from(call.signature.id);
-        if self.effects.len() <= place {
-            self.effects.resize(place + 1, None);
+        if self.functions.len() <= place {
+            self.functions.resize(place + 1, None);
         }
-        let known = self.effects.get_mut(place)?;
-        let resolve = || Some(Rc::new(Effects::of(function_of(call.signature)?)));
+        let known = self.functions.get_mut(place)?;
+        let resolve = || Some(Rc::new(Known::of(function_of(call.signature)?)));
         known.get_or_insert_with(resolve).clone()
     }
 
     pub(super) fn need(&mut self, call: u32, needed: u32, need: Need) {
-        if call != needed {
-            self.found.push((call, needed, need));
+        if call == needed {
+            return;
+        }
+        if needed > call {
+            return self.needs.push_later(call, needed, need);
+        }
+        self.found.reads |= need == Need::Content;
+        let part = self.part.as_ref();
+        if part.is_none_or(|part| part.follows(call, needed, need)) {
+            debug_assert!(self.needs.holds(needed), "call {call} needs {needed}");
+            self.found.earlier.push((needed, need));
         }
     }
 
@@ -256,6 +269,12 @@ impl NeedsBuilder {
         if let Some(needed) = needed {
             self.need(call, needed, need);
         }
+    }
+
+    /// The call runs kernels or functions of the program.
+    pub(super) fn computes(&mut self) {
+        self.found.computes = true;
+        self.has_computed = true;
     }
 
     fn note(&mut self, call: &Call<'_>, index: u32) {
@@ -272,7 +291,7 @@ impl NeedsBuilder {
                 Note::Memory(note, ..) if note.owner == 0 => {
                     let end = note.address.saturating_add(note.length);
                     self.contents.forget(&(note.address..end));
-                    self.has_noted_memory = true;
+                    self.has_computed = true;
                     note.address
                 }
                 Note::Memory(note, ..) => {
@@ -283,7 +302,7 @@ impl NeedsBuilder {
                     let owner = self.state.objects.live(kind, note.owner);
                     if let Some(owner) = owner.and_then(|owner| self.state.objects.get(owner)) {
                         let loaded = owner.created.index as u32;
-                        self.host.insert((index, note.owner), loaded);
+                        self.needs.note(index, note.owner, Some(loaded));
                     }
                     continue;
                 }
@@ -299,15 +318,13 @@ impl NeedsBuilder {
             };
             let place = self.place_of(address);
             let place = place.and_then(|place| self.state.objects.get(place));
-            if let Some(object) = place {
-                let creator = object.created.index as u32;
-                self.host.insert((index, address), creator);
-            }
+            let creator = place.map(|object| object.created.index as u32);
+            self.needs.note(index, address, creator);
         }
     }
 
     /// What nearly every call needs: the driver initialised, and its thread's context.
-    fn environment(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+    fn environment(&mut self, effects: &Effects, call: &Call<'_>, index: u32, sets: bool) {
         match effects.function.family {
             Family::Init | Family::ProcAddress { .. } | Family::DriverVersion => return,
             _ => self.need_any(index, self.initialised, Need::Existence),
@@ -331,7 +348,8 @@ impl NeedsBuilder {
         let set_by = self.state.contexts.stacks.set_by(call.thread);
         self.need_any(index, set_by.map(|call| call as u32), Need::Existence);
         if let Some(context) = self.state.contexts.current(call.thread).object {
-            self.use_object(index, context, true);
+            let is_set = sets && matches!(family, Family::Context(_));
+            self.use_object(index, context, !is_set);
         }
     }
 
@@ -343,10 +361,10 @@ impl NeedsBuilder {
         let creator = object.created.index as u32;
         self.need(call, creator, Need::Existence);
         if changes && !self.changed.is_empty() {
-            let own = self.changed.get(&id).copied();
             let owners = self.state.objects.ancestors(id);
-            let of_owners = owners.filter_map(|owner| self.changed.get(&owner).copied());
-            let changed: Vec<u32> = own.into_iter().chain(of_owners).collect();
+            let changed = [id].into_iter().chain(owners);
+            let changed = changed.filter_map(|id| self.changed.get(&id));
+            let changed: Vec<u32> = changed.flat_map(Changes::calls).collect();
             for changed in changed {
                 self.need(call, changed, Need::Setting);
             }
@@ -446,37 +464,36 @@ impl NeedsBuilder {
 
     fn succeeded(
         &mut self,
-        effects: &Effects,
+        known: &Known,
         call: &Call<'_>,
         index: u32,
         operands: &Operands,
         read: &ReadBytes<'_>,
     ) {
-        let stream = self.state.call_stream(effects, call);
-        let capture = stream.and_then(|stream| Some(self.state.captures.of(stream)?.id));
-        self.take_and_give(effects, call, index);
-        self.before(effects, call, index);
+        let effects = &known.effects;
+        let stream = self.stream_of(effects, call);
+        let capture = |state: &State<()>| Some(state.captures.of(stream?.number)?.id);
+        let captured = capture(&self.state);
+        self.take_and_give(known, call, index);
+        self.before(effects, call, index, stream);
         self.state.apply(effects, call, &mut |_| None);
         self.follow_contexts(effects, call, index);
         self.follow_objects(index);
         self.change(effects, call, index, operands);
-        let capture = capture.or_else(|| {
-            // An event of a capture makes the stream take part.
-            Some(self.state.captures.of(stream?)?.id)
-        });
-        match capture {
+        // An event of a capture makes the stream take part.
+        match captured.or_else(|| capture(&self.state)) {
             Some(capture) => self.captured(effects, call, index, capture, operands),
             None => {
                 self.work(effects, call, index, stream, operands);
                 self.keep_pointers(effects, call, operands, read);
+                self.follow_waits(effects, call, index, stream);
             }
         }
-        self.follow_waits(effects, call, index, stream);
     }
 
     /// Values that only the driver makes, and that calls get back.
-    fn take_and_give(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
-        for (position, param) in effects.function.params.iter().enumerate() {
+    fn take_and_give(&mut self, known: &Known, call: &Call<'_>, index: u32) {
+        for (position, param) in known.effects.function.params.iter().enumerate() {
             match param.role {
                 Role::OutString => {
                     let text = call.out(position);
@@ -488,21 +505,17 @@ impl NeedsBuilder {
                 }
                 _ => {}
             }
-            let name = param.c_type.trim_start_matches("const ");
-            let name = name.trim_end_matches([' ', '*']);
-            let is_token = |entry: &&cutape_registry::Struct| entry.token;
-            let Some(token) = cutape_registry::structure(name).filter(is_token) else {
-                continue;
-            };
-            self.need_any(index, self.tokens.get(token.name).copied(), Need::Existence);
-            if matches!(param.role, Role::Out(_) | Role::InOut(_)) {
-                self.tokens.insert(token.name, call.index as u32);
+        }
+        for &(token, is_returned) in &known.tokens {
+            self.need_any(index, self.tokens.get(token).copied(), Need::Existence);
+            if is_returned {
+                self.tokens.insert(token, index);
             }
         }
     }
 
     /// What is known only before the call is applied.
-    fn before(&mut self, effects: &Effects, call: &Call<'_>, index: u32) {
+    fn before(&mut self, effects: &Effects, call: &Call<'_>, index: u32, stream: Option<Stream>) {
         match effects.function.family {
             Family::Init => _ = self.initialised.get_or_insert(index),
             Family::Context(operation @ (ContextOp::Pop | ContextOp::Set)) => {
@@ -532,19 +545,17 @@ impl NeedsBuilder {
                 }
             }
             Family::Memory(MemoryOp::FreeAsync) => {
-                let range = self.range_of(call.argument(0));
-                if let (Some(range), Some(stream)) = (range, self.state.call_stream(effects, call))
-                {
-                    self.order_behind(index, &range, Some(stream));
+                if let (Some(range), Some(_)) = (self.range_of(call.argument(0)), stream) {
+                    self.order_behind(index, &range, stream, true);
                 }
             }
             Family::VirtualMemory(VirtualMemoryOp::Unmap { address, size }) => {
                 let [start, size] = [address, size].map(|at| call.argument(usize::from(at)));
                 let unmapped = start..start.saturating_add(size);
-                let mappings = self.state.virtual_memory.mappings.pieces(&unmapped);
-                let mapped = mappings.map(|(_, mapping)| mapping.site.index as u32);
-                self.found
-                    .extend(mapped.map(|call| (call, index, Need::Completion)));
+                for (_, mapping) in self.state.virtual_memory.mappings.pieces(&unmapped) {
+                    let mapped = mapping.site.index as u32;
+                    self.needs.push_later(mapped, index, Need::Completion);
+                }
             }
             _ => {}
         }
@@ -566,10 +577,9 @@ impl NeedsBuilder {
             let context = self.state.objects.live(Kind::Context, handle);
             let context = context.and_then(|context| self.state.objects.get(context));
             if creates {
-                let named = self.unreturned.remove(&handle);
-                let named = named.unwrap_or_default().into_iter();
-                self.found
-                    .extend(named.map(|call| (call, index, Need::Existence)));
+                for named in self.unreturned.remove(&handle).unwrap_or_default() {
+                    self.need(named, index, Need::Existence);
+                }
             } else if context.is_some_and(|context| context.created.index == call.index) {
                 self.unreturned.entry(handle).or_default().push(index);
             }
@@ -604,8 +614,31 @@ impl NeedsBuilder {
                 continue;
             };
             let created = object.created.index as u32;
+            if matches!(
+                object.kind,
+                Kind::Memory | Kind::HostMemory | Kind::Registration | Kind::Global
+            ) {
+                let range = object.handle..object.handle.saturating_add(object.size);
+                self.contents.forget(&range);
+            }
             self.pointers.remove(&id);
+            self.waits.ended(id);
             self.need(created, index, Need::Completion);
+        }
+    }
+}
+
+impl Known {
+    fn of(function: &'static Function) -> Self {
+        let tokens = function.params.iter().filter_map(|param| {
+            let name = param.c_type.trim_start_matches("const ");
+            let structure = cutape_registry::structure(name.trim_end_matches([' ', '*']))?;
+            let is_returned = matches!(param.role, Role::Out(_) | Role::InOut(_));
+            structure.token.then_some((structure.name, is_returned))
+        });
+        Self {
+            effects: Effects::of(function),
+            tokens: tokens.collect(),
         }
     }
 }

@@ -1,17 +1,63 @@
 //! Which calls change objects, so that later users of these need them.
 
+use std::hash::{Hash, Hasher};
+
 use cutape_format::Call;
 use cutape_registry::{
     ContextOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, Kind, LinkOp, PointerOp, PoolOp,
     PrimaryOp, Role, StreamOp, VirtualMemoryOp, Waits,
 };
 
+use rustc_hash::FxHasher;
+
 use super::builder::NeedsBuilder;
 use super::operands::Operands;
 use super::table::Need;
 use crate::effects::{Effect, Effects};
+use crate::objects::ObjectId;
+
+/// The calls that have changed an object, without those that later ones of these supersede.
+#[derive(Debug, Default)]
+pub(super) struct Changes(Vec<(Option<u64>, u32)>);
+
+impl Changes {
+    /// A call changes the object. What it sets replaces the last value of the same; otherwise it
+    /// needs the changes before it.
+    fn add(&mut self, set: Option<u64>, call: u32) {
+        self.0
+            .retain(|&(earlier, _)| set.is_some() && earlier != set);
+        self.0.push((set, call));
+    }
+
+    /// The calls.
+    pub(super) fn calls(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(|&(_, call)| call)
+    }
+}
+
+/// What a call sets, if all that it does is to give it another value: the function and the
+/// arguments before the value.
+pub(super) fn set_by(effects: &Effects, call: &Call<'_>) -> Option<u64> {
+    let function = effects.function;
+    let sets = matches!(
+        function.family,
+        Family::Function(FunctionOp::SetAttribute | FunctionOp::SetCacheConfig)
+            | Family::Stream(StreamOp::SetAttribute { .. })
+            | Family::Context(ContextOp::SetLimit)
+    );
+    let value = function.params.len().checked_sub(1).filter(|_| sets)?;
+    let mut hasher = FxHasher::default();
+    call.signature.id.hash(&mut hasher);
+    (0..value).for_each(|position| call.argument(position).hash(&mut hasher));
+    Some(hasher.finish())
+}
 
 impl NeedsBuilder {
+    /// A call has changed an object; `set` is what it has set.
+    pub(super) fn changed(&mut self, id: ObjectId, set: Option<u64>, call: u32) {
+        self.changed.entry(id).or_default().add(set, call);
+    }
+
     /// The call has changed objects.
     pub(super) fn change(
         &mut self,
@@ -22,7 +68,7 @@ impl NeedsBuilder {
     ) {
         let function = effects.function;
         for &array in &operands.written_arrays {
-            self.changed_handle(Kind::Array, array, index);
+            self.changed_handle(Kind::Array, array, None, index);
         }
         match function.family {
             Family::Link(LinkOp::Complete { cubin, size }) => {
@@ -50,6 +96,7 @@ impl NeedsBuilder {
         if !changes_operands(effects) {
             return;
         }
+        let set = set_by(effects, call);
         let records = function.family == Family::Event(EventOp::Record);
         let mut has_operand = false;
         for &(kind, handle) in &operands.handles {
@@ -57,29 +104,29 @@ impl NeedsBuilder {
                 continue;
             }
             has_operand = true;
-            self.changed_handle(kind, handle, index);
+            self.changed_handle(kind, handle, set, index);
         }
         for touch in &operands.touches {
             if let Some(place) = self.place_of(touch.address()) {
                 has_operand = true;
-                self.changed.insert(place, index);
+                self.changed(place, None, index);
             }
         }
         if let Family::VirtualMemory(_) = function.family
             && let Some(place) = self.place_of(call.argument(0))
         {
-            self.changed.insert(place, index);
+            self.changed(place, None, index);
         }
         if !has_operand && let Some(context) = self.state.contexts.current(call.thread).object {
-            self.changed.insert(context, index);
+            self.changed(context, set, index);
         }
     }
 
-    fn changed_handle(&mut self, kind: Kind, handle: u64, call: u32) {
+    fn changed_handle(&mut self, kind: Kind, handle: u64, set: Option<u64>, call: u32) {
         let Some(id) = self.state.objects.resolve(kind, handle).live() else {
             return;
         };
-        self.changed.insert(id, call);
+        self.changed(id, set, call);
         // Launches and instantiations name the owner only.
         if matches!(
             kind,
@@ -89,7 +136,7 @@ impl NeedsBuilder {
             for owner in owners {
                 let kind = self.state.objects.get(owner).map(|object| object.kind);
                 if matches!(kind, Some(Kind::Module | Kind::Graph)) {
-                    self.changed.insert(owner, call);
+                    self.changed(owner, set, call);
                 }
             }
         }

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use cutape_format::layout::field;
 use cutape_format::{Call, Snapshot};
-use cutape_registry::{CopyOp, Family, GraphOp, Kind, StreamOp};
+use cutape_registry::{CopyOp, EventOp, Family, GraphOp, Kind, StreamOp};
 use rustc_hash::FxHashSet;
 
 use super::builder::{Attached, Capture, NeedsBuilder, ReadBytes, UNWAITED};
+use super::contents::{Access, Stream};
 use super::operands::{Operands, Touch};
 use super::table::Need;
 use crate::effects::{Effect, Effects};
@@ -42,7 +43,6 @@ impl NeedsBuilder {
                 let Some(capture) = self.captures.remove(&id) else {
                     return;
                 };
-                self.captured.push((capture.begun, index));
                 self.need(index, capture.begun, Need::Existence);
                 self.need(capture.begun, index, Need::Completion);
                 for member in capture.members {
@@ -61,8 +61,11 @@ impl NeedsBuilder {
                     effects.function.family,
                     Family::Launch(_) | Family::HostFunction | Family::StreamCallback
                 );
-                if let Some(computes) = self.computes.last_mut() {
-                    *computes |= is_launch;
+                if is_launch {
+                    self.computes();
+                }
+                if effects.function.family == Family::Event(EventOp::Record) {
+                    self.forget_record(effects, call);
                 }
                 if let Some(capture) = self.captures.get_mut(&id) {
                     let begun = capture.begun;
@@ -104,19 +107,13 @@ impl NeedsBuilder {
         effects: &Effects,
         call: &Call<'_>,
         index: u32,
-        stream: Option<u32>,
+        stream: Option<Stream>,
         operands: &Operands,
     ) {
-        if let (Some(stream), Some(place)) = (stream, self.streams.last_mut()) {
-            *place = stream;
-            if effects.submits || effects.in_default_stream {
-                let is_blocking = self.is_blocking(effects, call);
-                let pending = self.pending.entry(stream).or_default();
-                pending.is_blocking = is_blocking;
-                if pending.calls.len() < UNWAITED {
-                    pending.calls.push(index);
-                }
-            }
+        if let Some(stream) = stream
+            && (effects.submits || effects.in_default_stream)
+        {
+            self.waits.submitted(index, stream);
         }
         let function = effects.function;
         match function.family {
@@ -159,16 +156,14 @@ impl NeedsBuilder {
     }
 
     /// A kernel, a graph or a function of the program runs.
-    fn computed(&mut self, index: u32, stream: Option<u32>, work: &Attached) {
-        if let Some(computes) = self.computes.last_mut() {
-            *computes = true;
-        }
+    fn computed(&mut self, index: u32, stream: Option<Stream>, work: &Attached) {
+        self.computes();
         if self.unwaited.len() < UNWAITED {
             self.unwaited.push(index);
         }
         for &object in &work.objects {
             self.use_object(index, object, true);
-            self.changed.insert(object, index);
+            self.changed(object, None, index);
         }
         // What the parameters lead to, and what recorded bytes there lead to.
         let mut seen: FxHashSet<ObjectId> = FxHashSet::default();
@@ -201,7 +196,7 @@ impl NeedsBuilder {
         Some(object.handle..end)
     }
 
-    fn touch(&mut self, index: u32, stream: Option<u32>, touch: &Touch) {
+    fn touch(&mut self, index: u32, stream: Option<Stream>, touch: &Touch) {
         let (range, reads, writes) = match touch {
             Touch::Read(range) => (Some(range.clone()), true, false),
             Touch::Write(range) => (Some(range.clone()), false, true),
@@ -210,16 +205,24 @@ impl NeedsBuilder {
             Touch::Name(_) => return,
         };
         let Some(range) = range else { return };
-        self.order_behind(index, &range, stream);
+        self.order_behind(index, &range, stream, writes);
         if reads {
             self.read_by_part(index, &range);
             for writer in self.contents.writers(&range) {
-                self.need(index, writer, Need::Content);
+                self.need(index, writer.call, Need::Content);
             }
         }
         // Bytes of pageable memory are nobody's operands.
-        if writes && self.place_of(range.start).is_some() {
-            self.contents.write(&range, index);
+        if self.place_of(range.start).is_none() {
+            return;
+        }
+        let access = Access {
+            call: index,
+            stream,
+        };
+        match writes {
+            true => self.contents.write(&range, access),
+            false => self.contents.read(&range, access),
         }
     }
 
@@ -242,7 +245,7 @@ impl NeedsBuilder {
         };
         let range = range.start..range.end.min(end);
         if let Some(part) = &mut self.part {
-            part.read(&range, &self.contents);
+            part.read(index, &range, &self.contents);
         }
     }
 

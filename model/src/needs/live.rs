@@ -1,0 +1,52 @@
+//! Which calls later ones may still need: those that created, changed or ended what is known, and
+//! the last ones to write memory or to wait.
+
+use super::builder::NeedsBuilder;
+use super::changes::Changes;
+
+impl NeedsBuilder {
+    /// Forgets the needs of calls up to this one that neither chosen calls nor later ones need.
+    pub(super) fn forget_unneeded(&mut self, index: u32) {
+        let objects = &self.state.objects;
+        self.changed.retain(|&id, _| objects.get(id).is_some());
+        self.attached.retain(|&id, _| objects.get(id).is_some());
+        self.globals.retain(|&id, _| objects.get(id).is_some());
+        let mut needed = self.nameable();
+        let chosen = self.chosen.iter().flatten();
+        needed.extend(chosen.filter(|&&call| call <= index));
+        self.needs.retain(needed);
+        let is_held = |call: u32| self.needs.holds(call);
+        self.waits.retain(self.contents.all(), is_held);
+        self.unreturned.retain(|_, calls| {
+            calls.retain(|&call| is_held(call));
+            !calls.is_empty()
+        });
+        if let Some(part) = &mut self.part {
+            part.retain(is_held);
+        }
+    }
+
+    /// The calls that a later call may need directly.
+    fn nameable(&self) -> Vec<u32> {
+        let mut calls: Vec<u32> = Vec::new();
+        for (_, object) in self.state.objects.iter() {
+            calls.push(object.created.index as u32);
+            calls.extend(object.end.map(|end| end.site.index as u32));
+        }
+        calls.extend(self.state.contexts.stacks.calls().map(|call| call as u32));
+        calls.extend(self.initialised.iter().chain(&self.poisoned));
+        calls.extend(self.changed.values().flat_map(Changes::calls));
+        calls.extend(self.devices.values());
+        calls.extend(self.retained.values().flatten());
+        calls.extend(self.contents.all_writers().map(|writer| writer.call));
+        for capture in self.captures.values() {
+            calls.push(capture.begun);
+            calls.extend(&capture.members);
+        }
+        calls.extend(self.waits.calls());
+        calls.extend(self.cubins.iter().map(|(_, &linked)| linked));
+        calls.extend(self.tokens.values().chain(self.strings.values()));
+        calls.extend(self.not_made.values().chain(&self.unwaited));
+        calls
+    }
+}
