@@ -239,15 +239,15 @@ impl<'t> Debugger<'t> {
             }
         };
         let before = self.position + u64::from(is_after);
-        let (bytes, end) = target.resolve(self.tape.trace(), Some(before), size)?;
-        match end.filter(|&end| end < before) {
+        let found = target.resolve(self.tape.trace(), Some(before))?;
+        match found.before.filter(|&end| end < before) {
             Some(end) => {
                 let text = &place.text;
                 Err(format!(
                     "{text}: other memory has its address since call {end}"
                 ))
             }
-            None => Ok(bytes),
+            None => Ok(found.bytes(size)),
         }
     }
 

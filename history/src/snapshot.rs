@@ -373,12 +373,26 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_not_read_is_an_error_and_not_zeros() {
-        let path = std::env::temp_dir().join(format!("cutape-snapshot-{}", std::process::id()));
+    /// A file of contents, whose name tests that run at once do not share.
+    fn contents(name: &str) -> File {
+        let name = format!("cutape-snapshot-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         File::create(&path).unwrap().write_all(b"abcdef").unwrap();
         let contents = File::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
+        contents
+    }
+
+    fn observed(seen: ObservedCall) -> Observed {
+        Observed {
+            calls: vec![ObservedCall { call: 4, ..seen }],
+            ..Observed::default()
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_is_an_error_and_not_zeros() {
+        let contents = contents("read");
         let before = When::Before(4);
         let refused = |why: &str| Some(why.to_owned());
         for (memory, left_out, refused, when, expected) in [
@@ -455,17 +469,12 @@ mod tests {
                 Err("other memory"),
             ),
         ] {
-            let seen = ObservedCall {
-                call: 4,
+            let observed = observed(ObservedCall {
                 memory,
                 left_out: left_out.into_iter().map(str::to_owned).collect(),
                 refused,
                 ..ObservedCall::default()
-            };
-            let observed = Observed {
-                calls: vec![seen],
-                ..Observed::default()
-            };
+            });
             match (plan(when, 8).read(&observed, &contents), expected) {
                 (Ok((snapshots, _)), Ok(expected)) => {
                     let bytes = snapshots[0].bytes.iter();
@@ -478,17 +487,17 @@ mod tests {
                 (other, expected) => panic!("{expected:?}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn memory_that_ended_in_the_call_is_an_error() {
+        let contents = contents("ended");
         let mut ended = memory(0x1000, 8, 0, "ab", 0);
         ended.has_ended = true;
-        let seen = ObservedCall {
-            call: 4,
+        let observed = observed(ObservedCall {
             memory: vec![ended],
             ..ObservedCall::default()
-        };
-        let observed = Observed {
-            calls: vec![seen],
-            ..Observed::default()
-        };
+        });
         let read = plan(When::After(4), 8).read(&observed, &contents);
         assert!(
             read.unwrap_err().contains("no memory"),

@@ -215,8 +215,7 @@ mod tests {
 
     #[test]
     fn memory_has_a_digest_before_and_one_after() {
-        let mut launches = LaunchDigests::default();
-        launches.memory = vec![LaunchMemory {
+        let memory = LaunchMemory {
             call: 3,
             made: 1,
             offset: 0,
@@ -224,7 +223,11 @@ mod tests {
             address: 16,
             before: None,
             after: None,
-        }];
+        };
+        let mut launches = LaunchDigests {
+            memory: vec![memory],
+            ..LaunchDigests::default()
+        };
         launches.set_memory(0, true, 5);
         launches.set_memory(1, true, 6);
         assert_eq!(
