@@ -24,16 +24,12 @@ mod state;
 pub mod trim;
 mod write;
 
-use cutape_format::Trace;
 use cutape_replay::{Observation, Observed};
 
 pub use error::Error;
-pub use part::{Part, needs, part};
+pub use part::{Part, Walks, needs, part};
 pub use state::{Memory, MemoryState};
 pub use write::write;
-
-/// Begins a walk over a trace; returns what is called for each of its calls, to show progress.
-pub type Walks<'a> = dyn Fn(&Trace) -> Box<dyn FnMut()> + 'a;
 
 /// Replays a trace in a child process, and reads memory; an error is a message.
 pub type Observe<'a> = dyn Fn(&Observation) -> Result<Observed, String> + 'a;

@@ -3,7 +3,8 @@
 use cutape_format::{Error, Trace};
 use cutape_model::{Need, Needs, NeedsBuilder, PartReads};
 
-use crate::Walks;
+/// Begins a walk over a trace; returns what is called for each of its calls, to show progress.
+pub type Walks<'a> = dyn Fn(&Trace) -> Box<dyn FnMut()> + 'a;
 
 /// Calls of a trace that can be replayed without the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use cutape_registry::{Family, Kind, Role, SharingOp};
 use cutape_render::quantity;
 use cutape_replay::{Moments, Observation, Observed, ObservedCall, ObservedMemory, Reach};
 
-use crate::Walks;
 use crate::error::Error;
 use crate::image_files::RecordedImages;
+use crate::part::Walks;
 use crate::part::{Part, needs_of_state};
 use crate::state::{Memory, MemoryState};
 use crate::trim::{StateReplay, payloads_are_there};

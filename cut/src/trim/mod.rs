@@ -10,12 +10,13 @@ use std::path::Path;
 use cutape_format::{CallChange, PackSummary, Provenance, Trace, file_hash};
 use cutape_model::Needs;
 
+use crate::Observe;
 use crate::error::Error;
 use crate::images::image_changes;
+use crate::part::Walks;
 use crate::part::{Part, needs_of, part};
 use crate::state::MemoryState;
 use crate::write::{provenance, write};
-use crate::{Observe, Walks};
 
 pub use launches::calls_of_launches;
 
