@@ -72,6 +72,11 @@ fn observe(
         command.arg(CHILD).arg("--child-driver").arg(driver);
         command.arg("--child-observation").arg(&description);
         command.args(source.for_child());
+        if observation.order.is_some() {
+            // Otherwise the first launch of a function loads its code, and waits for the work that is
+            // kept back (H200, driver 580.159.04: 6 of 12 programs of tests/gpu/race.sh).
+            command.env("CUDA_MODULE_LOADING", "EAGER");
+        }
         command
             .args(guarded.for_child())
             .arg("--")

@@ -240,8 +240,8 @@ mod tests {
     use cutape_render::Element;
 
     use super::*;
-    use crate::inspection::NumberFormat;
     use crate::lifetimes::When;
+    use crate::number_format::NumberFormat;
     use crate::snapshot::Snapshot;
 
     fn text(

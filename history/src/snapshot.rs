@@ -11,8 +11,8 @@ use cutape_replay::{
 };
 
 use crate::chain::divergence;
-use crate::inspection::NumberFormat;
 use crate::lifetimes::{Lifetime, When, lifetime_at};
+use crate::number_format::NumberFormat;
 use crate::target::{Bytes, Target, nth};
 
 /// The most bytes that are read at a moment.

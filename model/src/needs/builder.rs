@@ -10,12 +10,12 @@ use cutape_registry::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::changes::{Changes, set_by};
 use super::contents::{Contents, Stream};
+use super::last_changes::{Changes, set_by};
+use super::last_waits::LastWaits;
 use super::operands::{Operands, Touch};
 use super::reads::{PartReads, StatePart};
 use super::table::{CallNeeds, Need, Needs};
-use super::waits::LastWaits;
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
 use crate::objects::{Lookup, ObjectId, Retention};
@@ -27,8 +27,6 @@ const OUT_OF_MEMORY: i32 = 2;
 /// Fewer calls are held without a look at which of them are needed. Tests are to notice if one was
 /// forgotten that is.
 const LEAST_HELD: usize = if cfg!(debug_assertions) { 1 } else { 1 << 16 };
-/// How many launches are remembered that no wait has followed yet.
-pub(super) const UNWAITED: usize = 1 << 12;
 
 /// Reads the bytes of a snapshot, wherever they are.
 pub type ReadBytes<'a> = dyn Fn(Bytes<'_>) -> Option<Cow<'a, [u8]>> + 'a;

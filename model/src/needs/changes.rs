@@ -1,56 +1,17 @@
 //! Which calls change objects, so that later users of these need them.
 
-use std::hash::{Hash, Hasher};
-
 use cutape_format::Call;
 use cutape_registry::{
     ContextOp, EventOp, Family, FunctionOp, GraphOp, HostMemoryOp, Kind, LinkOp, PointerOp, PoolOp,
     PrimaryOp, Role, StreamOp, VirtualMemoryOp, Waits,
 };
 
-use rustc_hash::FxHasher;
-
 use super::builder::NeedsBuilder;
+use super::last_changes::set_by;
 use super::operands::Operands;
 use super::table::Need;
 use crate::effects::{Effect, Effects};
 use crate::objects::ObjectId;
-
-/// The calls that have changed an object, without those that later ones of these supersede.
-#[derive(Debug, Default)]
-pub(super) struct Changes(Vec<(Option<u64>, u32)>);
-
-impl Changes {
-    /// A call changes the object. What it sets replaces the last value of the same; otherwise it
-    /// needs the changes before it.
-    fn add(&mut self, set: Option<u64>, call: u32) {
-        self.0
-            .retain(|&(earlier, _)| set.is_some() && earlier != set);
-        self.0.push((set, call));
-    }
-
-    /// The calls.
-    pub(super) fn calls(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|&(_, call)| call)
-    }
-}
-
-/// What a call sets, if all that it does is to give it another value: the function and the
-/// arguments before the value.
-pub(super) fn set_by(effects: &Effects, call: &Call<'_>) -> Option<u64> {
-    let function = effects.function;
-    let sets = matches!(
-        function.family,
-        Family::Function(FunctionOp::SetAttribute | FunctionOp::SetCacheConfig)
-            | Family::Stream(StreamOp::SetAttribute { .. })
-            | Family::Context(ContextOp::SetLimit)
-    );
-    let value = function.params.len().checked_sub(1).filter(|_| sets)?;
-    let mut hasher = FxHasher::default();
-    call.signature.id.hash(&mut hasher);
-    (0..value).for_each(|position| call.argument(position).hash(&mut hasher));
-    Some(hasher.finish())
-}
 
 impl NeedsBuilder {
     /// A call has changed an object; `set` is what it has set.

@@ -2,7 +2,7 @@
 //! the last ones to write memory or to wait.
 
 use super::builder::NeedsBuilder;
-use super::changes::Changes;
+use super::last_changes::Changes;
 
 impl NeedsBuilder {
     /// Forgets the needs of calls up to this one that neither chosen calls nor later ones need.

@@ -12,6 +12,8 @@
 mod builder;
 mod changes;
 mod contents;
+mod last_changes;
+mod last_waits;
 mod live;
 mod operands;
 mod reads;

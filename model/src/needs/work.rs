@@ -7,8 +7,9 @@ use cutape_format::{Call, Snapshot};
 use cutape_registry::{CopyOp, EventOp, Family, GraphOp, Kind, StreamOp};
 use rustc_hash::FxHashSet;
 
-use super::builder::{Attached, Capture, NeedsBuilder, ReadBytes, UNWAITED};
+use super::builder::{Attached, Capture, NeedsBuilder, ReadBytes};
 use super::contents::{Access, Stream};
+use super::last_waits::UNWAITED;
 use super::operands::{Operands, Touch};
 use super::table::Need;
 use crate::effects::{Effect, Effects};
