@@ -29,6 +29,7 @@ const MOST_OF_ALL: usize = 10_000;
 /// What `diff` takes.
 #[derive(clap::Args)]
 #[command(after_help = EPILOGUE)]
+#[command(override_usage = "cutape diff [OPTIONS] <A> <B>")]
 pub(crate) struct Arguments {
     /// The trace to compare with, e.g. of the good run.
     a: PathBuf,

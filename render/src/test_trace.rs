@@ -1,5 +1,7 @@
 //! Small traces for the tests of those that read them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use cutape_format::layout::{MarkerNote, marker_action, marker_source, note_kind};
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
@@ -153,11 +155,20 @@ pub fn marked_program() -> TraceBuilder {
     builder
 }
 
+/// Writes the trace to a file, whose name has this one in it, opens it, and removes the file after
+/// `read`, which may open it again.
+pub fn read<T>(builder: &TraceBuilder, name: &str, read: impl FnOnce(&Trace) -> T) -> T {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = format!("cutape-{name}-{}-{count}.cutape", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    builder.write(&path).unwrap();
+    let found = read(&Trace::open(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    found
+}
+
 /// Writes the trace to a file of that name, opens it, and removes the file.
 pub fn open(builder: &TraceBuilder, name: &str) -> Trace {
-    let path = std::env::temp_dir().join(format!("cutape-{name}-{}.cutape", std::process::id()));
-    builder.write(&path).unwrap();
-    let trace = Trace::open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    trace
+    read(builder, name, |trace| Trace::open(trace.path()).unwrap())
 }

@@ -299,9 +299,9 @@ mod tests {
     }
 
     /// Folders whose sources other tests compile.
-    const OTHERS: [&str; 10] = [
-        "diff", "endings", "forward", "growing", "loading", "markers", "private", "ranks",
-        "sources", "stacks",
+    const OTHERS: [&str; 11] = [
+        "diff", "endings", "execute", "forward", "growing", "loading", "markers", "private",
+        "ranks", "sources", "stacks",
     ];
 
     /// A program in a folder that no test knows would never run.

@@ -6,8 +6,7 @@ use cutape_render::test_trace;
 use super::*;
 
 fn summary(builder: &TraceBuilder, name: &str) -> Summary {
-    let trace = test_trace::open(builder, name);
-    Summary::of(&trace, || {}).unwrap().0
+    test_trace::read(builder, name, |trace| Summary::of(trace, || {}).unwrap().0)
 }
 
 #[test]

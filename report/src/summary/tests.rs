@@ -11,8 +11,7 @@ fn summary(name: &str) -> Summary {
 }
 
 pub(super) fn summary_of(builder: &TraceBuilder, name: &str) -> Summary {
-    let trace = test_trace::open(builder, name);
-    Summary::of(&trace, || {}).unwrap().0
+    test_trace::read(builder, name, |trace| Summary::of(trace, || {}).unwrap().0)
 }
 
 #[test]
