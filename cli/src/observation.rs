@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cutape_format::Trace;
-use cutape_replay::{Observation, Observed, Options};
+use cutape_replay::{Guard, Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{ChildSource, Source};
@@ -72,18 +72,18 @@ fn observe(
         command.arg(CHILD).arg("--child-driver").arg(driver);
         command.arg("--child-observation").arg(&description);
         command.args(source.for_child());
-        if observation.order.is_some() {
-            // Otherwise the first launch of a function loads its code, and waits for the work that is
-            // kept back (H200, driver 580.159.04: 6 of 12 programs of tests/gpu/race.sh).
-            command.env("CUDA_MODULE_LOADING", "EAGER");
-        }
         command
             .args(guarded.for_child())
             .arg("--")
             .arg(trace.path());
         command
     };
-    let guard = guarded.guard();
+    let guard = Guard {
+        // Otherwise the first launch of a function loads its code, and waits for the work that is kept
+        // back (H200, driver 580.159.04: 6 of 12 programs of tests/gpu/race.sh).
+        loads_eagerly: observation.order.is_some(),
+        ..guarded.guard()
+    };
     let reach = &mut |done| progress.reach(done);
     let observed = cutape_replay::observe_guarded(trace, &command, &guard, reach);
     let _ = fs::remove_file(&description);

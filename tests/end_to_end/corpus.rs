@@ -58,7 +58,7 @@ pub(crate) fn add_to(suite: &mut Suite) {
 fn listed(entries: &[Entry]) -> Result<(), String> {
     let named: BTreeSet<String> = entries.iter().map(|entry| entry.file.clone()).collect();
     let mut there = BTreeSet::new();
-    for group in ["clean", "misuse", "compat"] {
+    for group in ["clean", "misuse", "frameworks", "compat"] {
         let Ok(files) = fs::read_dir(folder().join(group)) else {
             continue;
         };
@@ -102,7 +102,11 @@ fn check(entry: &Entry) -> Result<(), String> {
     if gpu != entry.gpu || !driver.ends_with(&entry.driver) {
         return Err(format!("recorded on {gpu} with {driver}"));
     }
-    if entry.date.len() != 10 || !entry.program.contains(".c") {
+    if entry.date.len() != 10
+        || ![".c", ".py"]
+            .iter()
+            .any(|kind| entry.program.contains(kind))
+    {
         return Err("date or program cannot be right".into());
     }
     let output = run(&mut parts().cutape(&[&"check", &"--format", &"json", &path]));

@@ -53,7 +53,13 @@ def wanted(name):
 
 def main():
     results, cutape = Path(sys.argv[1]), Path(sys.argv[2])
-    lines = ["# Written by tests/gpu/collect.py from a run of tests/gpu/run.sh on real hardware.", ""]
+    manifest = ROOT / "traces" / "manifest.toml"
+    lines = [
+        "# Written by tests/gpu/collect.py from a run of tests/gpu/run.sh on real hardware; those of frameworks are",
+        "# from tests/gpu/frameworks.sh.",
+        "",
+    ]
+    frameworks = [block for block in manifest.read_text().split("\n\n") if 'file = "frameworks/' in block]
     for group, names in (("clean", CLEAN), ("misuse", MISUSE)):
         folder = ROOT / "traces" / group
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +90,7 @@ def main():
             if flight:
                 lines.append(f'in_flight = "{flight[0]}"')
             lines += [f"findings = {json.dumps(sorted(found))}", ""]
-    (ROOT / "traces" / "manifest.toml").write_text("\n".join(lines))
+    manifest.write_text("\n".join(lines) + "\n".join(f"\n{block.strip()}\n" for block in frameworks))
 
 
 if __name__ == "__main__":

@@ -252,8 +252,7 @@ impl Recorder {
                 placement: flags
                     .contains("no-placement")
                     .then_some(PlacementStrategy::None),
-                keep_placement: None,
-                tell: |_| {},
+                ..Guard::default()
             },
         )
     }

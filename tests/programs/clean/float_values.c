@@ -24,8 +24,8 @@ int main(void)
     CHECK(cuMemsetD32(numbers + 5000 * 4, NOT_A_NUMBER, 1));
     /* Nothing new: the same number again. */
     CHECK(cuMemsetD32(numbers + 5000 * 4, NOT_A_NUMBER, 1));
-    CHECK(cuMemcpyDtoDAsync(copied, numbers + COUNT * 2, COUNT * 2, stream));
-    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemcpyDtoDAsync(copied, numbers + COUNT * 2, COUNT * 2, NULL));
+    CHECK(cuStreamSynchronize(NULL));
     host[77] = 1e9f;
     CHECK(cuMemcpyHtoD(numbers, host, sizeof host));
 
