@@ -27,7 +27,7 @@ for name; do
         printf '%-16s trim failed: %s\n' "$name" "$(tail -1 "$results/$name.trim")"
         continue
     }
-    calls() { "$package/cutape" dump --format json "$1" | wc -l; }
+    calls() { "$package/cutape" dump --format json "$1" | grep -c '^{"call"'; }
     replayed=no
     "$package/cutape" replay "$part" > "$results/$name.replay" 2>&1 && replayed=yes
     found=$("$package/cutape" check --format json "$part" 2>/dev/null | grep -o '"rule": *"[^"]*"' | sort -u | cut -d'"' -f4 | tr '\n' ' ')
