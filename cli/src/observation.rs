@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cutape_format::Trace;
-use cutape_replay::{Guard, Observation, Observed, Options};
+use cutape_replay::{Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{ChildSource, Source};
@@ -78,12 +78,7 @@ fn observe(
             .arg(trace.path());
         command
     };
-    let guard = Guard {
-        // Otherwise the first launch of a function loads its code, and waits for the work that is kept
-        // back (H200, driver 580.159.04: 6 of 12 programs of tests/gpu/race.sh).
-        loads_eagerly: observation.order.is_some(),
-        ..guarded.guard()
-    };
+    let guard = guarded.guard();
     let reach = &mut |done| progress.reach(done);
     let observed = cutape_replay::observe_guarded(trace, &command, &guard, reach);
     let _ = fs::remove_file(&description);

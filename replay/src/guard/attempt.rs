@@ -28,9 +28,6 @@ pub struct Guard {
     pub placement: Option<PlacementStrategy>,
     /// Keeps how memory was placed, for the next replay of the trace or ranks to begin with.
     pub keep_placement: Option<PathBuf>,
-    /// Code is loaded when its module is, whatever the recorded process had set: the first launch of a
-    /// function loads nothing then.
-    pub loads_eagerly: bool,
     /// Gets a line when half of `watchdog` has passed in a call: what it may wait for.
     pub tell: fn(&str),
 }
@@ -42,7 +39,6 @@ impl Default for Guard {
             watchdog: Duration::from_secs(60),
             placement: None,
             keep_placement: None,
-            loads_eagerly: false,
             tell: |_| {},
         }
     }

@@ -179,9 +179,6 @@ fn guarded(
     loop {
         let mut command = command();
         command.envs(environment(trace));
-        if guard.loads_eagerly {
-            command.env("CUDA_MODULE_LOADING", "EAGER");
-        }
         let page = Page::create().map_err(failed("sharing a page"))?;
         let mut awaited = Vec::new();
         let mut watchers = Watchers {

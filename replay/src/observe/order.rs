@@ -64,8 +64,9 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Opt
     let stream = job.uncaptured_stream();
     let is_done = stream.is_some_and(|stream| hold.wait_for(&job.api, stream));
     if !hold.let_go() || !is_done {
-        let why =
-            "a call between the two, or the work of the second one, waits for that of the first";
+        let why = "a call between the two, or the work of the second one, waits for that of the first; so \
+                   does the first launch of a kernel, which loads its code: record with \
+                   CUDA_MODULE_LOADING=EAGER";
         observer.not_ordered.get_or_insert(why.to_owned());
     }
 }
