@@ -42,7 +42,7 @@ impl Commands {
         Ok(Self {
             installs: [WHEEL, DEB, ARCHIVE]
                 .into_iter()
-                .map(|words| Ok((words, find(words)?)))
+                .map(|words| find(words).map(|block| (words, block)))
                 .collect::<Result<_, _>>()?,
             first_steps: find(FIRST_STEPS)?,
         })

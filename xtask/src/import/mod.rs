@@ -124,6 +124,8 @@ fn functions(
                     returns: prototype.returns.clone(),
                     params,
                     header: place.header.clone(),
+                    // versions.txt says so, which is read with the signatures.
+                    since: 0,
                 },
             );
         }
