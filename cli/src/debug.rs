@@ -14,7 +14,8 @@ use cutape_format::Trace;
 use cutape_replay::{Options, Session};
 
 use crate::guarded::GuardedOptions;
-use crate::one_rank::{ChildSource, RankOption, Source};
+use crate::one_rank::{ChildSource, Source};
+use crate::replay_options::ReplayOptions;
 use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
 use cutape_terminal::{input, library, message};
 
@@ -45,13 +46,8 @@ pub(crate) struct Arguments {
     /// Speak the Debug Adapter Protocol on stdin and stdout, for an editor.
     #[arg(long, conflicts_with = "script")]
     dap: bool,
-    /// The driver to replay on: a path, or `null`. Default: this machine's.
-    #[arg(long, value_name = "PATH")]
-    driver: Option<PathBuf>,
     #[command(flatten)]
-    rank: RankOption,
-    #[command(flatten)]
-    guarded: GuardedOptions,
+    replay: ReplayOptions,
 }
 
 /// The arguments of the guarded child.
@@ -86,10 +82,10 @@ fn with_debugger<T>(
     arguments: &Arguments,
     work: impl FnOnce(Debugger<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let source = arguments.rank.source(given, &arguments.guarded)?;
+    let source = arguments.replay.source(given)?;
     let trace = Arc::new(input::open(source.path())?);
-    let driver = library::driver(arguments.driver.as_deref())?;
-    let session = session((&trace, &source), driver, &arguments.guarded)?;
+    let driver = arguments.replay.driver()?;
+    let session = session((&trace, &source), driver, &arguments.replay.guarded)?;
     work(Debugger::new(&trace, session)?)
 }
 

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use cutape_history::{Bytes, Sought, Target, Wanted};
 use cutape_render::Element;
 use cutape_terminal::failure::Failure;
-use cutape_terminal::{input, library, message};
+use cutape_terminal::{input, message};
 
-use crate::guarded::{GuardedOptions, ReportOption};
+use crate::guarded::ReportOption;
 use crate::observation;
-use crate::one_rank::RankOption;
+use crate::replay_options::ReplayOptions;
 
 const EPILOGUE: &str = "\
 Examples:
@@ -61,13 +61,8 @@ pub(crate) struct Arguments {
     /// How many calls are listed.
     #[arg(long, value_name = "N", default_value_t = 3)]
     most: usize,
-    /// The driver to replay on: a path, or `null`. Default: this machine's.
-    #[arg(long, value_name = "PATH")]
-    driver: Option<PathBuf>,
     #[command(flatten)]
-    rank: RankOption,
-    #[command(flatten)]
-    guarded: GuardedOptions,
+    replay: ReplayOptions,
     #[command(flatten)]
     report: ReportOption,
 }
@@ -81,9 +76,7 @@ fn limit(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let source = arguments
-        .rank
-        .source(&arguments.trace, &arguments.guarded)?;
+    let source = arguments.replay.source(&arguments.trace)?;
     let trace = input::open(source.path())?;
     let output = arguments.report.prepare()?;
     let size = arguments.element.map_or(4, |element| element.bytes);
@@ -105,9 +98,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         from: arguments.from,
         most: arguments.most.max(1),
     };
-    let driver = library::driver(arguments.driver.as_deref())?;
+    let driver = arguments.replay.driver()?;
     let observation = sought.observation().map_err(Failure::unusable)?;
-    let guarded = &arguments.guarded;
+    let guarded = &arguments.replay.guarded;
     let observed = observation::watch((&trace, &source), &driver, guarded, observation)?;
     let answer = cutape_history::first(&trace, &sought, observed);
     for what in &answer.not_looked_at {

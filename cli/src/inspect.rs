@@ -8,11 +8,11 @@ use cutape_format::TemporaryFile;
 use cutape_history::{Asked, Inspection, NumberFormat, Plan, Snapshot};
 use cutape_terminal::failure::Failure;
 use cutape_terminal::overwrite::Overwrite;
-use cutape_terminal::{input, library, message, output};
+use cutape_terminal::{input, message, output};
 
-use crate::guarded::{GuardedOptions, json};
+use crate::guarded::json;
 use crate::observation;
-use crate::one_rank::RankOption;
+use crate::replay_options::ReplayOptions;
 use crate::target::TargetOptions;
 
 const EPILOGUE: &str = "\
@@ -70,19 +70,12 @@ pub(crate) struct Arguments {
     npy: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
-    /// The driver to replay on: a path, or `null`. Default: this machine's.
-    #[arg(long, value_name = "PATH")]
-    driver: Option<PathBuf>,
     #[command(flatten)]
-    rank: RankOption,
-    #[command(flatten)]
-    guarded: GuardedOptions,
+    replay: ReplayOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let source = arguments
-        .rank
-        .source(&arguments.trace, &arguments.guarded)?;
+    let source = arguments.replay.source(&arguments.trace)?;
     let trace = input::open(source.path())?;
     let asked = Asked {
         at: arguments.target.at,
@@ -102,8 +95,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let format = NumberFormat::new(element, shape, arguments.strides).map_err(Failure::unusable)?;
     let target = arguments.target.target()?;
     let plan = Plan::new(&trace, &target, &asked, &format).map_err(Failure::unusable)?;
-    let driver = library::driver(arguments.driver.as_deref())?;
-    let guarded = &arguments.guarded;
+    let driver = arguments.replay.driver()?;
+    let guarded = &arguments.replay.guarded;
     let (observed, contents) =
         observation::read((&trace, &source), &driver, guarded, plan.observation())?;
     let (snapshots, notes) = plan.read(&observed, &contents).map_err(Failure::unusable)?;

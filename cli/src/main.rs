@@ -40,6 +40,7 @@ mod race;
 mod record;
 mod repair;
 mod replay;
+mod replay_options;
 mod report;
 mod target;
 mod trim;

@@ -8,11 +8,11 @@ use cutape_history::{Outcome, races, unordered_pairs};
 use cutape_render::{Element, quantity};
 use cutape_replay::Observed;
 use cutape_terminal::failure::Failure;
-use cutape_terminal::{input, library, message};
+use cutape_terminal::{input, message};
 
-use crate::guarded::{GuardedOptions, ReportOption};
+use crate::guarded::ReportOption;
 use crate::observation;
-use crate::one_rank::RankOption;
+use crate::replay_options::ReplayOptions;
 
 const EPILOGUE: &str = "\
 Examples:
@@ -46,13 +46,8 @@ pub(crate) struct Arguments {
     /// The type of the numbers that are shown.
     #[arg(long = "type", value_name = "TYPE", value_parser = Element::parse)]
     element: Option<&'static Element>,
-    /// The driver to replay on: a path, or `null`. Default: this machine's.
-    #[arg(long, value_name = "PATH")]
-    driver: Option<PathBuf>,
     #[command(flatten)]
-    rank: RankOption,
-    #[command(flatten)]
-    guarded: GuardedOptions,
+    replay: ReplayOptions,
     #[command(flatten)]
     report: ReportOption,
 }
@@ -68,9 +63,7 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let source = arguments
-        .rank
-        .source(&arguments.trace, &arguments.guarded)?;
+    let source = arguments.replay.source(&arguments.trace)?;
     let trace = input::open(source.path())?;
     let output = arguments.report.prepare()?;
     let mut pairs = unordered_pairs(&trace);
@@ -100,8 +93,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if count == 0 {
         message!("no two calls in different streams use the same memory without an order");
     }
-    let driver = library::driver(arguments.driver.as_deref())?;
-    let guarded = &arguments.guarded;
+    let driver = arguments.replay.driver()?;
+    let guarded = &arguments.replay.guarded;
     let mut observe = |observation| -> Result<(Observed, Vec<u8>), Failure> {
         let read = observation::read((&trace, &source), &driver, guarded, observation);
         let (observed, mut file) = read?;

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use cutape_history::Question;
 use cutape_terminal::failure::Failure;
-use cutape_terminal::{input, library, message};
+use cutape_terminal::{input, message};
 
-use crate::guarded::{GuardedOptions, ReportOption};
+use crate::guarded::ReportOption;
 use crate::observation;
-use crate::one_rank::RankOption;
+use crate::replay_options::ReplayOptions;
 use crate::target::TargetOptions;
 
 const EPILOGUE: &str = "\
@@ -39,21 +39,14 @@ pub(crate) struct Arguments {
     /// How many changes of the bytes are listed, the last ones.
     #[arg(long, value_name = "N", default_value_t = 5)]
     most: usize,
-    /// The driver to replay on: a path, or `null`. Default: this machine's.
-    #[arg(long, value_name = "PATH")]
-    driver: Option<PathBuf>,
     #[command(flatten)]
-    rank: RankOption,
-    #[command(flatten)]
-    guarded: GuardedOptions,
+    replay: ReplayOptions,
     #[command(flatten)]
     report: ReportOption,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let source = arguments
-        .rank
-        .source(&arguments.trace, &arguments.guarded)?;
+    let source = arguments.replay.source(&arguments.trace)?;
     let trace = input::open(source.path())?;
     let output = arguments.report.prepare()?;
     let target = arguments.target.target()?;
@@ -67,9 +60,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         depth: arguments.depth,
         most: arguments.most,
     };
-    let driver = library::driver(arguments.driver.as_deref())?;
+    let driver = arguments.replay.driver()?;
     let mut observe = |observation| {
-        observation::watch((&trace, &source), &driver, &arguments.guarded, observation)
+        observation::watch(
+            (&trace, &source),
+            &driver,
+            &arguments.replay.guarded,
+            observation,
+        )
     };
     let (answer, left_out) = cutape_history::ask(&trace, &question, &mut observe)?;
     for what in left_out {

@@ -13,7 +13,7 @@ const PAGE_BYTES: u64 = PAGE_WORDS as u64 * 8;
 /// Reserved addresses of a table: enough for 256 GiB of memory.
 const RESERVED: u64 = 1 << 30;
 /// Where tables go: far from what the recorded process had mapped, and from what the driver places
-/// by itself.
+/// by itself (assumed).
 const PLACE: u64 = 0x1000_0000_0000;
 /// The unit of physical memory.
 const GRANULE: u64 = 2 << 20;
