@@ -61,6 +61,11 @@ pub(crate) struct Arguments {
     /// How many calls are listed.
     #[arg(long, value_name = "N", default_value_t = 3)]
     most: usize,
+    /// With --changed of more than 64 KiB: of the pages that a call changes, this many bytes
+    /// are read in a second replay, to tell which bytes it changes.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::extract::size)]
+    #[arg(requires = "changed", verbatim_doc_comment)]
+    budget: u64,
     #[command(flatten)]
     replay: ReplayOptions,
     #[command(flatten)]
@@ -97,12 +102,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         within: arguments.within.map(bytes).transpose()?,
         from: arguments.from,
         most: arguments.most.max(1),
+        budget: arguments.budget,
     };
     let driver = arguments.replay.driver()?;
-    let observation = sought.observation().map_err(Failure::unusable)?;
     let guarded = &arguments.replay.guarded;
-    let observed = observation::watch((&trace, &source), &driver, guarded, observation)?;
-    let answer = cutape_history::first(&trace, &sought, observed);
+    let mut observe =
+        |observation| observation::watch((&trace, &source), &driver, guarded, observation);
+    let answer = cutape_history::first(&trace, &sought, Failure::unusable, &mut observe)?;
     for what in &answer.not_looked_at {
         message!("not looked at: {what}");
     }
