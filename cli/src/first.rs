@@ -85,9 +85,10 @@ pub(crate) struct Arguments {
     most: Option<usize>,
     /// With --changed of more than 64 KiB: of the pages that a call changes, this many bytes
     /// are read in a second replay, to tell which bytes it changes.
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::extract::size)]
-    #[arg(requires = "changed", verbatim_doc_comment)]
-    budget: u64,
+    /// Default: 256M.
+    #[arg(long, value_name = "SIZE", requires = "changed", verbatim_doc_comment)]
+    #[arg(value_parser = crate::extract::size)]
+    budget: Option<u64>,
     #[command(flatten)]
     replay: ReplayOptions,
     #[command(flatten)]
@@ -127,7 +128,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         within: arguments.within.map(bytes).transpose()?,
         from: arguments.from,
         most: arguments.most.unwrap_or(3).max(1),
-        budget: arguments.budget,
+        budget: arguments.budget.unwrap_or(cutape_history::BUDGET),
     };
     let driver = arguments.replay.driver()?;
     let guarded = &arguments.replay.guarded;

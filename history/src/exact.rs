@@ -3,6 +3,9 @@
 
 use cutape_replay::{Change, EXACT, Observation, Observed, WatchedRange};
 
+/// How many bytes of pages are read, unless a user says otherwise: all of it is in memory at once.
+pub const BUDGET: u64 = 256 << 20;
+
 /// What shows the bytes of the pages in these changes of the range at an address; `None` if they are
 /// known. Pages beyond `budget` bytes are left.
 pub fn exact_observation(address: u64, changes: &[&Change], budget: u64) -> Option<Observation> {

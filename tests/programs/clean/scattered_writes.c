@@ -2,6 +2,11 @@
  * copy and by a node of a graph. */
 #include "program.h"
 
+/* What the node writes: another value in tests of `first --differs`. */
+#ifndef VALUE
+#define VALUE 9
+#endif
+
 enum { PITCH = 100000, ROWS = 40, BYTES = PITCH * ROWS };
 
 int main(void)
@@ -19,14 +24,14 @@ int main(void)
     CUgraph graph = NULL;
     CUgraphNode node;
     CUgraphExec executable = NULL;
-    CUDA_MEMSET_NODE_PARAMS params = {.dst = table + PITCH, .pitch = PITCH, .elementSize = 1, .value = 9, .width = 1, .height = 2};
+    CUDA_MEMSET_NODE_PARAMS params = {.dst = table + PITCH, .pitch = PITCH, .elementSize = 1, .value = VALUE, .width = 1, .height = 2};
     CHECK(cuGraphCreate(&graph, 0));
     CHECK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &params, context));
     CHECK(cuGraphInstantiate(&executable, graph, 0));
     CHECK(cuGraphLaunch(executable, stream));
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuMemcpyDtoH(host, table + 2 * PITCH, 1));
-    EXPECT(host[0] == 9);
+    EXPECT(host[0] == VALUE);
 
     CHECK(cuGraphExecDestroy(executable));
     CHECK(cuGraphDestroy(graph));
