@@ -10,20 +10,25 @@ cutape_tests::tests![
     equal_recordings_write_the_same,
     a_changed_kernel_is_the_first_difference,
     a_changed_upload_is_the_first_difference,
+    a_changed_node_is_the_first_difference,
     what_is_within_the_tolerance_does_not_count,
     what_cannot_be_asked_is_refused,
 ];
 
-/// The program with these macros, recorded.
+/// The chain of launches with these macros, recorded.
 fn recorded(folder: &Path, macros: &[&str]) -> PathBuf {
-    let name = format!("base_{}", macros.join("_").to_lowercase());
+    recorded_program(folder, "execute/chain.c", macros)
+}
+
+fn recorded_program(folder: &Path, source: &str, macros: &[&str]) -> PathBuf {
+    let name = format!("base_{}", macros.join("_").to_lowercase().replace('=', "_"));
     let (program, trace) = (folder.join(&name), folder.join(format!("{name}.cutape")));
     let driver = parts().driver_folder.join("libcuda.so.1");
     let macros: Vec<String> = macros.iter().map(|name| format!("-D{name}")).collect();
     let mut options: Vec<&dyn AsRef<OsStr>> = vec![&driver];
     options.extend(macros.iter().map(|option| option as &dyn AsRef<OsStr>));
     compile(
-        &root().join("tests/programs/execute/chain.c"),
+        &root().join("tests/programs").join(source),
         &program,
         &options,
     );
@@ -109,6 +114,28 @@ fn a_changed_upload_is_the_first_difference(folder: &Path) {
     // The same call of both recordings, in each as it is numbered there.
     let call = |side: usize| first["writers"][side]["call"].as_u64().unwrap();
     assert_eq!(call(0) + 1, call(1));
+}
+
+fn a_changed_node_is_the_first_difference(folder: &Path) {
+    let program = "clean/scattered_writes.c";
+    let a = recorded_program(folder, program, &[]);
+    let b = recorded_program(folder, program, &["VALUE=10"]);
+    let found = report(&a, &b, &[], 0);
+    let first = &found["first"];
+    for writer in first["writers"].as_array().unwrap() {
+        let node = serde_json::json!([0, "a memset"]);
+        assert_eq!(writer["by"]["node"], node, "{found:#}");
+        assert_eq!(writer["by_call"]["function"], "cuGraphLaunch");
+    }
+    // The columns, the upload and all of it before are equal.
+    assert_eq!(
+        (&found["writes"], &found["differing"]),
+        (&4.into(), &1.into())
+    );
+    // Two bytes, far apart.
+    let memory = first["memory"].as_array().unwrap();
+    assert_eq!(memory.len(), 2, "{found:#}");
+    assert!(memory.iter().all(|one| one["mismatch"]["differing"] == 1));
 }
 
 fn what_is_within_the_tolerance_does_not_count(folder: &Path) {
