@@ -2,6 +2,7 @@
 
 mod execute;
 mod execute_child;
+mod execute_children;
 mod json;
 mod junit;
 mod text;
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cutape_diff::{Comparison, Kind, Options};
+use cutape_diff::{Aligned, Comparison, Kind, Options};
 use cutape_format::{Trace, WalkSummary};
 
 use cutape_terminal::failure::{FOUND, Failure};
@@ -20,6 +21,7 @@ use cutape_terminal::output::{self, ReportFile};
 use cutape_terminal::progress::Progress;
 
 pub(crate) use execute_child::{CHILD, ChildArguments, run_child};
+pub(crate) use execute_children::Children;
 
 /// How many differences are listed without `--all`.
 const MOST: usize = 20;
@@ -161,7 +163,6 @@ fn compared(
 ) -> Result<Comparison, Failure> {
     let noise = arguments.noise.iter().map(|path| open(path));
     let noise = noise.collect::<Result<Vec<Trace>, Failure>>()?;
-    let read = AtomicU64::new(0);
     let options = Options {
         noise: &noise,
         ignored: arguments.ignore.clone(),
@@ -170,19 +171,44 @@ fn compared(
         strict: arguments.strict,
         times: arguments.times,
         aligned,
-        read: Some(&read),
+        read: None,
     };
-    let traces = [a, b].into_iter().chain(&noise);
-    let progress = Progress::over_calls("comparing", traces);
+    compared_with(&options, [a, b])
+}
+
+/// Which calls of two traces correspond.
+pub(crate) fn aligned(traces: [&Trace; 2]) -> Result<Aligned, Failure> {
+    let options = Options {
+        noise: &[],
+        ignored: Vec::new(),
+        all: false,
+        most: MOST,
+        strict: false,
+        times: false,
+        aligned: true,
+        read: None,
+    };
+    let found = compared_with(&options, traces)?;
+    Ok(found.aligned.unwrap_or_default())
+}
+
+fn compared_with(options: &Options<'_>, [a, b]: [&Trace; 2]) -> Result<Comparison, Failure> {
+    let read = AtomicU64::new(0);
+    let options = Options {
+        read: Some(&read),
+        ..options.clone()
+    };
+    let traces = || [a, b].into_iter().chain(options.noise);
+    let progress = Progress::over_calls("comparing", traces());
     let found = progress.watch(&read, || cutape_diff::compare(a, b, &options))?;
-    for (trace, walked) in [a, b].into_iter().chain(&noise).zip(&found.walked) {
+    for (trace, walked) in traces().zip(&found.walked) {
         check_sound(trace, walked)?;
     }
     Ok(found)
 }
 
 /// Opens a trace whose blobs are sound.
-fn open(path: &Path) -> Result<Trace, Failure> {
+pub(crate) fn open(path: &Path) -> Result<Trace, Failure> {
     let trace = input::open_for_walk(path)?;
     match trace.verify_blobs().first() {
         Some(damage) => Err(damaged(path, damage)),

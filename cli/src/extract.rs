@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
 }
 
 /// Parses 512, 64K, 100M, 2G.
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K') => (&text[..text.len() - 1], 10),
         Some(b'M') => (&text[..text.len() - 1], 20),

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use cutape_format::TemporaryFile;
 use cutape_history::{Asked, Inspection, NumberFormat, Plan, Snapshot};
 use cutape_terminal::failure::Failure;
+use cutape_terminal::output::{cannot_write, shown};
 use cutape_terminal::overwrite::Overwrite;
-use cutape_terminal::{input, message, output};
+use cutape_terminal::{input, message};
 
-use crate::guarded::json;
+use crate::guarded::ReportOption;
 use crate::observation;
 use crate::replay_options::ReplayOptions;
 use crate::target::TargetOptions;
@@ -62,9 +63,6 @@ pub(crate) struct Arguments {
     /// How many numbers or bytes are shown; statistics are of all.
     #[arg(long, value_name = "N", default_value_t = 64)]
     most: usize,
-    /// Print JSON instead of text.
-    #[arg(long)]
-    json: bool,
     /// Write all numbers to this file of numpy; must not exist, except with --overwrite.
     #[arg(long, value_name = "FILE", conflicts_with = "and")]
     npy: Option<PathBuf>,
@@ -72,11 +70,14 @@ pub(crate) struct Arguments {
     overwrite: Overwrite,
     #[command(flatten)]
     replay: ReplayOptions,
+    #[command(flatten)]
+    report: ReportOption,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let source = arguments.replay.source(&arguments.trace)?;
     let trace = input::open(source.path())?;
+    let output = arguments.report.prepare()?;
     let asked = Asked {
         at: arguments.target.at,
         before: arguments.before,
@@ -108,10 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let (Some(file), [snapshot]) = (&arguments.npy, &*snapshots) {
         write_npy(file, arguments.overwrite, snapshot, &format)?;
     }
-    output::print(&match arguments.json {
-        true => json(&inspection),
-        false => cutape_history::inspection_text(&inspection),
-    })?;
+    output.write(&inspection, &cutape_history::inspection_text(&inspection))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,11 +129,11 @@ fn write_npy(
         temporary.publish(target)
     };
     overwrite.write(file, |target| {
-        write(target).map_err(|error| output::cannot_write("--npy", file, &error))
+        write(target).map_err(|error| cannot_write("--npy", file, &error))
     })?;
     let element = format.element;
     if let Some(element) = element.filter(|element| element.is_foreign_to_numpy()) {
-        let (file, name, numpy) = (output::shown(file), element.name, element.numpy);
+        let (file, name, numpy) = (shown(file), element.name, element.numpy);
         message!("{file}: numpy has no type {name}; the numbers are {numpy}");
     }
     Ok(())

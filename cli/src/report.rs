@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// --report FILE` wrote.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     bench: Option<PathBuf>,
+    /// Show this answer beside the trace: what `cutape why --report FILE` wrote.
+    #[arg(long, value_name = "FILE")]
+    why: Option<PathBuf>,
     /// Leave out findings that this file lists, as in `check`.
     #[arg(long, value_name = "FILE")]
     suppress: Option<PathBuf>,
@@ -70,8 +73,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let replay = replay.map(|path| read_json::<cutape_replay::Report>(path, "replay"));
     let bench = arguments.bench.as_deref();
     let bench = bench.map(|path| read_json::<Measurements>(path, "bench"));
+    let why = arguments.why.as_deref();
+    let why = why.map(|path| read_json::<cutape_history::Answer>(path, "why"));
+    let others = Others {
+        replay: replay.transpose()?,
+        bench: bench.transpose()?,
+        why: why.transpose()?,
+    };
     let trace = input::open_for_walk(&arguments.trace)?;
-    let report = report_of(&trace, &arguments, replay.transpose()?, bench.transpose()?)?;
+    let report = report_of(&trace, &arguments, others)?;
     let bytes = arguments.overwrite.write(&target, |path| {
         write(&report, path).map_err(|error| Failure::cannot_write(&target, &error))
     })?;
@@ -89,6 +99,13 @@ fn default_target(trace: &Path) -> Result<PathBuf, Failure> {
         Failure::unusable(format!("{}: not a file; name a trace", trace.display()))
     })?;
     Ok(Path::new(name).with_extension("html"))
+}
+
+/// What other verbs wrote.
+struct Others {
+    replay: Option<Value>,
+    bench: Option<Value>,
+    why: Option<Value>,
 }
 
 /// What the page reads of the report of `bench`.
@@ -125,12 +142,7 @@ fn read_json<T: Serialize + DeserializeOwned>(path: &Path, verb: &str) -> Result
 }
 
 /// Reads the trace: once for the summary, once for rows and findings.
-fn report_of(
-    trace: &Trace,
-    arguments: &Arguments,
-    replay: Option<Value>,
-    bench: Option<Value>,
-) -> Result<Report, Failure> {
+fn report_of(trace: &Trace, arguments: &Arguments, others: Others) -> Result<Report, Failure> {
     // Rules read the content of blobs.
     input::expect_undamaged(trace, &trace.verify_blobs())?;
     let summary = crate::info::summary(trace)?;
@@ -173,8 +185,9 @@ fn report_of(
         summary,
         findings,
         omitted: filter.list.omitted.text(),
-        replay,
-        bench,
+        replay: others.replay,
+        bench: others.bench,
+        why: others.why,
     };
     Ok(Report::new(rows, added))
 }

@@ -56,6 +56,8 @@ pub struct Header {
     pub ranges: [Bits; 4],
     /// Pages that have changed.
     pub dirty: u64,
+    /// The sum of their digests, each times twice its [number](Page::number) plus 1.
+    pub written: u64,
     /// By type: pages that are hit.
     pub hit: [u64; 4],
     /// By type: the position of the first of them in the table; `u64::MAX` before a look.
@@ -76,7 +78,7 @@ impl Header {
     pub fn words(&self) -> [u64; HEADER_WORDS] {
         let ranges = self.ranges.iter().flat_map(|&(low, high)| [low, high]);
         let found = [self.dirty].into_iter().chain(self.hit).chain(self.first);
-        let mut all = ranges.chain(found);
+        let mut all = ranges.chain(found).chain([self.written]);
         core::array::from_fn(|_| all.next().unwrap_or(0))
     }
 
@@ -87,6 +89,7 @@ impl Header {
             dirty: words[8],
             hit: core::array::from_fn(|at| words[9 + at]),
             first: core::array::from_fn(|at| words[13 + at]),
+            written: words[17],
         }
     }
 }
@@ -96,8 +99,11 @@ impl Header {
 pub struct Page {
     /// Its address.
     pub address: u64,
-    /// Bytes.
+    /// Bytes, at most [`PAGE`].
     pub length: u32,
+    /// Which page of its memory it is, from 0, modulo 2 to the 16: equal in the memory of two replays,
+    /// wherever it lies.
+    pub number: u16,
     /// It was looked at.
     pub is_known: bool,
     /// Its digest.
@@ -111,7 +117,8 @@ pub struct Page {
 impl Page {
     /// As words of the table.
     pub fn words(&self) -> [u64; PAGE_WORDS] {
-        let length = u64::from(self.length) | u64::from(self.is_known) << 32;
+        let number = u64::from(self.number) << 16;
+        let length = u64::from(self.length) | number | u64::from(self.is_known) << 32;
         let [half, bfloat, single, double] = self.hits;
         let (address, digest, look) = (self.address, self.digest, self.look);
         [address, length, digest, half, bfloat, single, double, look]
@@ -122,7 +129,8 @@ impl Page {
         let [address, length, digest, half, bfloat, single, double, look] = *words;
         Self {
             address,
-            length: length as u32,
+            length: length as u32 & 0xffff,
+            number: (length >> 16) as u16,
             is_known: length >> 32 != 0,
             digest,
             hits: [half, bfloat, single, double],
@@ -167,6 +175,8 @@ pub fn look(header: &mut Header, page: &mut Page, at: u64, look: u64, bytes: &[u
     page.digest = digest;
     if core::mem::replace(&mut page.is_known, true) {
         header.dirty += 1;
+        let times = 2 * u64::from(page.number) + 1;
+        header.written = header.written.wrapping_add(digest.wrapping_mul(times));
         page.look = look;
     }
 }
@@ -182,13 +192,15 @@ mod tests {
             dirty: 9,
             hit: [10, 11, 12, 13],
             first: [14, 15, 16, 17],
+            written: 18,
         };
         assert_eq!(Header::of(&header.words()), header);
-        let numbers: Vec<u64> = header.words()[..17].to_vec();
-        assert_eq!(numbers, (1..=17).collect::<Vec<u64>>());
+        let numbers: Vec<u64> = header.words()[..18].to_vec();
+        assert_eq!(numbers, (1..=18).collect::<Vec<u64>>());
         let page = Page {
             address: 0x1000,
-            length: 48,
+            length: PAGE as u32,
+            number: u16::MAX,
             is_known: true,
             digest: 1,
             hits: [2, 3, 4, 5],
@@ -248,5 +260,27 @@ mod tests {
             assert_eq!(found, (dirty, hit), "{number}");
         }
         assert_eq!((header.first[2], page.look), (7, 7));
+    }
+
+    #[test]
+    fn what_was_written_depends_on_the_page() {
+        let written = |pages: [(u16, u8); 2]| {
+            let mut header = Header::new([NEVER; 4]);
+            for (number, byte) in pages {
+                let mut page = Page {
+                    length: 16,
+                    number,
+                    ..Page::default()
+                };
+                look(&mut header, &mut page, 0, 1, &[9; 16]);
+                look(&mut header, &mut page, 0, 2, &[byte; 16]);
+            }
+            (header.dirty, header.written)
+        };
+        let one = written([(0, 1), (1, 2)]);
+        assert_eq!(one, written([(1, 2), (0, 1)]));
+        assert_ne!(one, written([(0, 2), (1, 1)]));
+        assert_ne!(one, written([(0, 1), (2, 2)]));
+        assert_eq!(written([(0, 9), (1, 9)]), (0, 0), "nothing has changed");
     }
 }

@@ -19,7 +19,7 @@ impl Contents {
         File::open(path).map(Self)
     }
 
-    fn read(&self, memory: &ObservedMemory, pieces: &[Piece]) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self, memory: &ObservedMemory, pieces: &[Piece]) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; memory.length as usize];
         for piece in pieces {
             let (start, end) = (piece.at as usize, piece.at.saturating_add(piece.length));
@@ -155,7 +155,7 @@ fn contains(memory: &ObservedMemory, address: u64) -> bool {
 
 /// The memory of B that corresponds to each of A: what the same call made, in the order of
 /// addresses.
-fn pairs(
+pub(crate) fn pairs(
     a: &[ObservedMemory],
     b: &[ObservedMemory],
     counterparts: &Counterparts,
@@ -191,15 +191,15 @@ fn pairs(
 }
 
 /// Where addresses of A and B point.
-struct Addresses<'a> {
-    a: &'a [ObservedMemory],
-    b: &'a [ObservedMemory],
-    pairs: &'a [Option<usize>],
+pub(crate) struct Addresses<'a> {
+    pub(crate) a: &'a [ObservedMemory],
+    pub(crate) b: &'a [ObservedMemory],
+    pub(crate) pairs: &'a [Option<usize>],
 }
 
 impl Addresses<'_> {
     /// Gives words of B that point to the same place as those of A the value of A.
-    fn as_in_a(&self, a: &[u8], b: &mut [u8]) {
+    pub(crate) fn as_in_a(&self, a: &[u8], b: &mut [u8]) {
         let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks_mut::<8>().0);
         for (of_a, of_b) in words_a.iter().zip(words_b) {
             if of_a != of_b && self.are_same(u64::from_le_bytes(*of_a), u64::from_le_bytes(*of_b)) {

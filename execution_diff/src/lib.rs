@@ -8,6 +8,9 @@
 //! Where inputs differ, B's kernel runs on A's inputs, if its code is another (`kernels.rs`).
 //! `origin.rs` finds the copy that other input data come from.
 //!
+//! [`first_write`] compares what every call and every node of a graph writes to device memory, not only
+//! launches: `cutape first --differs`.
+//!
 //! The replays are the caller's: this crate gets what they have seen ([`Replays`]).
 //!
 //! Invariant: a launch has introduced a difference only if the memory that it can reach was equal
@@ -23,6 +26,8 @@ mod compare;
 mod compared;
 mod contents;
 mod finding;
+mod first_write;
+mod first_write_text;
 mod kernels;
 mod launches;
 mod names;
@@ -34,6 +39,8 @@ mod text;
 
 pub use compare::compare;
 pub use compared::{Compared, Replays, Side};
+pub use first_write::{DifferingWrite, FirstWrite, WriterFacts, first_write};
+pub use first_write_text::first_write_text;
 pub use kernels::loads_of;
 pub use report::{
     Changed, DifferingMemory, Finding, IntroducedBy, LaunchFacts, NotReproducible, Origin, Report,

@@ -14,7 +14,7 @@ use crate::report::{Report, Verdict};
 /// As digests look at it.
 const LONGEST: u64 = 64 << 20;
 /// The most contents of one replay.
-const MOST_BYTES: u64 = 16 << 30;
+pub(crate) const MOST_BYTES: u64 = 16 << 30;
 
 /// What reading a launch has shown.
 #[derive(Clone, Debug)]

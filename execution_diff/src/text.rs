@@ -184,7 +184,7 @@ fn write_memory(verb: &str, memory: &[DifferingMemory], out: &mut String) -> Res
     }
 }
 
-fn memory_line(memory: &DifferingMemory) -> String {
+pub(crate) fn memory_line(memory: &DifferingMemory) -> String {
     let parameters = match &memory.parameters[..] {
         [] => String::new(),
         [one] => format!(" (parameter {one})"),

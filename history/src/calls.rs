@@ -9,10 +9,10 @@ use cutape_model::Scope;
 use cutape_render::{Limits, Renderer};
 use cutape_symbols::{Resolver, stacks};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A call, as people know it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CallFacts {
     /// The function.
     pub function: String,

@@ -8,9 +8,10 @@ use cutape_model::Operands;
 use cutape_render::quantity;
 use cutape_replay::{Change, Moment, Observation, Observed, Report, Seen, WatchedRange, Writer};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::calls::{CallFacts, facts};
+use crate::exact::{BUDGET, exact_observation, set_exact};
 use crate::target::Bytes;
 
 /// Of memory that a kernel's parameter points at, that many bytes are watched: which ones the kernel
@@ -35,7 +36,7 @@ pub struct Question {
 }
 
 /// A change of some bytes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Write {
     /// The change, as a replay saw it.
     #[serde(flatten)]
@@ -45,7 +46,7 @@ pub struct Write {
 }
 
 /// What is known of some bytes at a moment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// The first byte, as recorded.
     pub address: u64,
@@ -74,7 +75,7 @@ impl Answer {
 }
 
 /// Something that the last writer read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Input {
     /// The parameter of the kernel that points there; `None` for what a copy reads.
     pub parameter: Option<u32>,
@@ -113,7 +114,18 @@ pub fn ask<E>(
         let observed = observe(observation(question, &wanted))?;
         left_out.extend(observed.not_watched);
         left_out.extend(divergence(&observed.report));
-        let level: Vec<_> = wanted.into_iter().zip(observed.watched).collect();
+        let mut level: Vec<_> = wanted.into_iter().zip(observed.watched).collect();
+        for (wanted, seen) in &mut level {
+            let address = wanted.bytes.address;
+            let changes: Vec<&Change> = seen.last.iter().collect();
+            if let Some(asked) = exact_observation(address, &changes, BUDGET) {
+                let exact = observe(asked)?;
+                left_out.extend(exact.not_watched.iter().cloned());
+                for change in &mut seen.last {
+                    set_exact(address, change, &exact);
+                }
+            }
+        }
         wanted = match depth + 1 < question.depth {
             true => inputs(trace, &level),
             false => Vec::new(),

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::calls::{CallFacts, facts};
 use crate::chain::divergence;
+use crate::exact::{exact_observation, set_exact};
 use crate::target::Bytes;
 
 /// The types that are looked for, in the order of [`dirty::TYPES`].
@@ -57,6 +58,8 @@ pub struct Sought {
     pub from: u64,
     /// How many calls are listed.
     pub most: usize,
+    /// Of changed pages, so many bytes are compared to find the bytes that have changed.
+    pub budget: u64,
 }
 
 /// A call that wrote what is looked for.
@@ -110,7 +113,7 @@ impl Sought {
     ///
     /// # Errors
     /// The type has no such numbers.
-    pub fn observation(&self) -> Result<Observation, String> {
+    fn observation(&self) -> Result<Observation, String> {
         if let Wanted::Changed(bytes) = self.wanted {
             return Ok(Observation {
                 watched: vec![WatchedRange {
@@ -148,6 +151,7 @@ impl Sought {
                 } else {
                     KEPT.max(self.most)
                 },
+                writes: None,
             }),
             ..Observation::default()
         })
@@ -169,12 +173,32 @@ fn bits(wanted: Wanted, name: &str, kind: (u32, u32)) -> Bits {
     }
 }
 
-/// The first calls, of what a replay with [`Sought::observation`] has seen.
-pub fn first(trace: &Trace, sought: &Sought, observed: Observed) -> FirstAnswer {
+/// The first calls; `observe` replays the trace with what it is given: once, and again for the bytes
+/// in pages that have changed.
+///
+/// # Errors
+/// Those of the replay; `refused` makes one of a type that has no such numbers.
+pub fn first<E>(
+    trace: &Trace,
+    sought: &Sought,
+    refused: impl FnOnce(String) -> E,
+    observe: &mut dyn FnMut(Observation) -> Result<Observed, E>,
+) -> Result<FirstAnswer, E> {
+    let observed = observe(sought.observation().map_err(refused)?)?;
     let mut not_looked_at = observed.not_watched;
     not_looked_at.extend(divergence(&observed.report));
     let changes = observed.watched.into_iter().flat_map(|seen| seen.last);
-    let changes: Vec<Change> = changes.collect();
+    let mut changes: Vec<Change> = changes.collect();
+    if let Wanted::Changed(Bytes { address, .. }) = sought.wanted {
+        let listed: Vec<&Change> = changes.iter().collect();
+        if let Some(asked) = exact_observation(address, &listed, sought.budget) {
+            let seen = observe(asked)?;
+            not_looked_at.extend(seen.not_watched.iter().cloned());
+            for change in &mut changes {
+                set_exact(address, change, &seen);
+            }
+        }
+    }
     let calls = observed.hits.iter().map(|hit| hit.call);
     let calls: BTreeSet<u64> = calls
         .chain(changes.iter().map(|change| change.call))
@@ -210,10 +234,10 @@ pub fn first(trace: &Trace, sought: &Sought, observed: Observed) -> FirstAnswer 
     }
     not_looked_at.sort();
     not_looked_at.dedup();
-    FirstAnswer {
+    Ok(FirstAnswer {
         findings,
         not_looked_at,
-    }
+    })
 }
 
 /// A finding from a hit; `None` if its kernel writes numbers of another type.
@@ -300,6 +324,7 @@ mod tests {
             within: None,
             from: 3,
             most: 2,
+            budget: 0,
         };
         let ranges = |sought: Sought| sought.observation().unwrap().search.unwrap().ranges;
         let all = ranges(sought(Wanted::Nan, None));

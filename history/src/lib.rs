@@ -7,6 +7,7 @@
 //! [`Inspection`] says what these bytes are as numbers. The replay is the caller's.
 //!
 //! [`first`] has all that calls write searched for a number, or watches bytes for their first change.
+//! [`exact_observation`] and [`set_exact`] find the bytes in changed pages, for both.
 //! [`races`] has the work of two calls run in both orders.
 //!
 //! Start with `target.rs`, then `chain.rs`, `first.rs`, `race.rs` and `snapshot.rs`.
@@ -22,6 +23,7 @@
 mod calls;
 mod chain;
 mod comparison;
+mod exact;
 mod first;
 mod inspect_text;
 mod inspection;
@@ -37,6 +39,7 @@ mod values;
 pub use calls::{CallFacts, Facts, facts};
 pub use chain::{Answer, Input, Question, Write, ask};
 pub use comparison::{Comparison, DifferingPair, Largest};
+pub use exact::{BUDGET, exact_observation, set_exact};
 pub use first::{Finding, FirstAnswer, FoundNumbers, Sought, Wanted, first};
 pub use inspect_text::inspection_text;
 pub use inspection::{Inspection, Look, write_npy};

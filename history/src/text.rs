@@ -16,6 +16,8 @@ use crate::race::{Difference, Outcome, Race};
 const STEP: usize = 4;
 /// Numbers of one change that are shown.
 const SHOWN: usize = 4;
+/// Bytes of a page.
+const PAGE: u64 = cutape_driver::dirty::PAGE;
 /// Bytes that are shown of memory that begins.
 const BYTES: usize = 16;
 
@@ -159,6 +161,9 @@ pub fn first_text(answer: &FirstAnswer, element: Option<&Element>) -> String {
         }
         if let Some(change) = &finding.change {
             let _ = writeln!(out, "  {place}: {}", numbers(change, element));
+            if let Some(parts) = parts(change) {
+                let _ = writeln!(out, "  {parts}");
+            }
         }
     }
     out
@@ -226,11 +231,42 @@ fn differing(difference: &Difference, element: Option<&Element>) -> String {
     )
 }
 
+/// Which bytes have changed, if they do not follow each other: `12 bytes in 2 parts: +0 4, +64 8`.
+fn parts(change: &Change) -> Option<String> {
+    let bytes = change.parts.iter().map(|part| part.1).sum();
+    let how_many = match &change.parts[..] {
+        [] | [_] if !change.in_pages => return None,
+        all => count(all.len() as u64, "part"),
+    };
+    let shown = change.parts.iter().take(SHOWN);
+    let shown: Vec<String> = shown
+        .map(|(at, length)| format!("+{at} {length}"))
+        .collect();
+    let more = if change.parts.len() > SHOWN {
+        ", …"
+    } else {
+        ""
+    };
+    let doubt = match change.in_pages {
+        true => ", some of them whole pages of 16 KiB (--budget)",
+        false => "",
+    };
+    let (bytes, shown) = (count(bytes, "byte"), shown.join(", "));
+    Some(format!("{bytes} in {how_many}: {shown}{more}{doubt}"))
+}
+
 /// The first numbers that have changed, or those of memory that begins: `+4: 7 -> 8`.
 pub fn numbers(change: &Change, element: Option<&Element>) -> String {
     let Change {
         at, before, after, ..
     } = change;
+    if before.is_empty()
+        && change.in_pages
+        && let Some((first, _)) = change.parts.first()
+    {
+        let pages = change.parts.iter().map(|part| part.1.div_ceil(PAGE)).sum();
+        return format!("{} of 16 KiB, the first at +{first}", count(pages, "page"));
+    }
     if before.is_empty() {
         return shown(element, after);
     }

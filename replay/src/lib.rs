@@ -100,7 +100,8 @@ mod schedule;
 mod unavailable;
 
 pub use crate::observation::job::{
-    Change, ForcedOrder, Hit, Moment, Search, Seen, WatchedRange, Writer,
+    Change, ChangedPage, ForcedOrder, Hit, Moment, Search, Seen, WatchedRange, WriteSet, Writer,
+    Writes, Written,
 };
 pub use call_image::CallImage;
 pub use cutape_driver::{LocateError, locate};
@@ -118,6 +119,7 @@ pub use observation::job::{
     ObservedMemory, ObservedTexture, Piece, Reach,
 };
 pub use observation::session::Stop;
+pub use observation::watch::EXACT;
 pub use options::{
     DigestedLaunches, GivenInput, Options, Outputs, ReplacedImage, Selection, TakeOutput,
 };

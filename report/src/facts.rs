@@ -27,6 +27,8 @@ pub struct Added {
     pub replay: Option<Value>,
     /// What `cutape bench --report` wrote.
     pub bench: Option<Value>,
+    /// What `cutape why --report` wrote.
+    pub why: Option<Value>,
 }
 
 /// The rows of a trace.
@@ -141,6 +143,7 @@ struct Facts {
     omitted: String,
     replay: Option<Value>,
     bench: Option<Value>,
+    why: Option<Value>,
     columns: Vec<Entry>,
 }
 
@@ -162,6 +165,7 @@ impl Report {
             omitted: added.omitted,
             replay: added.replay,
             bench: added.bench,
+            why: added.why,
             columns: columns.directory,
         };
         Self {

@@ -10,12 +10,18 @@ use serde_json::Value;
 cutape_tests::tests![
     calls_and_nodes_are_named,
     the_first_change_of_bytes_is_named,
+    long_ranges_are_told_to_the_byte,
+    memory_that_does_not_fit_is_named,
     what_cannot_be_asked_is_refused,
 ];
 
 fn recorded(folder: &Path) -> PathBuf {
+    recorded_program(folder, "clean/float_values")
+}
+
+fn recorded_program(folder: &Path, program: &str) -> PathBuf {
     let path = folder.join("app.cutape");
-    run(&mut record(&path, &[], &[&compiled("clean/float_values")])).assert_code(0);
+    run(&mut record(&path, &[], &[&compiled(program)])).assert_code(0);
     path
 }
 
@@ -108,6 +114,80 @@ fn the_first_change_of_bytes_is_named(folder: &Path) {
     )
     .stdout;
     assert!(text.contains("+0: 8.5 -> NaN"), "{text}");
+}
+
+fn long_ranges_are_told_to_the_byte(folder: &Path) {
+    let trace = recorded_program(folder, "clean/scattered_writes");
+    let whole = "memory#1+0+4000000";
+    let [memset, columns, upload, launch] = [
+        calls(&trace, "cuMemsetD8")[0],
+        calls(&trace, "cuMemsetD2D8")[0],
+        calls(&trace, "cuMemcpyHtoD")[0],
+        calls(&trace, "cuGraphLaunch")[0],
+    ];
+    let changed = ["--changed", whole, "--from"];
+    let from = |call: u64| asked(&trace, &[&changed[..], &[&*call.to_string()]].concat());
+    // The first one that is listed writes all of it.
+    let found = from(0);
+    let parts = |finding: &Value| -> Vec<(u64, u64)> {
+        serde_json::from_value(finding["change"]["parts"].clone()).unwrap()
+    };
+    let index = |finding: &Value| finding["call"].as_u64().unwrap();
+    let listed: Vec<u64> = found.iter().map(index).collect();
+    assert_eq!(listed, [memset, columns, upload]);
+    assert_eq!(
+        parts(&found[0]).iter().map(|part| part.1).sum::<u64>(),
+        4_000_000
+    );
+    let rows: Vec<(u64, u64)> = (0..40).map(|row| (100_000 * row + 7, 3)).collect();
+    assert_eq!(parts(&found[1]), rows);
+    assert_eq!(parts(&found[2]), [(65_535, 2)]);
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding["change"]["in_pages"] == false)
+    );
+    // A node of a graph, asked for alone.
+    let found = from(upload + 1);
+    assert_eq!(found.len(), 1);
+    assert_eq!(index(&found[0]), launch);
+    assert_eq!(found[0]["by"]["node"], serde_json::json!([0, "a memset"]));
+    assert_eq!(parts(&found[0]), [(100_000, 1), (200_000, 1)]);
+    // Without a budget only pages are known.
+    let from = columns.to_string();
+    let text = first(
+        &trace,
+        &[&changed[..], &[&from, "--budget", "0", "--most", "1"]].concat(),
+    );
+    text.assert_code(0);
+    for part in [
+        "40 pages of 16 KiB, the first at +0",
+        "whole pages of 16 KiB (--budget)",
+    ] {
+        assert!(text.stdout.contains(part), "{part}: {}", text.stdout);
+    }
+    let text = first(&trace, &[&changed[..], &[&from, "--most", "1"]].concat()).stdout;
+    assert!(
+        text.contains("120 bytes in 40 parts: +7 3, +100007 3,"),
+        "{text}"
+    );
+}
+
+fn memory_that_does_not_fit_is_named(folder: &Path) {
+    let trace = recorded_program(folder, "clean/scattered_writes");
+    for question in [&["--nan"][..], &["--changed", "memory#1+0+4000000"]] {
+        let mut command = parts().cutape(&[&"first", &trace]);
+        command.args(question).args(["--driver", "null"]);
+        // The table of pages has memory of its own.
+        let output = run(command.env("CUTAPE_NULL_FAIL", "cuMemCreate@*=2"));
+        output.assert_code(1);
+        let expected = "looking at it ";
+        let lines = output.stderr.lines();
+        let line = lines.clone().find(|line| line.contains(expected));
+        let line = line.unwrap_or_else(|| panic!("{question:?}: {}", output.stderr));
+        assert!(line.contains("4000000 bytes"), "{line}");
+        assert!(line.contains("CUDA_ERROR_OUT_OF_MEMORY"), "{line}");
+    }
 }
 
 fn what_cannot_be_asked_is_refused(folder: &Path) {

@@ -298,7 +298,7 @@ fn json_has_all_that_the_text_has(folder: &Path) {
     let app = recorded(folder, "memory_history");
     let copy = app.call("cuMemcpyDtoD", 1);
     let json = |arguments: &str| -> Value {
-        let output = app.inspect(&format!("{arguments} --json"));
+        let output = app.inspect(&format!("{arguments} --report -"));
         output.assert_code(0);
         serde_json::from_str(&output.stdout).unwrap()
     };

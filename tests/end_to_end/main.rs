@@ -18,6 +18,7 @@ mod execute;
 mod exports;
 mod extract;
 mod first;
+mod first_differs;
 mod first_look;
 mod forward;
 mod golden;
@@ -84,6 +85,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("exports", exports::add_to),
     ("extract", extract::add_to),
     ("first", first::add_to),
+    ("first_differs", first_differs::add_to),
     ("first_look", first_look::add_to),
     ("forward", forward::add_to),
     ("golden", golden::add_to),

@@ -18,6 +18,7 @@ cutape_tests::tests![
     the_mouse_selects_and_zooms,
     names_of_a_trace_stay_text,
     reports_of_replays_and_measurements_are_shown,
+    who_wrote_memory_is_asked_and_shown,
     the_theme_follows_the_system_and_the_key,
     narrow_windows_need_no_scrolling_sideways,
     equal_traces_give_equal_pages,
@@ -607,6 +608,53 @@ fn reports_of_replays_and_measurements_are_shown(folder: &Path) -> Verdict {
         assert!(rows.iter().any(|row| row[1] == name), "{name}: {rows:#?}");
     }
     expect_no_problems(&browser);
+    Verdict::Passed
+}
+
+fn who_wrote_memory_is_asked_and_shown(folder: &Path) -> Verdict {
+    let mut browser = match browser(folder) {
+        Ok(browser) => browser,
+        Err(ignored) => return ignored,
+    };
+    let trace = trace(folder, "clean/memory_history");
+    let dumped = run(&mut parts().cutape(&[&"dump", &trace])).stdout;
+    let copied = dumped.lines().find(|line| line.contains("cuMemcpyDtoH"));
+    let copied = copied.unwrap().split_once(' ').unwrap().0;
+    let answer = folder.join("why.json");
+    let mut why = parts().cutape(&[&"why", &trace, &"--result", &copied]);
+    let said = run(why.args(["--driver", "null", "--report"]).arg(&answer));
+    said.assert_code(0);
+    let page = page(&trace, &["--why", answer.to_str().unwrap()]);
+    browser.open(&page, READY);
+    show(&mut browser, "why");
+    // The writers of the text, with those of what the last one read.
+    let shown = browser.text("[data-main]");
+    let written = said
+        .stdout
+        .lines()
+        .filter(|line| line.contains("written by call"));
+    assert!(written.clone().count() > 1, "{}", said.stdout);
+    for line in written {
+        let line = line.trim();
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    // The commands of the page are answered.
+    show(&mut browser, "memory");
+    let command = browser.text(".command");
+    let words: Vec<&str> = command.split(' ').collect();
+    assert_eq!(words[..2], ["cutape", "why"], "{command}");
+    let mut asked = parts().cutape(&[&"why", &trace]);
+    let asked = run(asked.args(&words[3..]).args(["--driver", "null"]));
+    asked.assert_code(0);
+    assert!(asked.stdout.contains("written by call"), "{}", asked.stdout);
+    expect_no_problems(&browser);
+    let text = folder.join("text.json");
+    fs::write(&text, "{}").unwrap();
+    let mut command = parts().cutape(&[&"report", &trace, &"--why", &text]);
+    let refused = run(command.arg("--overwrite").arg("-o").arg(&page));
+    refused.assert_code(2);
+    let expected = "give what `cutape why --report FILE` wrote";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     Verdict::Passed
 }
 

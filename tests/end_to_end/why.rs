@@ -12,6 +12,7 @@ cutape_tests::tests![
     a_kernel_is_named_only_if_it_wrote,
     nodes_of_graphs_are_named,
     memory_that_ended_is_known_by_its_label,
+    long_ranges_are_told_to_the_byte,
     what_cannot_be_asked_is_refused,
 ];
 
@@ -140,6 +141,24 @@ fn memory_that_ended_is_known_by_its_label(folder: &Path) {
     let text = why(&trace, &["memory#2", "--type", "i32"], temporary).stdout;
     assert!(!text.contains("cuMemFree_v2, main\n    "), "{text}");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is left");
+}
+
+fn long_ranges_are_told_to_the_byte(folder: &Path) {
+    let trace = recorded(folder, "scattered_writes", NOTHING);
+    let all = names(&Trace::open(&trace).unwrap());
+    let end = all.iter().position(|name| name.starts_with("cuMemFree"));
+    let at = end.unwrap().to_string();
+    let range = ["memory#1+0+4000000", "--depth", "1", "--at", &at];
+    let answer = asked(&trace, &range, NOTHING);
+    let last = &answer["writes"][0];
+    assert_eq!(last["by"]["node"], serde_json::json!([0, "a memset"]));
+    assert_eq!(
+        last["parts"],
+        serde_json::json!([[100_000, 1], [200_000, 1]])
+    );
+    assert_eq!(last["in_pages"], false);
+    let text = why(&trace, &range, NOTHING).stdout;
+    assert!(text.contains("+100000: 01 -> 09, "), "{text}");
 }
 
 fn what_cannot_be_asked_is_refused(folder: &Path) {

@@ -1,4 +1,5 @@
-"""Compares recordings of a program with recordings of a changed one. Prints a table; the exit status
+"""Compares recordings of a program with recordings of a changed one, with `diff --execute` and with
+`first --differs` (its columns: the writer, its call, writes that differ and all). Prints a table; the exit status
 is 1 if the changed kernel or the upload is not named.
 """
 
@@ -64,6 +65,29 @@ class Execute:
         print(self.lines[-1], flush=True)
 
 
+    def differs(self, what, status, writer, *arguments):
+        """`first --differs` of two traces: its status, and the function or kernel that it names."""
+        report = self.results / f"differs_{what.replace(' ', '_')}.json"
+        report.unlink(missing_ok=True)
+        base, other, *options = arguments
+        command = [self.cutape, "first", base, "--differs", other, "--report", report, *options]
+        ended = Ended(command, text=True)
+        found = json.loads(report.read_text()) if report.exists() else {}
+        named, place = "no difference", ""
+        if found.get("first"):
+            first = found["first"]["writers"][0]
+            named, place = first["by_call"]["kernel"] or first["by_call"]["function"], first["call"]
+        good = ended.status == status and bool(found) and writer in named
+        self.wrong += not good
+        counts = f"{found.get('differing', ''):>9} {found.get('writes', ''):>10}"
+        self.lines.append(
+            f"{'ok' if good else 'WRONG':6}{'differs: ' + what:32} {named:24} {place!s:>6} {counts} "
+            f"{ended.seconds:6.1f} s"
+            + ("" if good else f"  status {ended.status}: {ended.err.strip()[:300]}")
+        )
+        print(self.lines[-1], flush=True)
+
+
 def is_introduced(kernel):
     def holds(found, first):
         launch = first["launches"][0]
@@ -92,12 +116,17 @@ def main():
     again = execute.recorded("again")
     nothing = lambda found, first: not first and found["launches"] == 5000
     execute.row("equal", 0, nothing, base, again)
+    # The status of `first` is 0 if there is a difference.
+    execute.differs("equal", 1, "no difference", base, again)
     for kernel in range(0, KERNELS, 2):
         changed = execute.recorded(f"changed-{kernel}", f"-DCHANGED={kernel}")
         execute.row(f"kernel {kernel}", 1, is_introduced(kernel), base, changed)
+        execute.differs(f"kernel {kernel}", 0, f"stage_{kernel}", base, changed)
     within = ["--tolerance", "f32=1"]
     execute.row("kernel 18 within 1", 0, lambda found, first: not first, base, changed, *within)
+    execute.differs("kernel 18 within 1", 1, "no difference", base, changed, *within)
     upload = execute.recorded("upload", "-DUPLOAD")
+    execute.differs("upload", 0, "HtoD", base, upload)
     execute.row("upload", 1, is_uploaded([]), base, upload)
     both = execute.recorded("both", "-DUPLOAD", "-DCHANGED=11")
     execute.row("upload and kernel 11", 1, is_uploaded(["stage_11"]), base, both, "--most", "20")

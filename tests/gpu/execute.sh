@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether `diff --execute` names the one changed kernel of 5,000 launches, and an upload that
-# differs, on a machine with a GPU and nvcc: ten changed kernels. Prints a table.
+# Whether `diff --execute` and `first --differs` name the one changed kernel of 5,000 launches, and an
+# upload that differs, on a machine with a GPU and nvcc: ten changed kernels. Prints a table.
 #   tests/gpu/execute.sh PACKAGE RESULTS
 # PACKAGE is the output of `cargo xtask package`. RESULTS gets table.txt, the traces and every
 # output.

@@ -1,6 +1,7 @@
-"""Records a training with a planted NaN, and asks who wrote the first one.
+"""Records a training with a planted NaN, and asks who wrote the first one; and a program with writes
+of a few bytes in long memory, and asks which bytes changed.
 
-The exit status is 1 if the launch is not named.
+The exit status is 1 if the launch or the bytes are not named.
 """
 
 import json
@@ -23,10 +24,35 @@ def named(answer):
     return found["call"], facts["from"] or "", kernel
 
 
+def exact(cutape, results, program):
+    """Whether the bytes of scattered writes in a long range are named; the number of mistakes."""
+    trace = results / "scattered_writes.cutape"
+    trace.unlink(missing_ok=True)
+    recorded = Ended([cutape, "record", "-o", trace, "--", program], text=True)
+    replayed = Ended([cutape, "replay", trace], text=True)
+    question = ["--changed", "memory#1+0+4000000", "--most", "4", "--report", "-"]
+    asked = Ended([cutape, "first", trace, *question], text=True)
+    if recorded.status or asked.status:
+        print(f"exact bytes: WRONG: {recorded.err.strip()} {asked.err.strip()}")
+        return 1
+    # The first one writes all; then tests/programs/clean/scattered_writes.c says.
+    columns = [[100_000 * row + 7, 3] for row in range(40)]
+    expected = [columns, [[65_535, 2]], [[100_000, 1], [200_000, 1]]]
+    found = [finding["change"]["parts"] for finding in json.loads(asked.out)["findings"]]
+    is_right = found[1:] == expected
+    print(
+        f"exact bytes: {'ok' if is_right else 'WRONG'}: {[len(parts) for parts in found]} parts, "
+        f"replay {replayed.seconds:.2f} s, first {asked.seconds:.2f} s {asked.err.strip()}",
+        flush=True,
+    )
+    return 0 if is_right else 1
+
+
 def main():
     package, results = (Path(word).resolve() for word in sys.argv[1:3])
     results.mkdir(parents=True, exist_ok=True)
-    cutape, wrong = package / "cutape", 0
+    cutape = package / "cutape"
+    wrong = exact(cutape, results, package / "programs" / "clean.scattered_writes")
     print(f"{'program':8} {'options':12} {'call':>7} {'place':26} {'kernel':40} {'replay s':>8} {'first s':>8} ratio")
     for way in sys.argv[3:] or ["eager", "graph"]:
         trace = results / f"training_{way}.cutape"

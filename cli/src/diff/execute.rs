@@ -1,23 +1,20 @@
 //! `cutape diff --execute`: what the launches of two traces compute differently.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use cutape_diff::Aligned;
-use cutape_execution_diff::{Compared, Replays, Side};
+use cutape_execution_diff::Compared;
 use cutape_format::Trace;
-use cutape_replay::{Guard, Observation, Observed, Outcome, Replacement, Report, Tolerance};
 
-use super::execute_child::{CHILD, KernelFile, Task, Work};
+use super::execute_children::Children;
 use super::{Arguments, Format};
 use crate::guarded::{self, GuardedOptions};
 use crate::private_folder::PrivateFolder;
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::library;
 use cutape_terminal::output::{self, ReportFile, shown};
-use cutape_terminal::progress::Progress;
 
 /// The options of `--execute`.
 #[derive(clap::Args)]
@@ -74,14 +71,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let path_b = arguments.b.as_deref().unwrap_or(&arguments.a);
     let b = super::open(path_b)?;
     let folder = PrivateFolder::create("execute")?;
-    let mut replays = Children {
-        traces: [&a, &b],
-        driver: library::driver(options.driver.as_deref())?,
-        program: library::own_path()?,
-        guarded: &options.guarded,
-        images: Vec::new(),
-        folder: &folder,
-    };
+    let driver = library::driver(options.driver.as_deref())?;
+    let mut replays = Children::new([&a, &b], driver, &options.guarded, &folder)?;
     let (aligned, image) = match &options.kernel {
         Some(path) => {
             let (image, loads) = read_image(&a, path)?;
@@ -135,91 +126,4 @@ fn read_image(trace: &Trace, path: &Path) -> Result<Image, Failure> {
         )));
     }
     Ok(((image.into(), path.display().to_string()), loads))
-}
-
-/// Replays in guarded children.
-struct Children<'a> {
-    traces: [&'a Trace; 2],
-    driver: PathBuf,
-    program: PathBuf,
-    guarded: &'a GuardedOptions,
-    /// Of B.
-    images: Vec<(u64, PathBuf)>,
-    folder: &'a PrivateFolder,
-}
-
-impl Children<'_> {
-    /// Has `replay` start a child for a task.
-    fn child<T>(
-        &self,
-        side: Side,
-        work: Work,
-        replay: impl FnOnce(
-            &Trace,
-            &dyn Fn() -> Command,
-            &Guard,
-            &mut dyn FnMut(u64),
-        ) -> Result<T, cutape_replay::Error>,
-    ) -> Result<T, String> {
-        let [a, b] = self.traces;
-        let (trace, images, what) = match side {
-            Side::A => (a, Vec::new(), "replaying A"),
-            Side::B => (b, self.images.clone(), "replaying B"),
-        };
-        let task = Task { images, work };
-        let path = self.folder.path("task.json");
-        let text = serde_json::to_string(&task).unwrap_or_default();
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        let command = || {
-            let mut command = Command::new(&self.program);
-            command.arg(CHILD).arg("--child-driver").arg(&self.driver);
-            command.arg("--child-task").arg(&path);
-            command
-                .args(self.guarded.for_child())
-                .arg("--")
-                .arg(trace.path());
-            command
-        };
-        // Digests and other kernels move memory: what follows from that is not kept.
-        let guard = Guard {
-            keep_placement: None,
-            ..self.guarded.guard()
-        };
-        let mut progress = Progress::over_calls(what, [trace]);
-        replay(trace, &command, &guard, &mut |done| progress.reach(done))
-            .map_err(|error| error.to_string())
-    }
-}
-
-impl Replays for Children<'_> {
-    fn launches(&mut self, side: Side) -> Result<Report, String> {
-        self.child(side, Work::Launches, cutape_replay::run_guarded)
-    }
-
-    fn observe(&mut self, side: Side, observation: &Observation) -> Result<Observed, String> {
-        let work = Work::Observe(Box::new(observation.clone()));
-        self.child(side, work, cutape_replay::observe_guarded)
-    }
-
-    fn run(
-        &mut self,
-        kernels: HashMap<u64, Replacement>,
-        tolerance: &Tolerance,
-    ) -> Result<Outcome, String> {
-        let mut files = Vec::new();
-        for (call, kernel) in kernels {
-            let file = self.folder.path(&format!("kernel-{call}"));
-            fs::write(&file, &kernel.image)
-                .map_err(|error| format!("{}: {error}", file.display()))?;
-            files.push(KernelFile {
-                call,
-                name: kernel.name,
-                file,
-                path: kernel.path,
-            });
-        }
-        let work = Work::Run(files, tolerance.clone());
-        let measured = self.child(Side::A, work, cutape_replay::rerun_guarded)?;
-        Ok(measured.outcome)
-    }
 }

@@ -88,7 +88,9 @@ pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
         }
         Work::Observe(observation) => {
             let options = Options {
-                until: observation.calls.keys().last().map(|last| last + 1),
+                until: observation
+                    .until
+                    .or_else(|| observation.calls.keys().last().map(|last| last + 1)),
                 ..options
             };
             cutape_replay::observe_as_child(&trace, &options, *observation)

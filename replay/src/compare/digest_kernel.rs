@@ -301,18 +301,6 @@ impl Api {
         )
     }
 
-    /// The digest of a live range in the current context, of which all work is done.
-    pub(crate) fn digest_now(
-        &self,
-        prepared: Prepared,
-        range: (u64, u64),
-        mark: u64,
-    ) -> Result<u64, Code> {
-        self.launch_digest(prepared, range, 0, mark)?;
-        self.synchronize_stream(prepared.stream, false)?;
-        prepared.value(0, mark).ok_or(UNKNOWN)
-    }
-
     /// Enqueues the digests of live ranges in the current context. `Err` has the mark of the first
     /// that was not enqueued.
     pub(crate) fn enqueue_digests(

@@ -1,7 +1,8 @@
 //! The table of pages in a context's memory, see `cutape_driver::dirty`: what is known of each page
 //! since it was last looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use cutape_driver::dirty::{self, HEADER_WORDS, Header, PAGE, PAGE_WORDS, Page};
 use cutape_registry::id;
@@ -38,8 +39,65 @@ pub(crate) struct Table {
     unused: BTreeMap<u64, u64>,
 }
 
-/// What a look has found: by type, how many pages are hit, and which is the first.
-pub(crate) type Found = [(u64, u64); 4];
+/// What a look has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    /// By type, how many pages are hit, and which is the first.
+    pub(crate) hits: [(u64, u64); 4],
+    /// Pages that have changed.
+    pub(crate) pages: u64,
+    /// See [`Header::written`].
+    pub(crate) written: u64,
+}
+
+/// The tables of live contexts.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    by_context: HashMap<u64, Table>,
+    /// The bits that are hits.
+    ranges: [dirty::Bits; 4],
+    /// How many tables were made.
+    made: u64,
+}
+
+impl Tables {
+    pub(crate) fn new(ranges: [dirty::Bits; 4]) -> Self {
+        Self {
+            ranges,
+            ..Self::default()
+        }
+    }
+
+    /// That of the current context.
+    ///
+    /// # Errors
+    /// As [`Table::new`].
+    pub(crate) fn make(&mut self, api: &Api, context: u64) -> Result<&mut Table, Code> {
+        let table = match self.by_context.remove(&context) {
+            Some(table) => table,
+            None => {
+                let table = Table::new(api, self.made, self.ranges)?;
+                self.made += 1;
+                table
+            }
+        };
+        Ok(self.by_context.entry(context).or_insert(table))
+    }
+
+    pub(crate) fn get(&mut self, context: u64) -> Option<&mut Table> {
+        self.by_context.get_mut(&context)
+    }
+
+    pub(crate) fn iter(&mut self) -> impl Iterator<Item = (u64, &mut Table)> {
+        let tables = self.by_context.iter_mut();
+        tables.map(|(&context, table)| (context, table))
+    }
+
+    /// Forgets those of other contexts.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
+        self.by_context.retain(|&context, _| is_kept(context));
+    }
+}
 
 impl Table {
     /// Makes an empty table in the current context, and tries the kernel.
@@ -78,6 +136,7 @@ impl Table {
         let page = |at: u64, length: u64| Page {
             address: place + at,
             length: length as u32,
+            number: at as u16 | 0x8001,
             ..Page::default()
         };
         let mut pages = [page(0, PAGE), page(PAGE, length as u64 - PAGE)];
@@ -158,6 +217,7 @@ impl Table {
             let page = Page {
                 address: address + offset,
                 length: (length - offset).min(PAGE) as u32,
+                number: number as u16,
                 ..Page::default()
             };
             page.words()
@@ -172,17 +232,32 @@ impl Table {
     pub(crate) fn remove(&mut self, api: &Api, at: u64, length: u64) -> Result<(), Code> {
         let count = length.div_ceil(PAGE);
         api.write_device(self.place(at), &vec![0; (count * PAGE_BYTES) as usize])?;
-        self.unused.insert(at, count);
+        self.release(at, length);
         Ok(())
+    }
+
+    /// As [`Self::remove`], where nobody looks at all pages.
+    pub(crate) fn release(&mut self, at: u64, length: u64) {
+        self.unused.insert(at, length.div_ceil(PAGE));
     }
 
     /// Looks at all pages.
     pub(crate) fn look(&mut self, api: &Api, look: u64) -> Result<Found, Code> {
-        self.launch(api, 0..self.pages, look)?;
+        self.look_at(api, 0..self.pages, look)
+    }
+
+    /// Looks at some pages. Looks have numbers of their own.
+    pub(crate) fn look_at(
+        &mut self,
+        api: &Api,
+        pages: Range<u64>,
+        look: u64,
+    ) -> Result<Found, Code> {
+        self.launch(api, pages, look)?;
         let before = self.header;
         self.header = Header::of(&self.read(api, 0)?);
         let now = self.header;
-        let found = std::array::from_fn(|kind| {
+        let hits = std::array::from_fn(|kind| {
             let [hit, first] = [now.hit, now.first].map(|all| all.get(kind).copied());
             let before = before.hit.get(kind).copied();
             (
@@ -194,7 +269,40 @@ impl Table {
             self.header.first = [u64::MAX; 4];
             self.write_header(api)?;
         }
-        Ok(found)
+        Ok(Found {
+            hits,
+            pages: now.dirty - before.dirty,
+            written: now.written.wrapping_sub(before.written),
+        })
+    }
+
+    /// Which of some pages a look has found changed.
+    pub(crate) fn changed(
+        &self,
+        api: &Api,
+        pages: Range<u64>,
+        look: u64,
+    ) -> Result<Vec<Page>, Code> {
+        let mut bytes = vec![0; ((pages.end - pages.start) * PAGE_BYTES) as usize];
+        if !bytes.is_empty() {
+            api.read_device(self.place(pages.start), &mut bytes)?;
+        }
+        let words: Vec<u64> = bytes
+            .as_chunks()
+            .0
+            .iter()
+            .copied()
+            .map(u64::from_le_bytes)
+            .collect();
+        let pages = words.as_chunks().0.iter().map(Page::of);
+        Ok(pages
+            .filter(|page| page.is_known && page.look == look)
+            .collect())
+    }
+
+    /// All places of pages.
+    pub(crate) fn all(&self) -> Range<u64> {
+        0..self.pages
     }
 
     /// A page as it was looked at last.

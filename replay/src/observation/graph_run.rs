@@ -52,9 +52,10 @@ impl Observer {
             }
             let writer = || Writer::Node(place, step.describe());
             if self.searching.is_active(run.call) {
-                self.searching.look(api, run.call, &writer());
+                let (searching, mut reader) = self.search_with(api);
+                searching.look(&mut reader, run.call, &writer());
             }
-            if self.watch.is_active() {
+            if self.watch.is_active() && self.watch.is_wanted(run.call) {
                 let writer = writer();
                 let has_changed = self.watch.look(api, run.call, &writer, false);
                 if let Step::Kernel(node) = step

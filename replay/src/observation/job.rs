@@ -114,6 +114,12 @@ pub struct Observed {
     /// Where the numbers that are looked for were found, in the order of calls.
     #[serde(default)]
     pub hits: Vec<Hit>,
+    /// With [`Search::writes`]: what was written, in the order of calls.
+    #[serde(default)]
+    pub written: Vec<Written>,
+    /// The writes that were to be described.
+    #[serde(default)]
+    pub write_sets: Vec<WriteSet>,
 }
 
 /// An observed call.
@@ -335,12 +341,15 @@ pub struct Change {
     pub since: u64,
     /// What has changed it.
     pub by: Writer,
-    /// The changed bytes, as offset and length. Of long memory one part, of which some byte has
-    /// changed.
+    /// The changed bytes, as offset and length.
     pub parts: Vec<(u64, u64)>,
+    /// In some of the parts, whole pages of 16 KiB, only some bytes have changed: of ranges of more
+    /// than [`EXACT`](crate::EXACT) bytes.
+    #[serde(default)]
+    pub in_pages: bool,
     /// The offset of `before` and `after`, a multiple of 8.
     pub at: u64,
-    /// Bytes from about the first changed one on; empty if only a digest is known.
+    /// Bytes from about the first changed one on; empty if only pages are known.
     pub before: Vec<u8>,
     /// The same bytes after the change.
     pub after: Vec<u8>,
@@ -376,6 +385,64 @@ pub struct Search {
     pub from: u64,
     /// How many calls or nodes with hits of each type are kept, the first ones.
     pub most: usize,
+    /// What calls and nodes write is wanted, too.
+    #[serde(default)]
+    pub writes: Option<Writes>,
+}
+
+/// What is wanted of the writes of calls and nodes to device memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writes {
+    /// Which are described, by [`Writer::moment`], and which memory is read after them: recorded
+    /// addresses of first bytes and ends.
+    pub described: Vec<(Moment, Vec<(u64, u64)>)>,
+}
+
+/// What a call or a node has written to device memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// The call.
+    pub call: u64,
+    /// The first call that can have written it; see [`Hit::since`].
+    pub since: u64,
+    /// What has written.
+    pub by: Writer,
+    /// How many pages have changed.
+    pub pages: u64,
+    /// A digest of these pages and their places in their memory.
+    pub digest: u64,
+}
+
+/// A description of what a call or a node has written.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WriteSet {
+    /// The call.
+    pub call: u64,
+    /// What has written.
+    pub by: Writer,
+    /// The pages that have changed, in the order of their recorded addresses.
+    pub pages: Vec<ChangedPage>,
+    /// The device memory that lives then, without contents.
+    pub memory: Vec<ObservedMemory>,
+    /// The memory that was to be read, in the same order, with its contents after the write.
+    pub read: Vec<ObservedMemory>,
+    /// What was not read, and why, one line each.
+    pub left_out: Vec<String>,
+}
+
+/// A page that has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedPage {
+    /// Index of the call that made its memory.
+    pub made: u64,
+    /// Its offset there.
+    pub offset: u64,
+    /// Its recorded address.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// A digest of its contents.
+    pub digest: u64,
 }
 
 /// A call or a node after which numbers are there that were looked for, and were not there before.

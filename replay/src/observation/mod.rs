@@ -6,8 +6,8 @@
 //! `variables` finds the variables of modules, `places` their addresses in memory. An observed
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
 //! the driver that only an observation makes. `watch` keeps what watched memory held last. `search`
-//! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`). `hold`
-//! keeps the work of a stream back. `session` is what a replay and the one who has it stop at calls
+//! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`), and
+//! `write_set` describes what one of them has written. `hold` keeps the work of a stream back. `session` is what a replay and the one who has it stop at calls
 //! give each other.
 
 pub(crate) mod array;
@@ -28,3 +28,4 @@ pub(crate) mod session;
 pub(crate) mod texture;
 pub(crate) mod variables;
 pub(crate) mod watch;
+pub(crate) mod write_set;

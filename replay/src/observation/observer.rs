@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::error::Error;
 use crate::observation::hold::Hold;
 use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
-use crate::observation::memory::Region;
+use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{NodeStep, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
@@ -126,6 +126,17 @@ impl Observer {
         self.watch.is_active() || self.searching.is_wanted()
     }
 
+    /// The search, and what it reads memory with.
+    pub(crate) fn search_with<'a>(&'a mut self, api: &'a Api) -> (&'a mut Searching, Reader<'a>) {
+        let reader = Reader {
+            api,
+            pages: &mut self.pages,
+            buffer: &mut self.buffer,
+            position: None,
+        };
+        (&mut self.searching, reader)
+    }
+
     /// A node of an executable graph got other parameters, with live handles and addresses.
     pub(crate) fn set_exec_node(
         &mut self,
@@ -148,14 +159,16 @@ impl Observer {
         let finished = self.pages.finish();
         finished.map_err(|error| cannot_write(&self.job, &error))?;
         let (watched, mut not_watched) = self.watch.finish();
-        let (hits, not_searched) = self.searching.finish();
-        not_watched.extend(not_searched);
+        let searched = self.searching.finish();
+        not_watched.extend(searched.left_out);
         Ok(Observed {
             calls: self.done,
             bytes: self.pages.length,
             watched,
             not_watched,
-            hits,
+            hits: searched.hits,
+            written: searched.written,
+            write_sets: searched.write_sets,
             not_ordered: self.not_ordered,
             ..Observed::default()
         })

@@ -1,12 +1,14 @@
-//! Looks for numbers in what calls write to device memory.
+//! Looks at what calls write to device memory: for numbers, or for the writes themselves.
 
 use std::collections::{HashMap, HashSet};
 
 use cutape_driver::dirty;
 
 use crate::api::{Api, Code, result_name};
-use crate::observation::dirty_table::{Found, Table};
-use crate::observation::job::{Hit, Search, Writer};
+use crate::observation::dirty_table::{Found, Table, Tables};
+use crate::observation::job::{Hit, Search, WriteSet, Writer, Written};
+use crate::observation::memory::Reader;
+use crate::observation::write_set;
 
 /// Memory that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,25 +22,34 @@ pub(crate) struct Area {
 
 /// Where an area's pages are in the table of a live context.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    context: u64,
+pub(crate) struct Known {
+    pub(crate) context: u64,
     at: u64,
+}
+
+/// What a search has found.
+#[derive(Debug)]
+pub(crate) struct Searched {
+    pub(crate) hits: Vec<Hit>,
+    pub(crate) written: Vec<Written>,
+    pub(crate) write_sets: Vec<WriteSet>,
+    /// What could not be looked at.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// The search of an observation.
 #[derive(Debug, Default)]
 pub(crate) struct Searching {
     search: Option<Search>,
-    /// By live context.
-    tables: HashMap<u64, Table>,
-    /// How many tables were made.
-    made: u64,
+    tables: Tables,
     known: HashMap<Area, Known>,
     /// Memory that cannot be looked at.
     refused: HashSet<Area>,
     look: u64,
     has_begun: bool,
     hits: Vec<Hit>,
+    written: Vec<Written>,
+    write_sets: Vec<WriteSet>,
     /// The first call with work after which nobody has looked.
     pub(crate) since: Option<u64>,
     pub(crate) left_out: Vec<String>,
@@ -46,8 +57,10 @@ pub(crate) struct Searching {
 
 impl Searching {
     pub(crate) fn new(search: Option<Search>) -> Self {
+        let ranges = search.as_ref().map(|search| search.ranges);
         Self {
             search,
+            tables: Tables::new(ranges.unwrap_or([dirty::NEVER; 4])),
             ..Self::default()
         }
     }
@@ -58,7 +71,8 @@ impl Searching {
         let Some(search) = &self.search else {
             return false;
         };
-        call >= search.from && !(0..dirty::TYPES.len()).all(|kind| self.is_done(search, kind))
+        let is_done = || (0..dirty::TYPES.len()).all(|kind| self.is_done(search, kind));
+        call >= search.from && (search.writes.is_some() || !is_done())
     }
 
     /// Whether memory is followed from now on.
@@ -72,10 +86,11 @@ impl Searching {
     }
 
     /// Forgets what was written until now. All work must be done.
-    pub(crate) fn begin(&mut self, api: &Api) {
+    pub(crate) fn begin(&mut self, reader: &mut Reader<'_>) {
         self.has_begun = true;
-        self.look(api, 0, &Writer::Call);
+        self.look(reader, 0, &Writer::Begins);
         self.hits.clear();
+        self.written.clear();
     }
 
     fn is_done(&self, search: &Search, kind: usize) -> bool {
@@ -109,19 +124,19 @@ impl Searching {
     pub(crate) fn place(&mut self, api: &Api, areas: &HashMap<Area, u64>) {
         let ended = self.known.extract_if(|area, _| !areas.contains_key(area));
         for (area, known) in ended {
-            if let Some(table) = self.tables.get_mut(&known.context) {
+            if let Some(table) = self.tables.get(known.context) {
                 let removed = api.in_context(known.context, |api| {
                     table.remove(api, known.at, area.length)
                 });
                 if removed.is_err() {
-                    self.tables.remove(&known.context);
+                    self.tables.retain(|context| context != known.context);
                 }
             }
         }
         self.refused.retain(|area| areas.contains_key(area));
-        let tables = &self.tables;
+        let tables = &mut self.tables;
         self.known
-            .retain(|_, known| tables.contains_key(&known.context));
+            .retain(|_, known| tables.get(known.context).is_some());
         for (&area, &context) in areas {
             if self.known.contains_key(&area) || self.refused.contains(&area) {
                 continue;
@@ -144,45 +159,56 @@ impl Searching {
     }
 
     fn add(&mut self, api: &Api, context: u64, area: Area) -> Result<u64, Code> {
-        let ranges = self.search.as_ref().map(|search| search.ranges);
-        let table = match self.tables.entry(context) {
-            std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
-            std::collections::hash_map::Entry::Vacant(vacant) => {
-                let table = Table::new(api, self.made, ranges.unwrap_or([dirty::NEVER; 4]))?;
-                self.made += 1;
-                vacant.insert(table)
-            }
-        };
+        let table = self.tables.make(api, context)?;
         table.add(api, area.live, area.length)
     }
 
     /// A context has ended.
     pub(crate) fn end_contexts(&mut self, lives: impl Fn(u64) -> bool) {
-        self.tables.retain(|&context, _| lives(context));
+        self.tables.retain(lives);
     }
 
     /// Looks at all memory after a call or a node. All work must be done.
-    pub(crate) fn look(&mut self, api: &Api, call: u64, by: &Writer) {
+    pub(crate) fn look(&mut self, reader: &mut Reader<'_>, call: u64, by: &Writer) {
         self.look += 1;
-        let since = self.since.take().unwrap_or(call);
+        let (api, since) = (reader.api, self.since.take().unwrap_or(call));
+        let mut written = Written {
+            call,
+            since,
+            by: by.clone(),
+            ..Written::default()
+        };
         let mut lost = Vec::new();
-        for (&context, table) in &mut self.tables {
+        for (context, table) in self.tables.iter() {
             let found = api.in_context(context, |api| {
                 let found = table.look(api, self.look)?;
-                describe(api, table, &found, &self.known)
+                Ok((found, describe(api, table, &found, &self.known)?))
             });
             match found {
-                Ok(hits) => self.hits.extend(hits.into_iter().map(|hit| Hit {
-                    call,
-                    since,
-                    by: by.clone(),
-                    ..hit
-                })),
+                Ok((found, hits)) => {
+                    written.pages += found.pages;
+                    written.digest = written.digest.wrapping_add(found.written);
+                    self.hits.extend(hits.into_iter().map(|hit| Hit {
+                        call,
+                        since,
+                        by: by.clone(),
+                        ..hit
+                    }));
+                }
                 Err(code) => lost.push((context, code)),
             }
         }
+        if written.pages > 0
+            && self
+                .search
+                .as_ref()
+                .is_some_and(|search| search.writes.is_some())
+        {
+            self.written.push(written);
+        }
+        self.describe_writes(reader, call, by);
         for (context, code) in lost {
-            self.tables.remove(&context);
+            self.tables.retain(|other| other != context);
             self.known.retain(|_, known| known.context != context);
             self.left_out.push(format!(
                 "what was written before call {call} or by it: looking at memory returned {}",
@@ -201,8 +227,41 @@ impl Searching {
         }
     }
 
+    /// Describes what was written, if that is wanted of this call or node.
+    fn describe_writes(&mut self, reader: &mut Reader<'_>, call: u64, by: &Writer) {
+        let writes = self
+            .search
+            .as_ref()
+            .and_then(|search| search.writes.as_ref());
+        let mut described = writes.into_iter().flat_map(|writes| &writes.described);
+        let moment = by.moment(call);
+        let Some((_, reads)) = described.find(|(wanted, _)| *wanted == moment) else {
+            return;
+        };
+        let mut set = WriteSet {
+            call,
+            by: by.clone(),
+            ..WriteSet::default()
+        };
+        let mut changed = Vec::new();
+        for (context, table) in self.tables.iter() {
+            let pages = reader
+                .api
+                .in_context(context, |api| table.changed(api, table.all(), self.look));
+            match pages {
+                Ok(pages) => changed.extend(pages),
+                Err(code) => set.left_out.push(format!(
+                    "the table of pages: reading it returned {}",
+                    result_name(code)
+                )),
+            }
+        }
+        write_set::describe(reader, &self.known, (&changed, reads), &mut set);
+        self.write_sets.push(set);
+    }
+
     /// What was found, and what could not be looked at.
-    pub(crate) fn finish(self) -> (Vec<Hit>, Vec<String>) {
+    pub(crate) fn finish(self) -> Searched {
         let mut left_out = self.left_out;
         left_out.extend(self.since.map(|call| {
             format!(
@@ -210,7 +269,12 @@ impl Searching {
                  memory, or its work did not end"
             )
         }));
-        (self.hits, left_out)
+        Searched {
+            hits: self.hits,
+            written: self.written,
+            write_sets: self.write_sets,
+            left_out,
+        }
     }
 }
 
@@ -222,7 +286,7 @@ fn describe(
     known: &HashMap<Area, Known>,
 ) -> Result<Vec<Hit>, Code> {
     let mut hits = Vec::new();
-    for (kind, &(pages, first)) in found.iter().enumerate() {
+    for (kind, &(pages, first)) in found.hits.iter().enumerate() {
         let Some(&number) = dirty::TYPES.get(kind).filter(|_| pages > 0) else {
             continue;
         };

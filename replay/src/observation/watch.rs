@@ -1,21 +1,21 @@
 //! Watched memory: what it held last, and which calls have changed it.
 
-use rustc_hash::FxHashMap;
+use cutape_driver::dirty::{self, PAGE};
 
 use crate::api::{Api, Code, result_name};
-use crate::compare::digest_kernel::Prepared;
+use crate::observation::dirty_table::Tables;
 use crate::observation::job::{
     Change, MemoryKind, Moment, ObservedLaunch, Seen, WatchedRange, Writer,
 };
 use crate::observation::memory::Region;
 
-/// Up to that many bytes are read after every call that may change them. Of more, the device
-/// computes a digest.
-const READ: u64 = 64 << 10;
+/// Up to that many bytes are read after every call that may change them. Of more, the device finds
+/// the pages that have changed.
+pub const EXACT: u64 = 64 << 10;
 /// The most bytes of a change that are kept, from the first changed one on.
 const SHOWN: usize = 256;
-/// The most changed parts of one change that are told apart.
-const MOST_PARTS: usize = 64;
+/// The most parts of a change that are told apart: as many as `EXACT` bytes can have.
+const MOST_PARTS: usize = EXACT as usize / 2;
 
 /// What a range held when it was looked at last.
 #[derive(Debug, Default)]
@@ -24,7 +24,8 @@ enum Held {
     #[default]
     Unknown,
     Bytes(Vec<u8>),
-    Digest(u64),
+    /// It has pages in the table of a live context, from a position on.
+    Pages(u64, u64),
 }
 
 #[derive(Debug)]
@@ -53,47 +54,72 @@ pub(crate) struct Watch {
     pub(crate) since: Option<u64>,
     /// Host memory may have changed since somebody looked.
     pub(crate) is_host_due: bool,
-    /// By live context: what digests need.
-    prepared: FxHashMap<u64, Prepared>,
-    mark: u64,
+    /// Of long ranges in device memory.
+    tables: Tables,
+    /// The number of the last look at them.
+    number: u64,
+    has_begun: bool,
     /// What could not be looked at, and why.
     pub(crate) left_out: Vec<String>,
 }
 
-/// The bytes of a range, or a digest.
-fn look(api: &Api, region: &Region, watch: &mut Digesting<'_>) -> Result<Held, Code> {
-    if region.length <= READ || region.kind != MemoryKind::Device {
-        let mut bytes = Vec::new();
-        region.read(api, 0, &mut bytes, region.length as usize)?;
-        return Ok(Held::Bytes(bytes));
-    }
-    let context = match region.context {
-        0 => api.current_context()?,
-        context => context,
-    };
-    api.in_context(context, |api| watch.digest(api, context, region))
-        .map(Held::Digest)
-}
-
-/// What digests need.
-struct Digesting<'a> {
-    prepared: &'a mut FxHashMap<u64, Prepared>,
-    mark: &'a mut u64,
-}
-
-impl Digesting<'_> {
-    fn digest(&mut self, api: &Api, context: u64, region: &Region) -> Result<u64, Code> {
-        let range = (region.live, region.length);
-        *self.mark += 1;
-        if let Some(&prepared) = self.prepared.get(&context)
-            && let Ok(value) = api.digest_now(prepared, range, *self.mark)
-        {
-            return Ok(value);
+impl Held {
+    /// Looks at a region; what has changed since it was looked at last.
+    fn look(
+        &mut self,
+        api: &Api,
+        region: &Region,
+        (tables, number): (&mut Tables, u64),
+    ) -> Result<Option<Change>, Code> {
+        if region.length <= EXACT || region.kind != MemoryKind::Device {
+            let mut now = Vec::new();
+            region.read(api, 0, &mut now, region.length as usize)?;
+            let change = match &*self {
+                Self::Bytes(before) => difference(before, &now),
+                _ => None,
+            };
+            *self = Self::Bytes(now);
+            return Ok(change);
         }
-        // A context that was destroyed may have had the same handle.
-        let prepared = api.prepare_digests(context)?;
-        self.prepared.insert(context, prepared);
-        api.digest_now(prepared, range, *self.mark)
+        let context = match region.context {
+            0 => api.current_context()?,
+            context => context,
+        };
+        let at = match *self {
+            Self::Pages(of, at) if of == context => Some(at),
+            _ => None,
+        };
+        api.in_context(context, |api| {
+            let table = tables.make(api, context)?;
+            let Some(at) = at else {
+                *self = Self::Pages(context, table.add(api, region.live, region.length)?);
+                return Ok(None);
+            };
+            let pages = at..at + region.length.div_ceil(PAGE);
+            if table.look_at(api, pages.clone(), number)?.pages == 0 {
+                return Ok(None);
+            }
+            let changed = table.changed(api, pages, number)?;
+            let mut parts = Vec::new();
+            for page in changed {
+                add_part(&mut parts, page.address - region.live, page.length.into());
+            }
+            Ok(Some(Change {
+                parts,
+                in_pages: true,
+                ..Change::default()
+            }))
+        })
+    }
+
+    /// Forgets what was there, which has ended.
+    fn forget(&mut self, length: u64, tables: &mut Tables) {
+        if let Self::Pages(context, at) = *self
+            && let Some(table) = tables.get(context)
+        {
+            table.release(at, length);
+        }
+        *self = Self::Unknown;
     }
 }
 
@@ -115,6 +141,7 @@ impl Watch {
                 most: most.max(1),
                 first,
             },
+            tables: Tables::new([dirty::NEVER; 4]),
             ..Self::default()
         }
     }
@@ -128,6 +155,27 @@ impl Watch {
     /// Whether one of the ranges lies in memory that lives.
     pub(crate) fn has_memory(&self) -> bool {
         self.watched.iter().any(|one| one.region.is_some())
+    }
+
+    /// Whether changes by a call are wanted.
+    pub(crate) fn is_wanted(&self, call: u64) -> bool {
+        self.keep.first.is_none_or(|first| call >= first)
+    }
+
+    /// Whether nobody has looked yet, and the changes that are wanted begin with a call.
+    pub(crate) fn begins_with(&self, call: u64) -> bool {
+        let is_wanted = self.keep.first.is_some_and(|first| call >= first);
+        is_wanted && !self.has_begun && self.has_memory()
+    }
+
+    /// Contexts have ended.
+    pub(crate) fn end_contexts(&mut self, lives: impl Fn(u64) -> bool) {
+        for one in &mut self.watched {
+            if matches!(one.held, Held::Pages(context, _) if !lives(context)) {
+                one.held = Held::Unknown;
+            }
+        }
+        self.tables.retain(lives);
     }
 
     /// Finds the ranges again after a call that may have made or ended memory; true if one begins,
@@ -156,8 +204,8 @@ impl Watch {
                 parts: parts.clone(),
                 ..Change::default()
             };
-            if known.is_some() {
-                one.held = Held::Unknown;
+            if let Some((_, _, length)) = known {
+                one.held.forget(length, &mut self.tables);
                 let ends = change(Writer::Ends);
                 one.seen.add(ends, self.keep);
             }
@@ -179,10 +227,8 @@ impl Watch {
     pub(crate) fn look(&mut self, api: &Api, call: u64, by: &Writer, is_host_only: bool) -> bool {
         let mut has_changed = false;
         let since = self.since.unwrap_or(call);
-        let mut digesting = Digesting {
-            prepared: &mut self.prepared,
-            mark: &mut self.mark,
-        };
+        self.has_begun = true;
+        self.number += 1;
         for one in &mut self.watched {
             let Some(region) = &one.region else { continue };
             if one.seen.range.is_over(by.moment(call)) {
@@ -191,32 +237,29 @@ impl Watch {
             if is_host_only && !matches!(region.kind, MemoryKind::Host | MemoryKind::Managed) {
                 continue;
             }
-            let now = match look(api, region, &mut digesting) {
-                Ok(now) => {
+            match one.held.look(api, region, (&mut self.tables, self.number)) {
+                Ok(change) => {
                     // Mapped memory can be read once access to it is set.
                     one.failed = None;
-                    now
+                    has_changed |= change.is_some();
+                    let change = change.map(|change| Change {
+                        call,
+                        since,
+                        by: by.clone(),
+                        ..change
+                    });
+                    if let Some(change) = change {
+                        one.seen.add(change, self.keep);
+                    }
                 }
                 Err(code) => {
                     let (what, why) = (region.describe(), result_name(code));
                     one.failed = Some(format!(
-                        "{what}: reading it after call {call} returned {why}"
+                        "{what}: looking at it after call {call} returned {why}"
                     ));
-                    one.held = Held::Unknown;
-                    continue;
+                    one.held.forget(region.length, &mut self.tables);
                 }
-            };
-            if let Some(change) = difference(&one.held, &now, region.length) {
-                let change = Change {
-                    call,
-                    since,
-                    by: by.clone(),
-                    ..change
-                };
-                one.seen.add(change, self.keep);
-                has_changed = true;
             }
-            one.held = now;
         }
         has_changed
     }
@@ -319,31 +362,22 @@ impl Seen {
     }
 }
 
-/// What differs between two looks; `None` if nothing, or if nobody has looked before.
-fn difference(held: &Held, now: &Held, length: u64) -> Option<Change> {
-    match (held, now) {
-        (Held::Bytes(before), Held::Bytes(after)) => {
-            let parts = changed_parts(before, after);
-            // Numbers of all types are whole.
-            let at = parts.first()?.0 & !7;
-            let shown = |bytes: &[u8]| {
-                let end = bytes.len().min(at as usize + SHOWN);
-                bytes.get(at as usize..end).unwrap_or_default().to_vec()
-            };
-            Some(Change {
-                at,
-                before: shown(before),
-                after: shown(after),
-                parts,
-                ..Change::default()
-            })
-        }
-        (Held::Digest(before), Held::Digest(after)) if before != after => Some(Change {
-            parts: vec![(0, length)],
-            ..Change::default()
-        }),
-        _ => None,
-    }
+/// What differs between two looks; `None` if nothing.
+fn difference(before: &[u8], after: &[u8]) -> Option<Change> {
+    let parts = changed_parts(before, after);
+    // Numbers of all types are whole.
+    let at = parts.first()?.0 & !7;
+    let shown = |bytes: &[u8]| {
+        let end = bytes.len().min(at as usize + SHOWN);
+        bytes.get(at as usize..end).unwrap_or_default().to_vec()
+    };
+    Some(Change {
+        at,
+        before: shown(before),
+        after: shown(after),
+        parts,
+        ..Change::default()
+    })
 }
 
 /// The words of a kernel's parameters, with the numbers of these.
@@ -358,20 +392,26 @@ fn words(launch: &ObservedLaunch) -> impl Iterator<Item = (u32, u64)> {
     })
 }
 
-/// The parts that differ, as offset and length; the last one takes what is too many.
+/// The parts that differ, as offset and length.
 fn changed_parts(before: &[u8], after: &[u8]) -> Vec<(u64, u64)> {
-    let mut parts: Vec<(u64, u64)> = Vec::new();
+    let mut parts = Vec::new();
     for (at, _) in (0..)
         .zip(before.iter().zip(after))
         .filter(|(_, (a, b))| a != b)
     {
-        let is_full = parts.len() >= MOST_PARTS;
-        match parts.last_mut() {
-            Some((start, length)) if is_full || *start + *length == at => *length = at + 1 - *start,
-            _ => parts.push((at, 1)),
-        }
+        add_part(&mut parts, at, 1);
     }
     parts
+}
+
+/// Adds a part after all others, and joins it to one that it follows; the last one takes what is too
+/// many.
+fn add_part(parts: &mut Vec<(u64, u64)>, at: u64, length: u64) {
+    let is_full = parts.len() >= MOST_PARTS;
+    match parts.last_mut() {
+        Some((start, known)) if is_full || *start + *known == at => *known = at + length - *start,
+        _ => parts.push((at, length)),
+    }
 }
 
 #[cfg(test)]
@@ -388,18 +428,27 @@ mod tests {
             assert_eq!(changed_parts(before, after), expected);
         }
         let many = changed_parts(&[0; 1000], &[1, 0].repeat(500));
-        assert_eq!(many.len(), MOST_PARTS);
-        assert_eq!(many.last(), Some(&(126, 873)));
+        assert_eq!((many.len(), many.last()), (500, Some(&(998, 1))));
+        let many = changed_parts(&[0; 2 * MOST_PARTS + 8], &[1, 0].repeat(MOST_PARTS + 4));
+        let last = (2 * MOST_PARTS as u64 - 2, 9);
+        assert_eq!((many.len(), many.last()), (MOST_PARTS, Some(&last)));
     }
 
     #[test]
-    fn of_digests_the_whole_range_has_changed() {
-        let parts = |before, after| {
-            let [before, after] = [before, after].map(Held::Digest);
-            difference(&before, &after, 100).map(|change| change.parts)
+    fn changes_are_wanted_from_a_call_on() {
+        let range = WatchedRange {
+            address: 0x1010,
+            length: 8,
+            until: None,
         };
-        assert_eq!(parts(1, 2), Some(vec![(0, 100)]));
-        assert_eq!(parts(1, 1), None);
+        for (first, call, expected) in [(None, 0, true), (Some(8), 7, false), (Some(8), 8, true)] {
+            let mut watch = Watch::new(&[range], 1, first);
+            assert!(!watch.begins_with(call), "without memory");
+            let whole = Region::mapped((0x1000, 0x1000), 0x100, 1);
+            watch.place(1, |_| Some((whole.part(0x1010, 0x1018), whole.clone())));
+            assert_eq!(watch.is_wanted(call), expected);
+            assert_eq!(watch.begins_with(call), expected && first.is_some());
+        }
     }
 
     #[test]

@@ -9,23 +9,34 @@ use crate::observe::wait::wait;
 use crate::observe::{search, watch};
 use crate::player::Job;
 
-/// Before a call: finds what CPU code has written, and begins to look for numbers.
+/// Before a call: finds what CPU code has written. Before the first call whose changes are wanted:
+/// looks at what is there.
 pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
     let call = job.call.index;
-    watch::before(job, observer);
-    if observer.searching.begins_with(call) && !job.captures.any_open() {
+    let is_watched = observer.watch.begins_with(call);
+    let is_searched = observer.searching.begins_with(call);
+    if (is_watched || is_searched) && !job.captures.any_open() {
         match wait(job, observer, "before") {
-            Ok(()) => search::begin(job, observer),
+            Ok(()) => {
+                if is_watched {
+                    watch::begin(job, observer);
+                }
+                if is_searched {
+                    search::begin(job, observer);
+                }
+            }
             Err(why) => observer.watch.left_out.push(format!("call {call}: {why}")),
         }
     }
+    watch::before(job, observer);
 }
 
 /// Before a call: lets a graph run node by node.
 pub(super) fn split_graph(job: &Job<'_, '_>, observer: &mut Observer) {
     let call = job.call.index;
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
-    let is_looked_at = observer.watch.has_memory() || observer.searching.is_active(call);
+    let is_watched = observer.watch.has_memory() && observer.watch.is_wanted(call);
+    let is_looked_at = is_watched || observer.searching.is_active(call);
     if !is_graph || !job.call.succeeded() || job.captures.any_open() || !is_looked_at {
         return;
     }
@@ -49,7 +60,12 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
     let begins = watch::place(job, observer);
     let may_write =
         job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
-    let is_watched = (begins || may_write) && observer.watch.has_memory();
+    let watch = &observer.watch;
+    // What was there before the first call whose changes are wanted is seen after the last of the
+    // others, so that what CPU code writes between them is found.
+    let is_last_before = watch.begins_with(call + 1);
+    let is_wanted = (begins || may_write) && watch.is_wanted(call) && watch.has_memory();
+    let is_watched = is_wanted || is_last_before;
     let is_searched = may_write && observer.searching.is_active(call);
     let has_new_memory = observer.searching.is_wanted() && search::may_begin_memory(job);
     if job.current.is_captured || !(is_watched || is_searched || has_new_memory) {

@@ -23,7 +23,8 @@ pub(super) fn may_begin_memory(job: &Job<'_, '_>) -> bool {
 /// must be done.
 pub(super) fn begin(job: &Job<'_, '_>, observer: &mut Observer) {
     look(job, observer, false);
-    observer.searching.begin(&job.api);
+    let (searching, mut reader) = observer.search_with(&job.api);
+    searching.begin(&mut reader);
 }
 
 /// Follows which memory lives, and looks at it if the call may have written. All work must be done.
@@ -35,7 +36,8 @@ pub(super) fn look(job: &Job<'_, '_>, observer: &mut Observer, may_have_written:
     let areas = areas(job, |area| searching.within(area));
     searching.place(&job.api, &areas);
     if may_have_written {
-        searching.look(&job.api, job.call.index, &Writer::Call);
+        let (searching, mut reader) = observer.search_with(&job.api);
+        searching.look(&mut reader, job.call.index, &Writer::Call);
     }
 }
 

@@ -10,10 +10,18 @@ use crate::observe::live::all_live;
 use crate::place::address::Found;
 use crate::player::{Job, Player};
 
+/// Before the first call whose changes are wanted, if nobody has looked after the call before it.
+pub(super) fn begin(job: &Job<'_, '_>, observer: &mut Observer) {
+    observer
+        .watch
+        .look(&job.api, job.call.index, &Writer::Host, false);
+}
+
 /// Before a call: finds what CPU code has written.
 pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
-    if observer.watch.is_host_due || job.decoded.has_notes {
-        let call = job.call.index;
+    let call = job.call.index;
+    let is_due = observer.watch.is_host_due || job.decoded.has_notes;
+    if is_due && observer.watch.is_wanted(call) {
         observer.watch.look(&job.api, call, &Writer::Host, true);
     }
     // Bytes that the recorder found after a call are put into host memory when the call is over.
@@ -31,6 +39,9 @@ pub(super) fn place(job: &Job<'_, '_>, observer: &mut Observer) -> bool {
 pub(super) fn look(job: &mut Job<'_, '_>, observer: &mut Observer, begins: bool) {
     let call = job.call.index;
     let watch = &mut observer.watch;
+    let current = job.api.current_context().unwrap_or(0);
+    let is_taken = |context| job.handles.is_taken(Kind::Context, context);
+    watch.end_contexts(|context| context == current || is_taken(context));
     let has_changed = watch.look(&job.api, call, &Writer::Call, false);
     if begins {
         watch.keep_first(call);

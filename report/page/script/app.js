@@ -50,6 +50,11 @@ class App {
         make: () => still(imagesView(this)),
       },
       { key: "leaks", title: "Never destroyed", count: leaks, make: () => still(leaksView(this)) },
+      facts.why && {
+        key: "why",
+        title: "Who wrote",
+        make: () => still(whyView(this)),
+      },
       facts.replay && {
         key: "replay",
         title: "Replay",

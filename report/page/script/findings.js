@@ -159,6 +159,17 @@ class FindingsView {
     );
   }
 
+  /** Who wrote the memory that a finding is about, before its call or the end of the memory. */
+  #whyNode({ label, destroyed_call: end }, call) {
+    const memory = /^memory#\d+/.exec(label);
+    if (!memory) {
+      return null;
+    }
+    const moments = [call?.call, end].filter((moment) => Number.isInteger(moment));
+    const when = moments.length ? ` --at ${Math.min(...moments)}` : "";
+    return element("div", { class: "dim" }, whyCommand(this.app, `${memory[0]}${when}`));
+  }
+
   #body(finding) {
     const { app } = this;
     const { call } = finding;
@@ -196,6 +207,7 @@ class FindingsView {
           object.parents.length
             ? element("div", { class: "dim" }, `part of ${object.parents.join(", part of ")}`)
             : null,
+          this.#whyNode(object, call),
         ),
       ),
       finding.chain.length

@@ -136,10 +136,19 @@ class MemoryView {
               : [callLink(end), " ", element("code", {}, trace.nameOf(end))];
           },
         },
+        { title: "Who wrote it", class: "text", cell: (row) => this.#whyCell(row) },
       ],
     });
     const rest = all > largest.length ? `${counted(all, "allocation")} lived then.` : null;
     return [table.node, rest ? element("p", { class: "more dim" }, rest) : null];
+  }
+
+  /** Asked before the memory ends: later its address may be that of other memory. */
+  #whyCell(row) {
+    const { objects } = this.trace;
+    const end = objects.endOf(row);
+    const when = end === null ? "" : ` --at ${end}`;
+    return whyCommand(this.app, `${objects.handle(row)}${when}`);
   }
 
   show(node) {

@@ -1,6 +1,7 @@
 // A replay's report, as `cutape replay --report` writes it.
 
-function replayView({ facts: { replay } }) {
+function replayView(app) {
+  const { replay } = app.facts;
   const agrees = replay.divergence_count === 0 && !replay.died;
   // The replay does the work of these calls by others, as `cutape replay` counts them.
   const emulated = Object.values(replay.calls_emulated ?? {}).reduce(
@@ -43,9 +44,9 @@ function replayView({ facts: { replay } }) {
       }),
       card("Duration", duration(replay.wall_seconds * 1e9), { note: "first call to last" }),
     ),
-    divergenceTable("Divergences", replay.divergences, replay.divergence_count),
-    divergenceTable("Changed by host functions", replay.host_changed, replay.host_changed_count),
-    divergenceTable("Depends on replaced input", replay.changed_input, replay.changed_input_count),
+    divergenceTable(app, "Divergences", replay.divergences, replay.divergence_count),
+    divergenceTable(app, "Changed by host functions", replay.host_changed, replay.host_changed_count),
+    divergenceTable(app, "Depends on replaced input", replay.changed_input, replay.changed_input_count),
     replay.error_cause
       ? [
           element("h2", {}, "Cause of the error"),
@@ -82,7 +83,13 @@ function divergenceDetails({ first_differing_byte: first, differing_bytes: diffe
   return lines;
 }
 
-function divergenceTable(title, rows, total) {
+/** Who wrote the bytes that a copy returned, and that differ. */
+function whyOfDivergence(app, { call, first_differing_byte: first }) {
+  const isCopy = first !== null && first !== undefined && app.trace.kindOf(call) === KIND_NUMBER.get("copy");
+  return isCopy ? element("li", {}, whyCommand(app, `--result ${call}`)) : null;
+}
+
+function divergenceTable(app, title, rows, total) {
   if (!total) {
     return null;
   }
@@ -94,6 +101,7 @@ function divergenceTable(title, rows, total) {
         "ul",
         {},
         divergenceDetails(row).map((line) => element("li", {}, withCallLinks(line))),
+        whyOfDivergence(app, row),
       ),
     columns: [
       { title: "Call", value: (row) => row.call, cell: (row) => callLink(row.call) },
