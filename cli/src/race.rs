@@ -1,12 +1,10 @@
 //! `cutape race`: whether work that nothing orders gives another result in the other order.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cutape_history::{Outcome, races, unordered_pairs};
 use cutape_render::{Element, quantity};
-use cutape_replay::Observed;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::{input, message};
 
@@ -95,13 +93,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let driver = arguments.replay.driver()?;
     let guarded = &arguments.replay.guarded;
-    let mut observe = |observation| -> Result<(Observed, Vec<u8>), Failure> {
-        let read = observation::read((&trace, &source), &driver, guarded, observation);
-        let (observed, mut file) = read?;
-        let mut contents = Vec::new();
-        file.read_to_end(&mut contents).map_err(Failure::unusable)?;
-        Ok((observed, contents))
-    };
+    let mut observe =
+        |observation| observation::read((&trace, &source), &driver, guarded, observation);
     let found = races(&trace, pairs, &mut observe)?;
     output.write(
         &found,

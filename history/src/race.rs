@@ -2,16 +2,20 @@
 //! of `cutape race`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
 
 use cutape_analyzer::{Analyzer, UnorderedPair};
 use cutape_format::Trace;
-use cutape_replay::{ForcedOrder, Moments, Observation, Observed, ObservedMemory, Piece, Reach};
+use cutape_replay::{ForcedOrder, Moments, Observation, Observed, ObservedMemory, Reach};
 use serde::Serialize;
 
 use crate::calls::{CallFacts, facts};
+use crate::contents::{Contents, MemoryPairs};
+use crate::loads::Loads;
 
-/// The unit in which contents are kept (`Piece`).
-const PAGE: usize = 4096;
+/// Contents are compared in pieces of so many bytes.
+const PART: u64 = 1 << 20;
 /// The most bytes of memory that one replay keeps.
 const MOST_BYTES: u64 = 8 << 30;
 /// Bytes of a difference that are shown.
@@ -67,8 +71,58 @@ pub struct Difference {
     pub reversed: Vec<u8>,
 }
 
-/// What a replay left in memory: the memory, and the bytes of its pieces.
-type Contents = (Vec<ObservedMemory>, Vec<u8>);
+/// What a replay left in memory.
+pub(crate) type Left = (Vec<ObservedMemory>, Contents);
+
+/// Has the trace replayed.
+pub type Observe<'a, E> = &'a mut dyn FnMut(Observation) -> Result<(Observed, File), E>;
+
+/// Replays in chosen orders.
+pub(crate) struct Orders<'a, E> {
+    loads: Loads,
+    observe: Observe<'a, E>,
+}
+
+impl<'a, E> Orders<'a, E> {
+    /// Of calls in these windows, each from its first call to its last one.
+    pub(crate) fn new(trace: &Trace, windows: &[(u64, u64)], observe: Observe<'a, E>) -> Self {
+        Self {
+            loads: Loads::of(trace, windows),
+            observe,
+        }
+    }
+
+    /// What memory holds after the work of these calls in an order; else why it did not run so.
+    pub(crate) fn run(&mut self, order: ForcedOrder) -> Result<Result<Left, String>, E> {
+        let window = order.calls.iter().min().zip(order.calls.iter().max());
+        let (&first, &last) = window.unwrap_or((&0, &0));
+        let moments = Moments {
+            reach: Reach::All,
+            after: true,
+            ..Moments::default()
+        };
+        let (observed, contents) = (self.observe)(Observation {
+            calls: BTreeMap::from([(last, moments)]),
+            order: Some(ForcedOrder {
+                loads: self.loads.between((first, last)),
+                ..order
+            }),
+            longest: u64::MAX,
+            most_bytes: MOST_BYTES,
+            ..Observation::default()
+        })?;
+        if let Some(why) = observed.not_ordered {
+            return Ok(Err(why));
+        }
+        let Some(call) = observed.calls.into_iter().next() else {
+            return Ok(Err(format!("the replay did not reach call {last}")));
+        };
+        Ok(match call.refused {
+            Some(why) => Err(why),
+            None => Ok((call.memory, contents.into())),
+        })
+    }
+}
 
 /// The pairs of a trace, those first of which it is known that both calls touch the same bytes.
 pub fn unordered_pairs(trace: &Trace) -> Vec<UnorderedPair> {
@@ -113,9 +167,11 @@ pub fn listed(trace: &Trace, pairs: Vec<UnorderedPair>) -> Vec<Race> {
 pub fn races<E>(
     trace: &Trace,
     pairs: Vec<UnorderedPair>,
-    observe: &mut dyn FnMut(Observation) -> Result<(Observed, Vec<u8>), E>,
+    observe: Observe<'_, E>,
 ) -> Result<Vec<Race>, E> {
-    described(trace, pairs, &mut |calls| outcome(calls, observe))
+    let windows: Vec<_> = pairs.iter().map(|pair| (pair.first, pair.second)).collect();
+    let mut orders = Orders::new(trace, &windows, observe);
+    described(trace, pairs, &mut |calls| outcome(calls, &mut orders))
 }
 
 fn described<E>(
@@ -144,186 +200,142 @@ fn described<E>(
     Ok(found)
 }
 
-fn outcome<E>(
-    (first, second): (u64, u64),
-    observe: &mut dyn FnMut(Observation) -> Result<(Observed, Vec<u8>), E>,
-) -> Result<Outcome, E> {
-    let mut replay = |is_reversed| -> Result<Result<Contents, String>, E> {
-        let moments = Moments {
-            reach: Reach::All,
-            after: true,
-            ..Moments::default()
-        };
-        let (observed, bytes) = observe(Observation {
-            calls: BTreeMap::from([(second, moments)]),
-            order: Some(ForcedOrder {
-                first,
-                second,
-                is_reversed,
-            }),
-            longest: u64::MAX,
-            most_bytes: MOST_BYTES,
-            ..Observation::default()
-        })?;
-        if let Some(why) = observed.not_ordered {
-            return Ok(Err(why));
-        }
-        let Some(call) = observed.calls.into_iter().next() else {
-            return Ok(Err(format!("the replay did not reach call {second}")));
-        };
-        Ok(match call.refused {
-            Some(why) => Err(why),
-            None => Ok((call.memory, bytes)),
-        })
+fn outcome<E>((first, second): (u64, u64), orders: &mut Orders<'_, E>) -> Result<Outcome, E> {
+    let order = |calls: [u64; 2]| ForcedOrder {
+        calls: calls.to_vec(),
+        ..ForcedOrder::default()
     };
+    let (in_order, reversed) = (order([first, second]), order([second, first]));
     // The other order is the one that may not be possible.
-    let reversed = match replay(true)? {
-        Ok(contents) => contents,
+    let other = match orders.run(reversed.clone())? {
+        Ok(left) => left,
         Err(why) => return Ok(Outcome::NotTried(why)),
     };
-    let in_order = match replay(false)? {
-        Ok(contents) => contents,
+    let one = match orders.run(in_order.clone())? {
+        Ok(left) => left,
         Err(why) => return Ok(Outcome::NotTried(why)),
     };
-    if differences(&in_order, &reversed).is_empty() {
+    let compared = match differences(&one, &other) {
+        Ok(found) => found,
+        Err(error) => return Ok(Outcome::NotTried(error.to_string())),
+    };
+    if compared.is_empty() {
         return Ok(Outcome::Same);
     }
-    let again = (replay(false)?, replay(true)?);
-    let (Ok(in_order_again), Ok(reversed_again)) = again else {
+    let again = (orders.run(in_order)?, orders.run(reversed)?);
+    let (Ok(one_again), Ok(other_again)) = again else {
         return Ok(Outcome::Varies);
     };
-    let is_steady = |a, b| differences(a, b).is_empty();
-    let steady: Vec<Difference> =
-        match is_steady(&in_order, &in_order_again) && is_steady(&reversed, &reversed_again) {
-            true => differences(&in_order, &reversed),
-            false => {
-                let unsteady: BTreeSet<u64> = differences(&in_order, &in_order_again)
-                    .into_iter()
-                    .chain(differences(&reversed, &reversed_again))
-                    .map(|difference| difference.start)
-                    .collect();
-                let all = differences(&in_order, &reversed).into_iter();
-                all.filter(|difference| !unsteady.contains(&difference.start))
-                    .collect()
-            }
-        };
-    Ok(match steady.is_empty() {
-        true => Outcome::Varies,
-        false => Outcome::Proven(steady),
+    let steady = steady(compared, [(&one, &one_again), (&other, &other_again)]);
+    Ok(match steady {
+        Ok(steady) if steady.is_empty() => Outcome::Varies,
+        Ok(steady) => Outcome::Proven(steady),
+        Err(error) => Outcome::NotTried(error.to_string()),
     })
 }
 
-/// The memory whose contents differ. Addresses in it are compared as recorded.
-fn differences(a: &Contents, b: &Contents) -> Vec<Difference> {
-    let mut others: BTreeMap<(u64, u64), &ObservedMemory> = BTreeMap::new();
-    for memory in &b.0 {
-        others.insert((memory.recorded, memory.length), memory);
+/// Those differences whose memory holds the same in each two replays of one order.
+pub(crate) fn steady<const COUNT: usize>(
+    found: Vec<Difference>,
+    replays: [(&Left, &Left); COUNT],
+) -> io::Result<Vec<Difference>> {
+    let mut unsteady = BTreeSet::new();
+    for (one, again) in replays {
+        let found = differences(one, again)?;
+        unsteady.extend(found.into_iter().map(|difference| difference.start));
     }
+    let is_steady = |difference: &Difference| !unsteady.contains(&difference.start);
+    Ok(found.into_iter().filter(is_steady).collect())
+}
+
+/// The memory whose contents differ. Addresses in it are compared as recorded.
+pub(crate) fn differences(a: &Left, b: &Left) -> io::Result<Vec<Difference>> {
+    let pairs = MemoryPairs::as_recorded(&a.0, &b.0);
     let mut found = Vec::new();
-    for memory in &a.0 {
-        let Some(other) = others.get(&(memory.recorded, memory.length)) else {
+    for (number, memory) in a.0.iter().enumerate() {
+        let Some(other) = pairs.other(number) else {
             continue;
         };
-        let pages: BTreeSet<u64> = memory
-            .after
-            .iter()
-            .chain(&other.after)
-            .map(|piece| piece.at)
-            .collect();
+        // What no piece has is zero in both.
+        let pieces = memory.after.iter().chain(&other.after);
+        let parts = pieces.flat_map(|piece| piece.at / PART..=(piece.at + piece.length - 1) / PART);
         let mut difference: Option<Difference> = None;
-        for at in pages {
-            let left = page(at, memory, a);
-            let right = page(at, other, b);
-            if left == right {
+        for part in parts.collect::<BTreeSet<u64>>() {
+            let part = part * PART..((part + 1) * PART).min(memory.length);
+            let of_a = a.1.read_part(part.clone(), &memory.after)?;
+            let mut of_b = b.1.read_part(part.clone(), &other.after)?;
+            pairs.as_in_a(&of_a, &mut of_b);
+            let differ = || {
+                let bytes = of_a.iter().zip(&of_b).enumerate();
+                bytes.filter(|(_, (a, b))| a != b).map(|(at, _)| at)
+            };
+            let Some(first) = differ().next() else {
                 continue;
-            }
-            let changed = left
-                .iter()
-                .zip(&right)
-                .filter(|(left, right)| left != right)
-                .count();
-            let first = left
-                .iter()
-                .zip(&right)
-                .position(|(left, right)| left != right);
-            let first = first.unwrap_or(0);
+            };
             let difference = difference.get_or_insert_with(|| {
                 let shown = |bytes: &[u8]| {
                     let bytes = bytes.iter().skip(first & !7).take(SHOWN);
                     bytes.copied().collect()
                 };
                 Difference {
-                    address: memory.recorded + at + (first & !7) as u64,
+                    address: memory.recorded + part.start + (first & !7) as u64,
                     bytes: 0,
                     made: (memory.name.clone(), memory.made),
                     start: memory.recorded,
-                    in_order: shown(&left),
-                    reversed: shown(&right),
+                    in_order: shown(&of_a),
+                    reversed: shown(&of_b),
                 }
             });
-            difference.bytes += changed as u64;
+            difference.bytes += differ().count() as u64;
         }
         found.extend(difference);
     }
-    found
-}
-
-/// A page of some memory, with recorded addresses; zeros where nothing is kept.
-fn page(at: u64, memory: &ObservedMemory, contents: &Contents) -> Vec<u8> {
-    let length = (memory.length - at.min(memory.length)).min(PAGE as u64);
-    let mut bytes = vec![0; length as usize];
-    let piece_of = |piece: &&Piece| (piece.at..piece.at + piece.length).contains(&at);
-    if let Some(piece) = memory.after.iter().find(piece_of) {
-        let from = (piece.file + (at - piece.at)) as usize;
-        let kept = contents.1.get(from..).unwrap_or_default();
-        bytes
-            .iter_mut()
-            .zip(kept)
-            .for_each(|(to, from)| *to = *from);
-    }
-    if contents
-        .0
-        .iter()
-        .any(|memory| memory.live != memory.recorded)
-    {
-        for word in bytes.as_chunks_mut::<8>().0 {
-            let address = u64::from_le_bytes(*word);
-            let area = contents.0.iter().find(|memory| {
-                (memory.live..memory.live.saturating_add(memory.length)).contains(&address)
-            });
-            if let Some(area) = area {
-                *word = (area.recorded + (address - area.live)).to_le_bytes();
-            }
-        }
-    }
-    bytes
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cutape_replay::Piece;
+    use std::io::{Seek, Write};
 
-    fn memory(recorded: u64, live: u64, pieces: &[(u64, u64, u64)]) -> ObservedMemory {
+    /// Memory of 10,000 bytes, and what a replay left in it.
+    fn left(name: &str, live: u64, pieces: &[(u64, u64, u64)], bytes: &[u8]) -> Left {
+        let file = format!("cutape-race-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .clone();
+        let mut file = options.open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
         let piece = |&(at, length, file): &(u64, u64, u64)| Piece { at, length, file };
-        ObservedMemory {
-            recorded,
+        let memory = ObservedMemory {
+            recorded: 0x1000,
             live,
             length: 10_000,
             after: pieces.iter().map(piece).collect(),
             ..ObservedMemory::default()
-        }
+        };
+        (vec![memory], file.into())
     }
 
     #[test]
-    fn contents_are_compared_page_by_page() {
-        let zeros = (vec![memory(0x1000, 0x1000, &[])], Vec::new());
-        let mut bytes = vec![0; PAGE];
+    fn contents_are_compared() {
+        let zeros = left("zeros", 0x1000, &[], &[]);
+        // A piece of two pages.
+        let mut bytes = vec![0; 8192 - 4096 + 1808];
         bytes[9] = 7;
         bytes[100] = 8;
-        let one = (vec![memory(0x1000, 0x1000, &[(4096, 4096, 0)])], bytes);
-        assert!(differences(&one, &one).is_empty());
-        let found = differences(&zeros, &one);
-        assert_eq!((found[0].address, found[0].bytes), (0x2008, 2));
+        bytes[5000] = 9;
+        let one = left("one", 0x1000, &[(4096, bytes.len() as u64, 0)], &bytes);
+        assert!(differences(&one, &one).unwrap().is_empty());
+        let found = differences(&zeros, &one).unwrap();
+        assert_eq!((found[0].address, found[0].bytes), (0x2008, 3));
         assert_eq!(found[0].reversed[1], 7);
         assert_eq!(found[0].in_order, vec![0; SHOWN]);
     }
@@ -331,10 +343,10 @@ mod tests {
     #[test]
     fn addresses_are_compared_as_recorded() {
         let with = |live: u64| {
-            let mut bytes = vec![0; PAGE];
-            bytes[..8].copy_from_slice(&(live + 0x10).to_le_bytes());
-            (vec![memory(0x1000, live, &[(0, 4096, 0)])], bytes)
+            let word = (live + 0x10).to_le_bytes();
+            left("addresses", live, &[(0, 8, 0)], &word)
         };
-        assert!(differences(&with(0x1000), &with(0x9000_0000)).is_empty());
+        let (a, b) = (with(0x1000), with(0x9000_0000));
+        assert!(differences(&a, &b).unwrap().is_empty());
     }
 }

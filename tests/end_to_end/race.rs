@@ -8,16 +8,19 @@ use serde_json::Value;
 
 cutape_tests::tests![
     a_missing_event_is_proven,
+    code_that_is_loaded_between_is_loaded_before,
     programs_with_the_event_have_no_pair,
     a_pair_that_a_user_names,
     what_cannot_be_asked_is_refused,
 ];
 
-const PROGRAM: &str = "misuse/race-across-streams";
-
 fn recorded(folder: &Path, variant: &str) -> PathBuf {
+    recorded_of(folder, "misuse/race-across-streams", variant)
+}
+
+fn recorded_of(folder: &Path, program: &str, variant: &str) -> PathBuf {
     let path = folder.join("app.cutape");
-    let program = compiled(&format!("{PROGRAM}/{variant}"));
+    let program = compiled(&format!("{program}/{variant}"));
     run(&mut record(&path, &[], &[&program])).assert_code(0);
     path
 }
@@ -73,6 +76,18 @@ fn a_missing_event_is_proven(folder: &Path) {
     );
 }
 
+/// The driver loads a library at its first launch, and waits for all work then.
+fn code_that_is_loaded_between_is_loaded_before(folder: &Path) {
+    let trace = recorded_of(folder, "misuse/race-across-load", "violation");
+    let output = race(&trace, &[]);
+    output.assert_code(1);
+    assert!(
+        output.stdout.contains("proven: 4,096 bytes"),
+        "{}",
+        output.stdout
+    );
+}
+
 fn programs_with_the_event_have_no_pair(folder: &Path) {
     let trace = recorded(folder, "correct");
     let output = race(&trace, &[]);
@@ -94,7 +109,9 @@ fn a_pair_that_a_user_names(folder: &Path) {
     output.assert_code(0);
     assert!(output.stdout.contains("not tried: "), "{}", output.stdout);
     assert!(
-        output.stdout.contains("waits for that of the first"),
+        output
+            .stdout
+            .contains("waits for work that is to run later"),
         "{}",
         output.stdout
     );
