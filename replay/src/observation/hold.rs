@@ -24,7 +24,7 @@ const PAGE: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct OrderedWork {
     /// By call: what keeps its work back, and the event after it.
-    pub(crate) pending: BTreeMap<u64, (Option<Hold>, u64)>,
+    pub(crate) pending: BTreeMap<u64, (Option<Hold>, Option<u64>)>,
     /// What keeps back the work of the call in progress.
     pub(crate) hold: Option<Hold>,
     /// How many of the order are complete.

@@ -409,4 +409,9 @@ pub struct ForcedOrder {
     /// Calls that come after the first of them in the trace, and that are issued before it: those
     /// that load code, which wait for work that is kept back.
     pub loads: Vec<u64>,
+    /// Their streams wait before the first of them until the last one is enqueued; nothing else is
+    /// enqueued between.
+    pub is_together: bool,
+    /// A launch that gets no programmatic stream serialization.
+    pub serialized: Option<u64>,
 }

@@ -22,10 +22,15 @@ pub(super) fn before(job: &mut Job<'_, '_>, observer: &mut Observer) {
     let Some((order, place)) = place(job, observer) else {
         return;
     };
-    if order.calls.iter().min() == Some(&job.call.index) {
+    let is_first = order.calls.iter().min() == Some(&job.call.index);
+    if is_first {
         load_libraries(job);
     }
-    if place == observer.ordered.complete {
+    let runs_now = match order.is_together {
+        true => !is_first,
+        false => place == observer.ordered.complete,
+    };
+    if runs_now {
         return;
     }
     let call = job.call.index;
@@ -69,18 +74,24 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Opt
         let why = format!("a stream is capturing at call {call}");
         return observer.ordered.fail(why);
     };
-    let event = match job.api.event_after(stream) {
-        Ok(event) => event,
-        Err(code) => {
-            let why = format!("cuEventRecord returned {}", result_name(code));
-            return observer.ordered.fail(why);
-        }
+    let is_last = order.calls.iter().max() == Some(&call);
+    let event = match order.is_together && !is_last {
+        true => None,
+        false => match job.api.event_after(stream) {
+            Ok(event) => Some(event),
+            Err(code) => {
+                let why = format!("cuEventRecord returned {}", result_name(code));
+                return observer.ordered.fail(why);
+            }
+        },
     };
     let work = &mut observer.ordered;
     let hold = work.hold.take();
     work.pending.insert(call, (hold, event));
-    let ran = run(job, work, &order);
-    if let Err(why) = ran {
+    if order.is_together && !is_last {
+        return;
+    }
+    if let Err(why) = run(job, work, &order) {
         work.fail(why);
     }
 }
@@ -96,7 +107,7 @@ fn run(job: &Job<'_, '_>, work: &mut OrderedWork, order: &ForcedOrder) -> Result
             true => hold::PATIENCE,
             false => wait::PATIENCE,
         };
-        let ends = job.api.completes_soon(event, patience);
+        let ends = event.is_none_or(|event| job.api.completes_soon(event, patience));
         if !is_in_time || !ends {
             return Err(
                 "a call between them, or work that is to run earlier, waits for work that is to \
