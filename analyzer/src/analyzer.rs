@@ -1,6 +1,6 @@
 //! The analyzer: for each call its plan, its checks, then what it changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use cutape_format::Call;
 use cutape_registry::{Family, Function, FunctionOp, Kind, rules as rule_ids};
@@ -12,7 +12,7 @@ use crate::decode::Names;
 use crate::finding::{
     CallResult, CallSite, Class, CodePlace, Confidence, Finding, FindingKey, Severity,
 };
-use crate::pairs::{Pairs, UnorderedPair};
+use crate::pairs::{ChosenWork, Pairs, ProvenPair, UnorderedPair};
 use crate::performance::{Performance, Watched};
 use crate::plan::Plan;
 use crate::reported::Reported;
@@ -79,6 +79,7 @@ pub struct Analyzer {
     drafts: Vec<Draft>,
     killed: bool,
     pairs: Option<Pairs>,
+    chosen: Option<ChosenWork>,
     question: Option<Question>,
 }
 
@@ -115,6 +116,24 @@ impl Analyzer {
     pub fn take_pairs(&mut self) -> Vec<UnorderedPair> {
         let pairs = self.pairs.take();
         pairs.map(Pairs::into_found).unwrap_or_default()
+    }
+
+    /// Finds out, from before the first call on, which two of these calls nothing orders.
+    pub fn collect_order(&mut self, calls: BTreeSet<u64>) {
+        self.chosen = Some(ChosenWork::new(calls));
+    }
+
+    /// What [`Analyzer::collect_order`] has found out: pairs, the earlier call first.
+    pub fn take_unordered(&mut self) -> BTreeSet<(u64, u64)> {
+        let chosen = self.chosen.take();
+        chosen.map(ChosenWork::into_unordered).unwrap_or_default()
+    }
+
+    /// Says, before the first call, what replays have shown: findings about these pairs are errors.
+    pub fn prove(&mut self, pairs: impl IntoIterator<Item = ProvenPair>) {
+        let proven = pairs.into_iter();
+        let proven = proven.map(|pair| ((pair.first, pair.second), pair.evidence));
+        self.state.proven = proven.collect();
     }
 
     /// The answer to [`Analyzer::ask`]; `None` if the call did not come.
@@ -218,10 +237,13 @@ impl Analyzer {
         let mut reported = false;
         let mut findings = Vec::new();
         self.state.observe(plan, call);
-        if let Some(pairs) = &mut self.pairs
-            && call.succeeded()
-        {
-            pairs.add(&self.state, call);
+        if call.succeeded() {
+            if let Some(pairs) = &mut self.pairs {
+                pairs.add(&self.state, plan, call);
+            }
+            if let Some(chosen) = &mut self.chosen {
+                chosen.add(&self.state, call);
+            }
         }
         let passed = gates.passed(&self.state, plan, call);
         if !passed.is_empty() || rules::init::is_uninitialized(call) {
@@ -248,6 +270,9 @@ impl Analyzer {
         }
         self.observe(context, call, checked, Some(&site));
         self.state.update(plan, call, context, site, reported);
+        if let Some(chosen) = &mut self.chosen {
+            chosen.number(&self.state, call);
+        }
         let freed = rule_ids::MEMORY_USE_AFTER_FREE_KERNEL_ARGUMENT;
         if findings.iter().any(|finding| finding.rule == freed) {
             self.state.accuse(call.index);
@@ -460,9 +485,10 @@ impl Analyzer {
             .severity
             .or_else(|| entry.map(|entry| entry.severity.into()))
             .unwrap_or(Severity::Error);
-        let confidence = match (draft.is_assumed, entry) {
-            (true, _) => Confidence::Assumed,
-            (false, entry) => entry.map_or(Confidence::Certain, |entry| entry.confidence.into()),
+        let confidence = match entry {
+            _ if draft.is_assumed => Confidence::Assumed,
+            _ if draft.is_proven => Confidence::Contents,
+            entry => entry.map_or(Confidence::Certain, |entry| entry.confidence.into()),
         };
         let site = call.map(|(call, _)| self.call_site(context, call));
         let class = match (call, &site) {

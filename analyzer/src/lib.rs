@@ -39,7 +39,7 @@ pub use finding::{
     RecordedProcess, RelatedCall, Severity, own_frame,
 };
 pub use list::{FindingLimits, FindingList};
-pub use pairs::UnorderedPair;
+pub use pairs::{ProvenPair, UnorderedPair};
 pub use render::result_of;
 pub use rules::silence::Silence;
 pub use suppress::{SuppressionError, Suppressions};

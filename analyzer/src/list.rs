@@ -63,6 +63,13 @@ impl FindingList {
         let is_new = !self.is_repeated(&finding.key);
         if is_new {
             self.findings.push(finding);
+        } else if let Some((_, first)) = self.keys.get(&finding.key)
+            && let Some(known) = self.findings.get_mut(*first)
+            && known.severity < finding.severity
+        {
+            // The worst of them stands for all.
+            let repeats = known.repeats;
+            *known = Finding { repeats, ..finding };
         }
         is_new
     }

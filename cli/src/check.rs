@@ -5,6 +5,7 @@ mod folder;
 mod forked;
 mod live;
 mod pass;
+mod proven;
 mod ranges;
 mod report;
 mod selection;
@@ -80,6 +81,9 @@ pub(crate) struct Arguments {
     /// Write the findings to this file, for --baseline of later runs.
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
+    /// Findings that `race --report` proved are errors.
+    #[arg(long, value_name = "FILE", conflicts_with = "program")]
+    proven: Option<PathBuf>,
     /// Print findings of every class: also probes, expected errors, teardown.
     /// They all affect the exit status.
     #[arg(long, verbatim_doc_comment)]
@@ -210,6 +214,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         },
     )?;
     filter.allows_incomplete = arguments.allow_incomplete;
+    filter.proven.clone_from(&arguments.proven);
     if arguments.output.is_some() && arguments.program.is_empty() {
         return Err(Failure::unusable(
             "-o keeps the trace of a program given after --; to write findings to a file use \

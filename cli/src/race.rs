@@ -1,12 +1,13 @@
 //! `cutape race`: whether work that nothing orders gives another result in the other order.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cutape_history::{Outcome, races, unordered_pairs};
+use cutape_history::{
+    Exploration, Explored, Interleaving, Outcome, Race, explore, explored_text, race_text, races,
+    unordered_pairs,
+};
 use cutape_render::{Element, quantity};
-use cutape_replay::Observed;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::{input, message};
 
@@ -19,6 +20,7 @@ Examples:
   cutape race app.cutape                     all pairs of calls that nothing orders
   cutape race app.cutape --between 912:930   this pair
   cutape race app.cutape --list              the pairs, without a replay
+  cutape race app.cutape --explore 20        also 20 orders of more than two calls
 
 A pair is two calls in two streams whose work touches the same bytes, of which one may
 write them, with no event, wait or default stream between. The trace is replayed twice:
@@ -26,6 +28,13 @@ with the work of the first call done before the second call, and with the first 
 stream kept back until the second call's work is done. Memory that differs proves the
 race; then both are replayed again, so that what differs by itself does not count.
 Exit status: 1 if a race is proven.";
+
+/// The results as JSON.
+#[derive(serde::Serialize)]
+struct Results {
+    races: Vec<Race>,
+    explored: Vec<Explored>,
+}
 
 /// What `race` takes.
 #[derive(clap::Args)]
@@ -40,6 +49,13 @@ pub(crate) struct Arguments {
     /// replays, or four.
     #[arg(long, value_name = "N", default_value_t = 20, verbatim_doc_comment)]
     most: usize,
+    /// Also try N other orders of calls that the pairs connect, where these are
+    /// three or more.
+    #[arg(long, value_name = "N", conflicts_with = "list", verbatim_doc_comment)]
+    explore: Option<usize>,
+    /// Which orders --explore tries: equal numbers, equal orders.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Only list the pairs.
     #[arg(long)]
     list: bool,
@@ -81,10 +97,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let count = pairs.len();
     if arguments.list {
-        let listed = cutape_history::listed(&trace, pairs);
-        output.write(&listed, &cutape_history::race_text(&listed, None))?;
+        let results = Results {
+            races: cutape_history::listed(&trace, pairs),
+            explored: Vec::new(),
+        };
+        output.write(&results, &race_text(&results.races, None))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let all_pairs = pairs.clone();
     pairs.truncate(arguments.most);
     if pairs.len() < count {
         let (tried, all) = (pairs.len(), quantity::count(count as u64, "pair"));
@@ -95,20 +115,27 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let driver = arguments.replay.driver()?;
     let guarded = &arguments.replay.guarded;
-    let mut observe = |observation| -> Result<(Observed, Vec<u8>), Failure> {
-        let read = observation::read((&trace, &source), &driver, guarded, observation);
-        let (observed, mut file) = read?;
-        let mut contents = Vec::new();
-        file.read_to_end(&mut contents).map_err(Failure::unusable)?;
-        Ok((observed, contents))
+    let mut observe =
+        |observation| observation::read((&trace, &source), &driver, guarded, observation);
+    let races = races(&trace, pairs, &mut observe)?;
+    let explored = match arguments.explore {
+        None => Vec::new(),
+        Some(orders) => {
+            let exploration = Exploration {
+                orders,
+                windows: arguments.most,
+                seed: arguments.seed,
+            };
+            explore(&trace, &all_pairs, exploration, &mut observe)?
+        }
     };
-    let found = races(&trace, pairs, &mut observe)?;
-    output.write(
-        &found,
-        &cutape_history::race_text(&found, arguments.element),
-    )?;
-    let is_proven = found
-        .iter()
-        .any(|race| matches!(race.outcome, Outcome::Proven(_)));
+    let element = arguments.element;
+    let text = race_text(&races, element) + &explored_text(&explored, element);
+    let results = Results { races, explored };
+    output.write(&results, &text)?;
+    let orders = results.explored.iter().flat_map(|explored| &explored.tried);
+    let orders = orders.map(|Interleaving { outcome, .. }| outcome);
+    let mut outcomes = results.races.iter().map(|race| &race.outcome).chain(orders);
+    let is_proven = outcomes.any(|outcome| matches!(outcome, Outcome::Proven(_)));
     Ok(ExitCode::from(u8::from(is_proven)))
 }

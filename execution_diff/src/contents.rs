@@ -1,35 +1,12 @@
 //! Compares launches by the contents of the memory that they can reach.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 
+use cutape_history::{Contents, MemoryPairs, contains};
 use cutape_replay::{MemoryKind, Mismatch, ObservedCall, ObservedLaunch, ObservedMemory, Piece};
 use cutape_replay::{Tolerance, compare};
 
 use crate::launches::Counterparts;
-
-/// The contents that a replay has read.
-#[derive(Debug)]
-pub(crate) struct Contents(File);
-
-impl Contents {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        File::open(path).map(Self)
-    }
-
-    pub(crate) fn read(&self, memory: &ObservedMemory, pieces: &[Piece]) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; memory.length as usize];
-        for piece in pieces {
-            let (start, end) = (piece.at as usize, piece.at.saturating_add(piece.length));
-            if let Some(place) = bytes.get_mut(start..end as usize) {
-                self.0.read_exact_at(place, piece.file)?;
-            }
-        }
-        Ok(bytes)
-    }
-}
 
 /// Memory that differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,19 +49,14 @@ pub(crate) fn differences(
     tolerance: &Tolerance,
 ) -> io::Result<Differences> {
     let pairs = pairs(&a.call.memory, &b.call.memory, counterparts);
-    let addresses = Addresses {
-        a: &a.call.memory,
-        b: &b.call.memory,
-        pairs: &pairs,
-    };
+    let pairs = MemoryPairs::new(&a.call.memory, &b.call.memory, pairs);
     let mut found = Differences {
-        arguments: arguments(a.call, b.call, &addresses),
+        arguments: arguments(a.call, b.call, &pairs),
         ..Differences::default()
     };
     for (number, memory) in a.call.memory.iter().enumerate() {
         let of = |mismatch| difference(memory, a.call.launch.as_ref(), mismatch);
-        let other = pairs.get(number).copied().flatten();
-        let Some(other) = other.and_then(|other| b.call.memory.get(other)) else {
+        let Some(other) = pairs.other(number) else {
             found.inputs.push(of(None));
             continue;
         };
@@ -95,7 +67,7 @@ pub(crate) fn differences(
         let read = |pieces_a: &[Piece], pieces_b: &[Piece]| {
             let in_a = a.contents.read(memory, pieces_a)?;
             let mut in_b = b.contents.read(other, pieces_b)?;
-            addresses.as_in_a(&in_a, &mut in_b);
+            pairs.as_in_a(&in_a, &mut in_b);
             Ok::<_, io::Error>((in_a, in_b))
         };
         let before = read(&memory.before, &other.before)?;
@@ -149,10 +121,6 @@ fn parameters(launch: &ObservedLaunch) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
-fn contains(memory: &ObservedMemory, address: u64) -> bool {
-    (memory.live..memory.live.saturating_add(memory.length)).contains(&address)
-}
-
 /// The memory of B that corresponds to each of A: what the same call made, in the order of
 /// addresses.
 pub(crate) fn pairs(
@@ -190,40 +158,8 @@ pub(crate) fn pairs(
     pairs
 }
 
-/// Where addresses of A and B point.
-pub(crate) struct Addresses<'a> {
-    pub(crate) a: &'a [ObservedMemory],
-    pub(crate) b: &'a [ObservedMemory],
-    pub(crate) pairs: &'a [Option<usize>],
-}
-
-impl Addresses<'_> {
-    /// Gives words of B that point to the same place as those of A the value of A.
-    pub(crate) fn as_in_a(&self, a: &[u8], b: &mut [u8]) {
-        let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks_mut::<8>().0);
-        for (of_a, of_b) in words_a.iter().zip(words_b) {
-            if of_a != of_b && self.are_same(u64::from_le_bytes(*of_a), u64::from_le_bytes(*of_b)) {
-                *of_b = *of_a;
-            }
-        }
-    }
-
-    fn are_same(&self, a: u64, b: u64) -> bool {
-        let place = |memory: &[ObservedMemory], address| {
-            let number = memory.iter().position(|memory| contains(memory, address))?;
-            Some((number, address - memory.get(number)?.live))
-        };
-        let (Some((number_a, offset_a)), Some((number_b, offset_b))) =
-            (place(self.a, a), place(self.b, b))
-        else {
-            return false;
-        };
-        offset_a == offset_b && self.pairs.get(number_a) == Some(&Some(number_b))
-    }
-}
-
 /// Parameters and shape that differ.
-fn arguments(a: &ObservedCall, b: &ObservedCall, addresses: &Addresses<'_>) -> Vec<String> {
+fn arguments(a: &ObservedCall, b: &ObservedCall, pairs: &MemoryPairs<'_>) -> Vec<String> {
     let (Some(a), Some(b)) = (&a.launch, &b.launch) else {
         return Vec::new();
     };
@@ -243,7 +179,7 @@ fn arguments(a: &ObservedCall, b: &ObservedCall, addresses: &Addresses<'_>) -> V
     }
     for ((number, of_a), (_, of_b)) in parameters(a).zip(parameters(b)) {
         let mut of_b = of_b.to_vec();
-        addresses.as_in_a(of_a, &mut of_b);
+        pairs.as_in_a(of_a, &mut of_b);
         if *of_a != *of_b {
             let [a, b] = [of_a, &of_b].map(value);
             found.push(format!("parameter {number} {a} → {b}"));
@@ -309,30 +245,6 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_equal_if_they_point_to_the_same_place() {
-        let (a, b) = ([memory(1, 0x1000, "")], [memory(1, 0x9000, "")]);
-        let addresses = Addresses {
-            a: &a,
-            b: &b,
-            pairs: &[Some(0)],
-        };
-        for (word_a, word_b, expected) in [
-            (0x1008u64, 0x9008u64, true),
-            (0x1008, 0x9010, false),
-            (0x1040, 0x9040, false),
-            (7, 8, false),
-        ] {
-            let mut bytes = word_b.to_le_bytes();
-            addresses.as_in_a(&word_a.to_le_bytes(), &mut bytes);
-            assert_eq!(
-                bytes == word_a.to_le_bytes(),
-                expected,
-                "{word_a:#x} {word_b:#x}"
-            );
-        }
-    }
-
-    #[test]
     fn parameters_and_shape_are_compared() {
         let call = |parameters: [u64; 2], grid| ObservedCall {
             launch: Some(ObservedLaunch {
@@ -348,11 +260,7 @@ mod tests {
             ..ObservedCall::default()
         };
         let (a, b) = ([memory(1, 0x1000, "")], [memory(1, 0x9000, "")]);
-        let addresses = Addresses {
-            a: &a,
-            b: &b,
-            pairs: &[Some(0)],
-        };
+        let pairs = MemoryPairs::new(&a, &b, vec![Some(0)]);
         let first = call([0x1000, 5], 1);
         for (other, expected) in [
             (call([0x9000, 5], 1), &[][..]),
@@ -360,7 +268,7 @@ mod tests {
             (call([0x9008, 5], 1), &["parameter 0 0x1000 → 0x9008"]),
             (call([0x9000, 5], 2), &["grid 1x1x1 → 2x1x1"]),
         ] {
-            assert_eq!(arguments(&first, &other, &addresses), expected);
+            assert_eq!(arguments(&first, &other, &pairs), expected);
         }
         let launch = first.launch.as_ref().unwrap();
         assert_eq!(pointers_to(launch, &a[0]), [0]);

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use cutape_history::{CallFacts, facts};
+use cutape_history::{CallFacts, Contents, MemoryPairs, facts};
 use cutape_replay::{
     ChangedPage, Moment, Observation, Observed, Search, WriteSet, Writer, Writes, Written, compare,
 };
 use serde::Serialize;
 
 use crate::compared::{Compared, Replays, Side};
-use crate::contents::{Addresses, Contents, pairs};
+use crate::contents::pairs;
 use crate::launches::Counterparts;
 use crate::read::MOST_BYTES;
 use crate::report::DifferingMemory;
@@ -379,18 +379,14 @@ impl Sets {
             return Err("the memory of A has no counterpart in B".to_owned());
         }
         let pairs = pairs(&a.memory, &b.memory, counterparts);
-        let addresses = Addresses {
-            a: &a.memory,
-            b: &b.memory,
-            pairs: &pairs,
-        };
+        let pairs = MemoryPairs::new(&a.memory, &b.memory, pairs);
         let [contents_a, contents_b] = &self.contents;
         let mut found = Vec::new();
         for (of_a, of_b) in a.read.iter().zip(&b.read) {
             let read = || {
                 let in_a = contents_a.read(of_a, &of_a.after)?;
                 let mut in_b = contents_b.read(of_b, &of_b.after)?;
-                addresses.as_in_a(&in_a, &mut in_b);
+                pairs.as_in_a(&in_a, &mut in_b);
                 Ok::<_, io::Error>((in_a, in_b))
             };
             let (in_a, in_b) = read().map_err(|error| format!("contents of memory: {error}"))?;

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cutape_history::Contents;
 use cutape_replay::{Moments, Observation, Observed, ObservedCall, Reach};
 
 use crate::compared::{Compared, Replays, Side};
-use crate::contents::{Contents, Differences, Seen, differences};
+use crate::contents::{Differences, Seen, differences};
 use crate::kernels::variables;
 use crate::launches::{Counterparts, Launch};
 use crate::names::Names;

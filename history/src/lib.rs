@@ -8,7 +8,7 @@
 //!
 //! [`first`] has all that calls write searched for a number, or watches bytes for their first change.
 //! [`exact_observation`] and [`set_exact`] find the bytes in changed pages, for both.
-//! [`races`] has the work of two calls run in both orders.
+//! [`races`] has the work of two calls run in both orders, [`explore`] that of several in many.
 //!
 //! Start with `target.rs`, then `chain.rs`, `first.rs`, `race.rs` and `snapshot.rs`.
 //!
@@ -23,11 +23,15 @@
 mod calls;
 mod chain;
 mod comparison;
+mod contents;
+mod difference;
 mod exact;
+mod explore;
 mod first;
 mod inspect_text;
 mod inspection;
 mod lifetimes;
+mod loads;
 mod number_format;
 mod race;
 mod snapshot;
@@ -39,15 +43,18 @@ mod values;
 pub use calls::{CallFacts, Facts, facts};
 pub use chain::{Answer, Input, Question, Write, ask};
 pub use comparison::{Comparison, DifferingPair, Largest};
+pub use contents::{Contents, MemoryPairs, contains};
+pub use difference::Difference;
 pub use exact::{BUDGET, exact_observation, set_exact};
+pub use explore::{Exploration, Explored, Interleaving, explore};
 pub use first::{Finding, FirstAnswer, FoundNumbers, Sought, Wanted, first};
 pub use inspect_text::inspection_text;
 pub use inspection::{Inspection, Look, write_npy};
 pub use lifetimes::When;
 pub use number_format::NumberFormat;
-pub use race::{Difference, Outcome, Race, listed, pair, races, unordered_pairs};
+pub use race::{Observe, Outcome, Race, listed, pair, races, unordered_pairs};
 pub use snapshot::{Asked, Plan, Snapshot};
 pub use statistics::{Bin, Extreme, Statistics};
 pub use target::{Bytes, Place, Target};
-pub use text::{first_text, numbers, race_text, text, written_by};
+pub use text::{explored_text, first_text, numbers, race_text, text, written_by};
 pub use values::{Layout, Shown};

@@ -2,20 +2,19 @@
 //! of `cutape race`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 
 use cutape_analyzer::{Analyzer, UnorderedPair};
 use cutape_format::Trace;
-use cutape_replay::{ForcedOrder, Moments, Observation, Observed, ObservedMemory, Piece, Reach};
+use cutape_replay::{ForcedOrder, Moments, Observation, Observed, Reach};
 use serde::Serialize;
 
 use crate::calls::{CallFacts, facts};
+use crate::difference::{Difference, Left, differences, differing, steady};
+use crate::loads::Loads;
 
-/// The unit in which contents are kept (`Piece`).
-const PAGE: usize = 4096;
 /// The most bytes of memory that one replay keeps.
 const MOST_BYTES: u64 = 8 << 30;
-/// Bytes of a difference that are shown.
-const SHOWN: usize = 64;
 
 /// A pair, and what was found out about it.
 #[derive(Clone, Debug, Serialize)]
@@ -30,10 +29,15 @@ pub struct Race {
     pub address: u64,
     /// That both touch it is known, and not assumed of a kernel.
     pub is_certain: bool,
+    /// The second call is a launch with programmatic stream serialization, and the first one the
+    /// kernel before it: the orders are without that attribute and with it.
+    pub is_programmatic: bool,
     /// The two calls.
     pub by_calls: [CallFacts; 2],
     /// What came of it.
     pub outcome: Outcome,
+    /// Of a proven race: what differs, in words.
+    pub evidence: Option<String>,
 }
 
 /// What came of replaying both orders.
@@ -50,25 +54,55 @@ pub enum Outcome {
     NotTried(String),
 }
 
-/// Bytes that differ between the orders.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// The recorded address of the first one.
-    pub address: u64,
-    /// How many of the memory differ.
-    pub bytes: u64,
-    /// The memory: the function that made it, and the call.
-    pub made: (String, u64),
-    /// Where the memory begins.
-    pub start: u64,
-    /// Some bytes from the address on, if the first call's work runs first.
-    pub in_order: Vec<u8>,
-    /// The same bytes if it runs second.
-    pub reversed: Vec<u8>,
+/// Has the trace replayed.
+pub type Observe<'a, E> = &'a mut dyn FnMut(Observation) -> Result<(Observed, File), E>;
+
+/// Replays in chosen orders.
+pub(crate) struct Orders<'a, E> {
+    loads: Loads,
+    observe: Observe<'a, E>,
 }
 
-/// What a replay left in memory: the memory, and the bytes of its pieces.
-type Contents = (Vec<ObservedMemory>, Vec<u8>);
+impl<'a, E> Orders<'a, E> {
+    /// Of calls in these windows, each from its first call to its last one.
+    pub(crate) fn new(trace: &Trace, windows: &[(u64, u64)], observe: Observe<'a, E>) -> Self {
+        Self {
+            loads: Loads::of(trace, windows),
+            observe,
+        }
+    }
+
+    /// What memory holds after the work of these calls in an order; else why it did not run so.
+    pub(crate) fn run(&mut self, order: ForcedOrder) -> Result<Result<Left, String>, E> {
+        let window = order.calls.iter().min().zip(order.calls.iter().max());
+        let (&first, &last) = window.unwrap_or((&0, &0));
+        let moments = Moments {
+            reach: Reach::All,
+            after: true,
+            ..Moments::default()
+        };
+        let (observed, contents) = (self.observe)(Observation {
+            calls: BTreeMap::from([(last, moments)]),
+            order: Some(ForcedOrder {
+                loads: self.loads.between((first, last)),
+                ..order
+            }),
+            longest: u64::MAX,
+            most_bytes: MOST_BYTES,
+            ..Observation::default()
+        })?;
+        if let Some(why) = observed.not_ordered {
+            return Ok(Err(why));
+        }
+        let Some(call) = observed.calls.into_iter().next() else {
+            return Ok(Err(format!("the replay did not reach call {last}")));
+        };
+        Ok(match call.refused {
+            Some(why) => Err(why),
+            None => Ok((call.memory, contents.into())),
+        })
+    }
+}
 
 /// The pairs of a trace, those first of which it is known that both calls touch the same bytes.
 pub fn unordered_pairs(trace: &Trace) -> Vec<UnorderedPair> {
@@ -87,15 +121,13 @@ pub fn pair(first: u64, second: u64) -> UnorderedPair {
     UnorderedPair {
         first,
         second,
-        label: String::new(),
-        address: 0,
-        is_certain: false,
+        ..UnorderedPair::default()
     }
 }
 
 /// The pairs, without a replay.
 pub fn listed(trace: &Trace, pairs: Vec<UnorderedPair>) -> Vec<Race> {
-    let mut not_tried = |_| {
+    let mut not_tried = |_: &UnorderedPair| {
         let outcome = Outcome::NotTried("--list".to_owned());
         Ok::<_, std::convert::Infallible>(outcome)
     };
@@ -113,15 +145,17 @@ pub fn listed(trace: &Trace, pairs: Vec<UnorderedPair>) -> Vec<Race> {
 pub fn races<E>(
     trace: &Trace,
     pairs: Vec<UnorderedPair>,
-    observe: &mut dyn FnMut(Observation) -> Result<(Observed, Vec<u8>), E>,
+    observe: Observe<'_, E>,
 ) -> Result<Vec<Race>, E> {
-    described(trace, pairs, &mut |calls| outcome(calls, observe))
+    let windows: Vec<_> = pairs.iter().map(|pair| (pair.first, pair.second)).collect();
+    let mut orders = Orders::new(trace, &windows, observe);
+    described(trace, pairs, &mut |pair| outcome(pair, &mut orders))
 }
 
 fn described<E>(
     trace: &Trace,
     pairs: Vec<UnorderedPair>,
-    outcome: &mut dyn FnMut((u64, u64)) -> Result<Outcome, E>,
+    outcome: &mut dyn FnMut(&UnorderedPair) -> Result<Outcome, E>,
 ) -> Result<Vec<Race>, E> {
     let calls: BTreeSet<u64> = pairs
         .iter()
@@ -130,7 +164,7 @@ fn described<E>(
     let of_calls = facts(trace, calls);
     let mut found = Vec::new();
     for pair in pairs {
-        let outcome = outcome((pair.first, pair.second))?;
+        let outcome = outcome(&pair)?;
         found.push(Race {
             by_calls: [pair.first, pair.second].map(|call| of_calls.of(call)),
             first: pair.first,
@@ -138,203 +172,74 @@ fn described<E>(
             label: pair.label,
             address: pair.address,
             is_certain: pair.is_certain,
+            is_programmatic: pair.is_programmatic,
+            evidence: evidence(&outcome, pair.is_programmatic),
             outcome,
         });
     }
     Ok(found)
 }
 
-fn outcome<E>(
-    (first, second): (u64, u64),
-    observe: &mut dyn FnMut(Observation) -> Result<(Observed, Vec<u8>), E>,
-) -> Result<Outcome, E> {
-    let mut replay = |is_reversed| -> Result<Result<Contents, String>, E> {
-        let moments = Moments {
-            reach: Reach::All,
-            after: true,
-            ..Moments::default()
-        };
-        let (observed, bytes) = observe(Observation {
-            calls: BTreeMap::from([(second, moments)]),
-            order: Some(ForcedOrder {
-                first,
-                second,
-                is_reversed,
-            }),
-            longest: u64::MAX,
-            most_bytes: MOST_BYTES,
-            ..Observation::default()
-        })?;
-        if let Some(why) = observed.not_ordered {
-            return Ok(Err(why));
-        }
-        let Some(call) = observed.calls.into_iter().next() else {
-            return Ok(Err(format!("the replay did not reach call {second}")));
-        };
-        Ok(match call.refused {
-            Some(why) => Err(why),
-            None => Ok((call.memory, bytes)),
-        })
+fn evidence(outcome: &Outcome, is_programmatic: bool) -> Option<String> {
+    match outcome {
+        Outcome::Proven(found) => Some(differing(found.first()?, is_programmatic, None)),
+        _ => None,
+    }
+}
+
+/// The two orders of a pair, the one that the program may rely on first.
+fn orders_of(pair: &UnorderedPair) -> (ForcedOrder, ForcedOrder) {
+    let &UnorderedPair { first, second, .. } = pair;
+    let order = |calls: [u64; 2], serialized| ForcedOrder {
+        calls: calls.to_vec(),
+        is_together: pair.is_programmatic,
+        serialized,
+        ..ForcedOrder::default()
     };
+    match pair.is_programmatic {
+        true => (
+            order([first, second], Some(second)),
+            order([first, second], None),
+        ),
+        false => (order([first, second], None), order([second, first], None)),
+    }
+}
+
+fn outcome<E>(pair: &UnorderedPair, orders: &mut Orders<'_, E>) -> Result<Outcome, E> {
+    let (in_order, reversed) = orders_of(pair);
     // The other order is the one that may not be possible.
-    let reversed = match replay(true)? {
-        Ok(contents) => contents,
+    let other = match orders.run(reversed.clone())? {
+        Ok(left) => left,
         Err(why) => return Ok(Outcome::NotTried(why)),
     };
-    let in_order = match replay(false)? {
-        Ok(contents) => contents,
+    let one = match orders.run(in_order.clone())? {
+        Ok(left) => left,
         Err(why) => return Ok(Outcome::NotTried(why)),
     };
-    if differences(&in_order, &reversed).is_empty() {
+    let compared = match differences(&one, &other) {
+        Ok(found) => found,
+        Err(error) => return Ok(Outcome::NotTried(error.to_string())),
+    };
+    if compared.is_empty() {
         return Ok(Outcome::Same);
     }
-    let again = (replay(false)?, replay(true)?);
-    let (Ok(in_order_again), Ok(reversed_again)) = again else {
+    let again = (orders.run(in_order)?, orders.run(reversed)?);
+    let (Ok(one_again), Ok(other_again)) = again else {
         return Ok(Outcome::Varies);
     };
-    let is_steady = |a, b| differences(a, b).is_empty();
-    let steady: Vec<Difference> =
-        match is_steady(&in_order, &in_order_again) && is_steady(&reversed, &reversed_again) {
-            true => differences(&in_order, &reversed),
-            false => {
-                let unsteady: BTreeSet<u64> = differences(&in_order, &in_order_again)
-                    .into_iter()
-                    .chain(differences(&reversed, &reversed_again))
-                    .map(|difference| difference.start)
-                    .collect();
-                let all = differences(&in_order, &reversed).into_iter();
-                all.filter(|difference| !unsteady.contains(&difference.start))
-                    .collect()
-            }
-        };
-    Ok(match steady.is_empty() {
-        true => Outcome::Varies,
-        false => Outcome::Proven(steady),
+    // Kernels that overlap may leave another content each time: then it must differ each time.
+    let found = match pair.is_programmatic {
+        true => differences(&one, &other_again).and_then(|again| {
+            let differs_again =
+                |found: &Difference| again.iter().any(|again| again.start == found.start);
+            let found = compared.into_iter().filter(differs_again).collect();
+            steady(found, &[(&one, &one_again)])
+        }),
+        false => steady(compared, &[(&one, &one_again), (&other, &other_again)]),
+    };
+    Ok(match found {
+        Ok(steady) if steady.is_empty() => Outcome::Varies,
+        Ok(steady) => Outcome::Proven(steady),
+        Err(error) => Outcome::NotTried(error.to_string()),
     })
-}
-
-/// The memory whose contents differ. Addresses in it are compared as recorded.
-fn differences(a: &Contents, b: &Contents) -> Vec<Difference> {
-    let mut others: BTreeMap<(u64, u64), &ObservedMemory> = BTreeMap::new();
-    for memory in &b.0 {
-        others.insert((memory.recorded, memory.length), memory);
-    }
-    let mut found = Vec::new();
-    for memory in &a.0 {
-        let Some(other) = others.get(&(memory.recorded, memory.length)) else {
-            continue;
-        };
-        let pages: BTreeSet<u64> = memory
-            .after
-            .iter()
-            .chain(&other.after)
-            .map(|piece| piece.at)
-            .collect();
-        let mut difference: Option<Difference> = None;
-        for at in pages {
-            let left = page(at, memory, a);
-            let right = page(at, other, b);
-            if left == right {
-                continue;
-            }
-            let changed = left
-                .iter()
-                .zip(&right)
-                .filter(|(left, right)| left != right)
-                .count();
-            let first = left
-                .iter()
-                .zip(&right)
-                .position(|(left, right)| left != right);
-            let first = first.unwrap_or(0);
-            let difference = difference.get_or_insert_with(|| {
-                let shown = |bytes: &[u8]| {
-                    let bytes = bytes.iter().skip(first & !7).take(SHOWN);
-                    bytes.copied().collect()
-                };
-                Difference {
-                    address: memory.recorded + at + (first & !7) as u64,
-                    bytes: 0,
-                    made: (memory.name.clone(), memory.made),
-                    start: memory.recorded,
-                    in_order: shown(&left),
-                    reversed: shown(&right),
-                }
-            });
-            difference.bytes += changed as u64;
-        }
-        found.extend(difference);
-    }
-    found
-}
-
-/// A page of some memory, with recorded addresses; zeros where nothing is kept.
-fn page(at: u64, memory: &ObservedMemory, contents: &Contents) -> Vec<u8> {
-    let length = (memory.length - at.min(memory.length)).min(PAGE as u64);
-    let mut bytes = vec![0; length as usize];
-    let piece_of = |piece: &&Piece| (piece.at..piece.at + piece.length).contains(&at);
-    if let Some(piece) = memory.after.iter().find(piece_of) {
-        let from = (piece.file + (at - piece.at)) as usize;
-        let kept = contents.1.get(from..).unwrap_or_default();
-        bytes
-            .iter_mut()
-            .zip(kept)
-            .for_each(|(to, from)| *to = *from);
-    }
-    if contents
-        .0
-        .iter()
-        .any(|memory| memory.live != memory.recorded)
-    {
-        for word in bytes.as_chunks_mut::<8>().0 {
-            let address = u64::from_le_bytes(*word);
-            let area = contents.0.iter().find(|memory| {
-                (memory.live..memory.live.saturating_add(memory.length)).contains(&address)
-            });
-            if let Some(area) = area {
-                *word = (area.recorded + (address - area.live)).to_le_bytes();
-            }
-        }
-    }
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn memory(recorded: u64, live: u64, pieces: &[(u64, u64, u64)]) -> ObservedMemory {
-        let piece = |&(at, length, file): &(u64, u64, u64)| Piece { at, length, file };
-        ObservedMemory {
-            recorded,
-            live,
-            length: 10_000,
-            after: pieces.iter().map(piece).collect(),
-            ..ObservedMemory::default()
-        }
-    }
-
-    #[test]
-    fn contents_are_compared_page_by_page() {
-        let zeros = (vec![memory(0x1000, 0x1000, &[])], Vec::new());
-        let mut bytes = vec![0; PAGE];
-        bytes[9] = 7;
-        bytes[100] = 8;
-        let one = (vec![memory(0x1000, 0x1000, &[(4096, 4096, 0)])], bytes);
-        assert!(differences(&one, &one).is_empty());
-        let found = differences(&zeros, &one);
-        assert_eq!((found[0].address, found[0].bytes), (0x2008, 2));
-        assert_eq!(found[0].reversed[1], 7);
-        assert_eq!(found[0].in_order, vec![0; SHOWN]);
-    }
-
-    #[test]
-    fn addresses_are_compared_as_recorded() {
-        let with = |live: u64| {
-            let mut bytes = vec![0; PAGE];
-            bytes[..8].copy_from_slice(&(live + 0x10).to_le_bytes());
-            (vec![memory(0x1000, live, &[(0, 4096, 0)])], bytes)
-        };
-        assert!(differences(&with(0x1000), &with(0x9000_0000)).is_empty());
-    }
 }

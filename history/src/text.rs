@@ -9,8 +9,10 @@ use cutape_replay::{Change, Writer};
 
 use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
+use crate::difference::{Difference, differing, shown};
+use crate::explore::{Explored, Interleaving};
 use crate::first::FirstAnswer;
-use crate::race::{Difference, Outcome, Race};
+use crate::race::{Outcome, Race};
 
 /// Columns by which what a writer read is moved to the right.
 const STEP: usize = 4;
@@ -18,8 +20,6 @@ const STEP: usize = 4;
 const SHOWN: usize = 4;
 /// Bytes of a page.
 const PAGE: u64 = cutape_driver::dirty::PAGE;
-/// Bytes that are shown of memory that begins.
-const BYTES: usize = 16;
 
 /// The text of an answer, with numbers of that type.
 pub fn text(answer: &Answer, element: Option<&Element>) -> String {
@@ -186,49 +186,72 @@ pub fn race_text(races: &[Race], element: Option<&Element>) -> String {
             format!("{}{kernel}{from}", facts.function)
         });
         let _ = writeln!(out, "call {first} {one}\ncall {second} {other}");
+        let why = match race.is_programmatic {
+            true => "in one stream, and the second may start early",
+            false => "in two streams, and nothing orders them",
+        };
         if !label.is_empty() {
-            let _ = writeln!(out, "  use {label} in two streams, and nothing orders them");
+            let _ = writeln!(out, "  use {label} {why}");
         }
-        match &race.outcome {
-            Outcome::Proven(differences) => {
-                for difference in differences {
-                    let _ = writeln!(out, "  proven: {}", differing(difference, element));
-                }
-                let _ = writeln!(
-                    out,
-                    "  missing: record an event after call {first}, and let the stream of call \
-                     {second} wait for it (cuEventRecord, cuStreamWaitEvent)"
-                );
-            }
-            Outcome::Same => out.push_str("  not shown: both orders leave the same memory\n"),
-            Outcome::Varies => out
-                .push_str("  not shown: the memory differs between replays of one order already\n"),
-            Outcome::NotTried(why) => {
-                let _ = writeln!(out, "  not tried: {why}");
-            }
+        let differing =
+            |difference: &Difference| differing(difference, race.is_programmatic, element);
+        outcome_text(&race.outcome, &differing, "  ", &mut out);
+        let missing = match race.is_programmatic {
+            true => "griddepcontrol.wait (cudaGridDependencySynchronize) in the second kernel"
+                .to_owned(),
+            false => format!(
+                "record an event after call {first}, and let the stream of call {second} wait for \
+                 it (cuEventRecord, cuStreamWaitEvent)"
+            ),
+        };
+        if matches!(race.outcome, Outcome::Proven(_)) {
+            let _ = writeln!(out, "  missing: {missing}");
         }
     }
     out
 }
 
-fn differing(difference: &Difference, element: Option<&Element>) -> String {
-    let (made_by, made) = &difference.made;
-    let size = element.map_or(1, |element| element.bytes as usize);
-    let pairs = difference.in_order.chunks_exact(size);
-    let mut pairs = pairs.zip(difference.reversed.chunks_exact(size));
-    let (number, (in_order, reversed)) = (0..)
-        .zip(&mut pairs)
-        .find(|(_, (one, other))| one != other)
-        .unwrap_or_default();
-    format!(
-        "{} of {:#x} (memory of {made_by} at call {made}) differ; at {:#x} {} as recorded, {} in the \
-         other order",
-        count(difference.bytes, "byte"),
-        difference.start,
-        difference.address + number * size as u64,
-        shown(element, in_order),
-        shown(element, reversed),
-    )
+/// The text of other orders.
+pub fn explored_text(explored: &[Explored], element: Option<&Element>) -> String {
+    let mut out = String::new();
+    let list = |calls: &[u64]| {
+        let calls: Vec<String> = calls.iter().map(u64::to_string).collect();
+        calls.join(" ")
+    };
+    for Explored { calls, tried } in explored {
+        let orders = count(tried.len() as u64, "other order");
+        let _ = writeln!(out, "calls {}: {orders}", list(calls));
+        for Interleaving { calls, outcome } in tried {
+            let _ = writeln!(out, "  order {}", list(calls));
+            let differing = |difference: &Difference| differing(difference, false, element);
+            outcome_text(outcome, &differing, "    ", &mut out);
+        }
+    }
+    out
+}
+
+fn outcome_text(
+    outcome: &Outcome,
+    differing: &dyn Fn(&Difference) -> String,
+    indent: &str,
+    out: &mut String,
+) {
+    let lines = match outcome {
+        Outcome::Proven(differences) => {
+            let lines = differences
+                .iter()
+                .map(|found| format!("proven: {}", differing(found)));
+            lines.collect()
+        }
+        Outcome::Same => vec!["not shown: both orders leave the same memory".to_owned()],
+        Outcome::Varies => {
+            vec!["not shown: the memory differs between replays of one order already".to_owned()]
+        }
+        Outcome::NotTried(why) => vec![format!("not tried: {why}")],
+    };
+    for line in lines {
+        let _ = writeln!(out, "{indent}{line}");
+    }
 }
 
 /// Which bytes have changed, if they do not follow each other: `12 bytes in 2 parts: +0 4, +64 8`.
@@ -286,20 +309,4 @@ pub fn numbers(change: &Change, element: Option<&Element>) -> String {
         texts.push("…".to_owned());
     }
     texts.join(", ")
-}
-
-/// Numbers, or bytes in hexadecimal.
-fn shown(element: Option<&Element>, bytes: &[u8]) -> String {
-    if let Some(element) = element {
-        return element.text(bytes);
-    }
-    let mut texts: Vec<String> = bytes
-        .iter()
-        .take(BYTES)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    if bytes.len() > BYTES {
-        texts.push("…".to_owned());
-    }
-    texts.join(" ")
 }

@@ -40,6 +40,11 @@ impl Order {
         is_known.then_some(self.number)
     }
 
+    /// The number of the last work.
+    pub fn last(&self) -> u64 {
+        self.number
+    }
+
     /// Whether the host knows that this work is complete.
     pub fn is_done(&self, stream: u32, number: u64) -> bool {
         self.order.is_done(stream, number)

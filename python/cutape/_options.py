@@ -19,6 +19,7 @@ def check(
     suppress: Optional[Path] = None,
     baseline: Optional[Path] = None,
     write_baseline: Optional[Path] = None,
+    proven: Optional[Path] = None,
     all: bool = False,
     expect_errors: bool = False,
     most_repeats: Optional[int] = None,
@@ -40,6 +41,7 @@ def check(
     suppress: Leave out findings that this file lists.
     baseline: Leave out findings that --write-baseline or --format json wrote to FILE.
     write_baseline: Write the findings to this file, for --baseline of later runs.
+    proven: Findings that `race --report` proved are errors.
     all: Print findings of every class: also probes, expected errors, teardown. They all affect the
         exit status.
     expect_errors: The program tests errors: leave out findings about calls that failed.

@@ -31,6 +31,8 @@ pub(crate) struct Draft {
     pub(crate) severity: Option<Severity>,
     /// It rests on an assumption, also if the rule's findings usually do not.
     pub(crate) is_assumed: bool,
+    /// Replays have shown it.
+    pub(crate) is_proven: bool,
     pub(crate) title: String,
     pub(crate) message: String,
     pub(crate) objects: Vec<ObjectId>,
@@ -57,6 +59,7 @@ impl Draft {
             rule,
             severity: None,
             is_assumed: false,
+            is_proven: false,
             title: title.into(),
             message: message.into(),
             objects: Vec::new(),
@@ -96,6 +99,8 @@ impl Draft {
         if !matches!(self.mistake, Mistake::Earlier(_)) {
             self.subject.hash(&mut hash);
         }
+        // It is no repetition of one that was only assumed.
+        self.is_proven.hash(&mut hash);
         (self.rule, hash.finish())
     }
 
@@ -113,6 +118,12 @@ impl Draft {
     /// A kernel's parameter is taken for a pointer that the kernel follows.
     pub(crate) fn assumed(mut self) -> Self {
         self.is_assumed = true;
+        self
+    }
+
+    /// Replays have shown it: see [`crate::ProvenPair`].
+    pub(crate) fn proven(mut self) -> Self {
+        (self.is_proven, self.severity) = (true, Some(Severity::Error));
         self
     }
 

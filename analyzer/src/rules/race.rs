@@ -23,9 +23,13 @@ const RACE: &str = "two streams use the same memory without an order between the
 /// Conflicting accesses of another stream that are not ordered before this call's.
 pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
     let ordering = &check.state.ordering;
-    let conflict = ordering.current.iter().find_map(|access| {
-        let other = ordering.accesses.unordered(access, &check.state.order)?;
-        Some((access, other))
+    let proven = proven(check);
+    let conflict = proven.map(|(access, other, _)| (access, other));
+    let conflict = conflict.or_else(|| {
+        ordering.current.iter().find_map(|access| {
+            let other = ordering.accesses.unordered(access, &check.state.order)?;
+            Some((access, other))
+        })
     });
     let Some((access, other)) = conflict else {
         return;
@@ -35,17 +39,58 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
         AccessKind::Allocation => rules::MEMORY_POOL_ACCESS_UNORDERED,
         _ => rules::MEMORY_RACE_CROSS_STREAM,
     };
-    let draft = Draft::new(rule, "", "")
+    let mut draft = Draft::new(rule, "", "")
         .culprit(other.site)
         .about(access.object);
+    if proven.is_some() {
+        draft = draft.proven();
+    }
     if check.is_reported(&draft) {
         drafts.push(draft);
         return;
     }
     let label = check.label(access.object);
+    let (title, what) = described(check, access, other);
+    let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel { .. });
+    let assumed = proven.is_none() && (is_kernel(access) || is_kernel(other));
+    let mut message = format!(
+        "{what}. No event, wait of the host or default stream orders the two, so they may run in \
+         either order or at once.",
+    );
+    if let Some((_, _, evidence)) = proven {
+        message = format!("{message} Replayed in both orders, {evidence}.");
+    } else if assumed {
+        message = format!("{message} {ASSUMPTION}");
+    }
+    let mut draft = draft.text(title, message).chain(vec![
+        label,
+        format!("{} by {}", noun(other), at(other.site)),
+        format!(
+            "{} by {}, without a wait between",
+            noun(access),
+            at(check.site)
+        ),
+    ]);
+    draft.is_assumed = assumed;
+    if proven.is_some() {
+        draft.chain.push(format!(
+            "missing: cuEventRecord after {}, and cuStreamWaitEvent before {}",
+            at(other.site),
+            at(check.site),
+        ));
+    } else if assumed || (other.synchronous && other.work != AccessKind::Upload) {
+        // Assumed: many programs use a synchronous memset so.
+        draft = draft.severity(Severity::Advice);
+    }
+    drafts.push(draft);
+}
+
+/// The title of a finding, and what the two accesses are.
+fn described(check: &Check<'_, '_>, access: &Access, other: &Access) -> (&'static str, String) {
+    let label = check.label(access.object);
     let (first, second) = (at(other.site), at(check.site));
     let used = used(access);
-    let (title, what) = match other.work {
+    match other.work {
         AccessKind::Upload => (
             "copy from pageable memory unordered with the work that uses it",
             format!(
@@ -93,31 +138,26 @@ pub(super) fn unordered(check: &Check<'_, '_>, drafts: &mut Vec<Draft>) {
             );
             (RACE, what)
         }
-    };
-    let is_kernel = |access: &Access| matches!(access.work, AccessKind::Kernel { .. });
-    let assumed = is_kernel(access) || is_kernel(other);
-    let mut message = format!(
-        "{what}. No event, wait of the host or default stream orders the two, so they may run in \
-         either order or at once.",
-    );
-    if assumed {
-        message = format!("{message} {ASSUMPTION}");
     }
-    let mut draft = draft.text(title, message).chain(vec![
-        label,
-        format!("{} by {}", noun(other), at(other.site)),
-        format!(
-            "{} by {}, without a wait between",
-            noun(access),
-            at(check.site)
-        ),
-    ]);
-    draft.is_assumed = assumed;
-    // Assumed: many programs use a synchronous memset so.
-    if assumed || (other.synchronous && other.work != AccessKind::Upload) {
-        draft = draft.severity(Severity::Advice);
+}
+
+/// Unordered accesses of this call and an earlier one whose order replays have shown to matter.
+fn proven<'c>(check: &'c Check<'_, '_>) -> Option<(&'c Access, &'c Access, &'c str)> {
+    let state = check.state;
+    if state.proven.is_empty() {
+        return None;
     }
-    drafts.push(draft);
+    let all = state.ordering.current.iter().flat_map(|access| {
+        let others = state.ordering.accesses.of(access.object).iter();
+        others.map(move |other| (access, other))
+    });
+    let mut unordered = all.filter(|(access, other)| {
+        access.overlap(other).is_some() && !state.order.is_before(other.stream, access.stream.0)
+    });
+    unordered.find_map(|(access, other)| {
+        let evidence = state.proven.get(&(other.site.index, check.call.index))?;
+        Some((access, other, evidence.as_str()))
+    })
 }
 
 /// What an access does with memory that was named.

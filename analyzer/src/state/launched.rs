@@ -139,11 +139,30 @@ impl State {
     }
 
     /// The last work of a stream, if it is a kernel that lets the next one start early.
-    pub(crate) fn early_kernel(&self, plan: &Plan, call: &Call<'_>) -> Option<&LastKernel> {
+    fn early_kernel(&self, plan: &Plan, call: &Call<'_>) -> Option<&LastKernel> {
         let stream = self.stream_name(plan, call)?;
         let kernel = self.launches.last_kernels.get(&stream)?;
         let uses = self.launches.uses.get(&kernel.function)?;
         uses.early_trigger.then_some(kernel)
+    }
+
+    /// The kernel before a launch with programmatic stream serialization, if it lets the next one
+    /// start early, and memory that both get.
+    pub(crate) fn overlapped_kernel(
+        &self,
+        plan: &Plan,
+        call: &Call<'_>,
+    ) -> Option<(&LastKernel, ObjectId)> {
+        let attributes = LaunchAttributes::of(call, plan.config?);
+        attributes
+            .number(LaunchAttribute::ProgrammaticSerialization)
+            .filter(|&allowed| allowed != 0)?;
+        let before = self.early_kernel(plan, call)?;
+        let memory = self.parameter_memory(plan, call);
+        let shared = memory
+            .into_iter()
+            .find(|memory| before.memory.contains(memory))?;
+        Some((before, shared))
     }
 
     /// The memory that the parameters of a launch point to.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cutape_analyzer::output::{self as analyzer, Omitted, Style};
 use cutape_analyzer::{
@@ -72,6 +72,8 @@ pub(crate) struct FindingFilter {
     pub(crate) state: Completeness,
     /// `--allow-incomplete`: a recording that ended early is no failure.
     pub(crate) allows_incomplete: bool,
+    /// `--proven`: a report of `race`.
+    pub(super) proven: Option<PathBuf>,
 }
 
 impl FindingFilter {
@@ -106,6 +108,7 @@ impl FindingFilter {
             list: FindingList::new(choice.limits),
             state: Completeness::default(),
             allows_incomplete: false,
+            proven: None,
         })
     }
 

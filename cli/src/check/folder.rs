@@ -26,6 +26,12 @@ struct Found {
 
 /// Checks the traces of a folder; false if one of them could not be checked.
 pub(super) fn check_folder(folder: &Path, filter: &mut FindingFilter) -> Result<bool, Failure> {
+    if filter.proven.is_some() {
+        let folder = folder.display();
+        return Err(Failure::unusable(format!(
+            "--proven is about one trace, and {folder} is a folder: check its traces one by one"
+        )));
+    }
     let mut is_complete = true;
     let mut traces = Vec::new();
     let mut processes = Vec::new();

@@ -6,6 +6,7 @@ use cutape_analyzer::Analyzer;
 use cutape_format::{Call, Note, Trace, WalkSummary};
 
 use super::filter::FindingFilter;
+use super::proven;
 use super::ranges::set_ranges;
 use cutape_symbols::Resolver;
 use cutape_symbols::SymbolContext;
@@ -32,6 +33,9 @@ pub(super) fn check_trace(
 ) -> Result<(WalkSummary, Pass), Failure> {
     let mut progress = Progress::over_calls("checking", [trace]);
     let mut pass = Pass::default();
+    if let Some(path) = &filter.proven {
+        pass.analyzer.prove(proven::read(path, trace)?);
+    }
     let first = filter.list.findings.len();
     let walked = trace.walk().run(|call| {
         pass.push(trace, call, filter);

@@ -1,6 +1,6 @@
 //! Modules and libraries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::object::code::Code;
@@ -24,6 +24,8 @@ pub(crate) struct Library {
     pub(crate) kernels: HashMap<usize, u64>,
     /// Its module in each context that has used it.
     pub(crate) modules: HashMap<u64, u64>,
+    /// The contexts in which one of its kernels was launched.
+    pub(crate) launched_in: HashSet<u64>,
     /// Managed variables, which all its modules share: (address, bytes).
     pub(crate) managed: HashMap<String, (u64, u64)>,
 }

@@ -30,6 +30,10 @@ struct Task<A> {
     after: Vec<Ticket>,
     /// `None` while it runs.
     action: Option<A>,
+    /// A kernel that lets the next one in its stream start early.
+    starts_next: bool,
+    /// A kernel that has started early.
+    is_early: bool,
 }
 
 /// All tasks that are not complete.
@@ -137,10 +141,35 @@ impl<A> Queue<A> {
             context,
             after,
             action: Some(action),
+            starts_next: false,
+            is_early: false,
         };
         self.tasks.insert(self.last, task);
         PENDING.store(self.tasks.len(), Ordering::Release);
         self.last
+    }
+
+    /// A kernel lets the next one in its stream start early, if it is not complete.
+    pub(crate) fn let_next_start(&mut self, ticket: Ticket) {
+        if let Some(task) = self.tasks.get_mut(&ticket) {
+            task.starts_next = true;
+        }
+    }
+
+    /// Adds a kernel that does not wait for the one before it in its stream, if that lets it start
+    /// early; gives the work back if not. Later work of the stream comes after `both`.
+    pub(crate) fn add_early(&mut self, lane: Lane, action: A, both: A) -> Result<Ticket, A> {
+        let tail = self.tails.get(&lane.key).copied().unwrap_or(0);
+        let Some(before) = self.tasks.get(&tail).filter(|task| task.starts_next) else {
+            return Err(action);
+        };
+        let after = before.after.clone();
+        let ticket = self.insert(Some(lane), lane.context, after, action);
+        if let Some(task) = self.tasks.get_mut(&ticket) {
+            task.is_early = true;
+        }
+        self.add(lane, vec![tail, ticket], both);
+        Ok(ticket)
     }
 
     /// All later work of a context comes after this task.
@@ -182,13 +211,16 @@ impl<A> Queue<A> {
         found
     }
 
-    /// The tasks that may run now: those before them are complete, and `is_due` holds.
+    /// The tasks that may run now: those before them are complete, and `is_due` holds. Kernels that
+    /// start early come first, so that a program which relies on the kernel before them fails.
     pub(crate) fn ready(&self, is_due: impl Fn(&A) -> bool) -> Vec<Ticket> {
         let tasks = self.tasks.iter().filter(|(_, task)| {
             let is_first = !task.after.iter().any(|ticket| self.is_pending(*ticket));
             is_first && task.action.as_ref().is_some_and(&is_due)
         });
-        tasks.map(|(ticket, _)| *ticket).collect()
+        let (early, others): (Vec<_>, Vec<_>) = tasks.partition(|(_, task)| task.is_early);
+        let all = early.into_iter().chain(others);
+        all.map(|(ticket, _)| *ticket).collect()
     }
 
     /// Begins a task. It stays pending until [`Queue::complete`].

@@ -1,6 +1,6 @@
 //! Modules, libraries, functions, kernels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use cutape_image::Global;
@@ -38,6 +38,7 @@ impl State {
             code,
             kernels: HashMap::new(),
             modules: HashMap::new(),
+            launched_in: HashSet::new(),
             managed,
         })
     }
@@ -172,5 +173,20 @@ impl State {
         if let Some(object) = self.functions.get_mut(&function) {
             object.is_loaded = true;
         }
+        if let (Some(kernel), Ok(context)) = (self.kernels.get(&function), self.current())
+            && let Ok(library) = self.libraries.find_mut(kernel.library)
+        {
+            library.launched_in.insert(context);
+        }
+    }
+
+    /// Whether the library of a kernel is not in the current context yet: its first use there loads
+    /// it.
+    pub(crate) fn is_first_use(&self, kernel: u64) -> bool {
+        let library = |kernel: u64| self.libraries.find(self.kernels.find(kernel)?.library);
+        let (Ok(library), Ok(context)) = (library(kernel), self.current()) else {
+            return false;
+        };
+        !library.modules.contains_key(&context) && !library.launched_in.contains(&context)
     }
 }

@@ -167,6 +167,7 @@ impl State {
         }
         for library in self.libraries.values_mut() {
             library.modules.remove(&handle);
+            library.launched_in.remove(&handle);
         }
         for stream in keys_where(&*self.streams, |stream| stream.context == handle) {
             self.streams.remove(stream);

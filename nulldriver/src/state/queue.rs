@@ -30,6 +30,16 @@ impl State {
         Ok(self.add_task(lane, after, action))
     }
 
+    /// Enqueues a kernel with programmatic stream serialization that does not wait for the one before
+    /// it.
+    pub(crate) fn enqueue_early(&mut self, stream: Stream, action: Action) -> Answer<Ticket> {
+        let lane = self.lane(stream)?;
+        match self.queue.add_early(lane, action, Action::Nothing) {
+            Ok(ticket) => Ok(ticket),
+            Err(action) => self.enqueue(stream, action),
+        }
+    }
+
     /// Records an event on a stream that does not capture. That is no work of a blocking stream: a
     /// wait for the stream does not wait for what the event does.
     pub(crate) fn enqueue_record(&mut self, stream: Stream) -> Answer<Ticket> {

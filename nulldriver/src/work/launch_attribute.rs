@@ -13,6 +13,7 @@ use crate::state::State;
 // CUlaunchAttributeID.
 const COOPERATIVE: u32 = 2;
 const CLUSTER_DIMENSION: u32 = 4;
+const PROGRAMMATIC_SERIALIZATION: u32 = 6;
 const PROGRAMMATIC_EVENT: u32 = 7;
 const PREFERRED_CLUSTER_DIMENSION: u32 = 11;
 const COMPLETION_EVENT: u32 = 12;
@@ -23,6 +24,8 @@ const LAST: u32 = 16;
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) is_cooperative: bool,
+    /// It may overlap the kernel before it.
+    pub(crate) is_programmatic: bool,
     /// Events to record when the launch is done.
     pub(crate) events: Vec<u64>,
 }
@@ -101,6 +104,9 @@ pub(crate) fn check(
         unsafe {
             match attribute.id.0 {
                 COOPERATIVE => requests.is_cooperative = value.cooperative != 0,
+                PROGRAMMATIC_SERIALIZATION => {
+                    requests.is_programmatic = value.programmaticStreamSerializationAllowed != 0;
+                }
                 PROGRAMMATIC_EVENT => {
                     let event = value.programmaticEvent.event as u64;
                     requests.events.push(untimed(state, event)?);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Once};
 use std::time::{Duration, Instant};
 
-use cutape_registry::{Function, ImplicitWait, Param, Role};
+use cutape_registry::{Family, Function, FunctionOp, ImplicitWait, Param, Role};
 
 use crate::call::answer::{Answer, NOT_READY};
 use crate::object::memory::Purpose;
@@ -102,9 +102,31 @@ fn run_all(mut state: Locked) -> Locked {
     state
 }
 
-/// Before each call: some calls wait for work though they are no waits (`ImplicitWait`).
+/// The kernel that a call launches or asks the function of.
+fn used_kernel(function: &Function, words: &[u64]) -> Option<u64> {
+    let at = match function.family {
+        Family::Launch(op) => op.function()?,
+        Family::Kernel(FunctionOp::OfKernel { kernel, .. }) => kernel,
+        _ => return None,
+    };
+    words.get(usize::from(at)).copied()
+}
+
+/// Before each call: some calls wait for work though they are no waits (`ImplicitWait`). So does the
+/// first use of a library in a context, which loads it (H200, driver 580.159.04).
 pub(crate) fn before_call(function: &Function, words: &[u64]) {
-    if function.implicit_wait == ImplicitWait::No || !is_any_pending() {
+    if !is_any_pending() {
+        return;
+    }
+    if let Some(kernel) = used_kernel(function, words) {
+        let state = lock();
+        if let (true, Ok(context)) = (state.is_first_use(kernel), state.current()) {
+            let pending = state.queue.of_context(context);
+            wait(state, &pending);
+        }
+        return;
+    }
+    if function.implicit_wait == ImplicitWait::No {
         return;
     }
     let state = lock();

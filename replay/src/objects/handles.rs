@@ -205,6 +205,12 @@ impl Handles {
         Some((id, self.objects.get(id)?.data?))
     }
 
+    /// The live handles of all kernels that live.
+    pub(crate) fn live_kernels(&self) -> impl Iterator<Item = u64> {
+        let kernels = self.objects.all_live(Kind::Kernel).into_iter();
+        kernels.filter_map(|id| self.objects.get(id)?.data)
+    }
+
     /// The call that made the module or library of a live function or kernel.
     pub(crate) fn owner_of_live(&self, live: u64) -> Option<u64> {
         let functions = self.objects.all_live(Kind::Function).into_iter();

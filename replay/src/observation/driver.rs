@@ -64,6 +64,24 @@ impl Api {
         let Ok(event) = self.in_context(context, recorded) else {
             return true;
         };
+        self.completes_soon(event, patience)
+    }
+
+    /// Records an event of the replay in a live stream of the current context.
+    pub(crate) fn event_after(&self, (stream, per_thread): (u64, bool)) -> Result<u64, Code> {
+        let event: u64 = self.get(id::cuEventCreate, &[EVENT_WITHOUT_TIME])?;
+        let id = match per_thread {
+            true => id::cuEventRecord_ptsz,
+            false => id::cuEventRecord,
+        };
+        match self.own(id, &[event, stream]) {
+            Ok(()) => Ok(event),
+            Err(code) => self.own(id::cuEventDestroy_v2, &[event]).and(Err(code)),
+        }
+    }
+
+    /// Whether the work before an event ends soon, or has failed; the event ends here.
+    pub(crate) fn completes_soon(&self, event: u64, patience: Duration) -> bool {
         let since = Instant::now();
         let is_running = || self.own(id::cuEventQuery, &[event]) == Err(NOT_READY);
         let mut ends = !is_running();

@@ -1,21 +1,46 @@
-//! Work of a stream that is kept back until it is let go.
+//! Work of streams that is kept back until it is let go.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_registry::id;
 
-use crate::api::{Api, Code, NOT_READY};
+use crate::api::{Api, Code, INVALID_VALUE};
 
 /// How long work is kept back: the program may wait for it.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
 const PORTABLE_MAPPED: u64 = 3;
 /// The value that a stream waits for; it waits until the one in memory is as great.
 const GO: u32 = 1;
+/// The page of such values.
+const PAGE: usize = 4096;
+
+/// The works of a wanted order that were enqueued.
+#[derive(Debug, Default)]
+pub(crate) struct OrderedWork {
+    /// By call: what keeps its work back, and the event after it.
+    pub(crate) pending: BTreeMap<u64, (Option<Hold>, Option<u64>)>,
+    /// What keeps back the work of the call in progress.
+    pub(crate) hold: Option<Hold>,
+    /// How many of the order are complete.
+    pub(crate) complete: usize,
+    /// Why the work does not run in that order. It runs in any order from then on.
+    pub(crate) failure: Option<String>,
+}
+
+impl OrderedWork {
+    /// The order cannot be kept: nothing is kept back any longer.
+    pub(crate) fn fail(&mut self, why: String) {
+        self.failure.get_or_insert(why);
+        self.hold = None;
+        self.pending.clear();
+    }
+}
 
 /// A stream that waits. It goes on when this is dropped, and after some seconds.
 #[derive(Debug)]
@@ -32,8 +57,7 @@ impl Hold {
     /// # Errors
     /// The driver refuses a call.
     pub(crate) fn new(api: &Api, (stream, per_thread): (u64, bool)) -> Result<Self, Code> {
-        let word = word_of(api)?;
-        word.store(0, Ordering::SeqCst);
+        let word = free_word(api)?;
         let id = match per_thread {
             true => id::cuStreamWaitValue32_v2_ptsz,
             false => id::cuStreamWaitValue32_v2,
@@ -58,22 +82,6 @@ impl Hold {
         })
     }
 
-    /// Waits until another stream has done its work; false if it does not.
-    pub(crate) fn wait_for(&self, api: &Api, (stream, per_thread): (u64, bool)) -> bool {
-        let id = match per_thread {
-            true => id::cuStreamQuery_ptsz,
-            false => id::cuStreamQuery,
-        };
-        let since = Instant::now();
-        while api.own(id, &[stream]) == Err(NOT_READY) {
-            if since.elapsed() > PATIENCE {
-                return false;
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        true
-    }
-
     /// Lets the stream go on. True if it was kept back until now.
     pub(crate) fn let_go(mut self) -> bool {
         let is_late = self.ran_out.load(Ordering::SeqCst);
@@ -95,17 +103,24 @@ impl Drop for Hold {
     }
 }
 
-/// A word in page-locked memory, which lives as long as the process.
-fn word_of(api: &Api) -> Result<&'static AtomicU32, Code> {
-    static WORD: OnceLock<u64> = OnceLock::new();
-    let address = match WORD.get() {
+/// A word in page-locked memory that nothing has used, which lives as long as the process.
+fn free_word(api: &Api) -> Result<&'static AtomicU32, Code> {
+    static WORDS: OnceLock<u64> = OnceLock::new();
+    static USED: AtomicUsize = AtomicUsize::new(0);
+    let address = match WORDS.get() {
         Some(&address) => address,
         None => {
-            let address = api.get(id::cuMemHostAlloc, &[4096, PORTABLE_MAPPED])?;
-            *WORD.get_or_init(|| address)
+            let address = api.get(id::cuMemHostAlloc, &[PAGE as u64, PORTABLE_MAPPED])?;
+            *WORDS.get_or_init(|| address)
         }
     };
+    let at = 4 * USED.fetch_add(1, Ordering::Relaxed);
+    if at >= PAGE {
+        return Err(INVALID_VALUE);
+    }
     // SAFETY: the driver has allocated a page of host memory there, aligned, for all contexts, and
-    // nothing frees it or uses it otherwise.
-    Ok(unsafe { AtomicU32::from_ptr(address as *mut u32) })
+    // nothing frees it or uses this word of it otherwise.
+    let word = unsafe { AtomicU32::from_ptr((address as usize + at) as *mut u32) };
+    word.store(0, Ordering::SeqCst);
+    Ok(word)
 }

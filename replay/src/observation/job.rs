@@ -41,7 +41,7 @@ pub struct Observation {
     /// then.
     #[serde(default)]
     pub search: Option<Search>,
-    /// Two calls whose work is made to run in one order or the other.
+    /// Calls whose work is made to run in an order.
     #[serde(default)]
     pub order: Option<ForcedOrder>,
     /// The replay ends before this call; `None`: behind the last of `calls`, or at the end.
@@ -108,7 +108,7 @@ pub struct Observed {
     /// What could not be looked at for `watched` and `search`, and why, one line each.
     #[serde(default)]
     pub not_watched: Vec<String>,
-    /// Why the work of the two calls of `order` did not run in that order.
+    /// Why the work of the calls of `order` did not run in that order.
     #[serde(default)]
     pub not_ordered: Option<String>,
     /// Where the numbers that are looked for were found, in the order of calls.
@@ -467,14 +467,18 @@ pub struct Hit {
     pub count: u64,
 }
 
-/// Two calls that enqueue work, and in which order it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Calls that enqueue work in several streams, and in which order their work runs. A stream waits
+/// while work that it got is not yet to run, and with it what follows in that stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForcedOrder {
-    /// The call that the trace has first.
-    pub first: u64,
-    /// The other one.
-    pub second: u64,
-    /// The work of the second one runs first: the stream of the first one waits for it, and with it
-    /// what follows in that stream.
-    pub is_reversed: bool,
+    /// The calls, in the order of their work.
+    pub calls: Vec<u64>,
+    /// Calls that come after the first of them in the trace, and that are issued before it: those
+    /// that load code, which wait for work that is kept back.
+    pub loads: Vec<u64>,
+    /// Their streams wait before the first of them until the last one is enqueued; nothing else is
+    /// enqueued between.
+    pub is_together: bool,
+    /// A launch that gets no programmatic stream serialization.
+    pub serialized: Option<u64>,
 }

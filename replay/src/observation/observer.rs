@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::api::Api;
 use crate::error::Error;
-use crate::observation::hold::Hold;
+use crate::observation::hold::OrderedWork;
 use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
 use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{NodeStep, set_step};
@@ -54,10 +54,8 @@ pub(crate) struct Observer {
     pub(crate) watch: Watch,
     /// Numbers that are looked for.
     pub(crate) searching: Searching,
-    /// The work that is kept back.
-    pub(crate) hold: Option<Hold>,
-    /// Why work did not run in the wanted order.
-    pub(crate) not_ordered: Option<String>,
+    /// The work that runs in a wanted order.
+    pub(crate) ordered: OrderedWork,
     /// Who has the replay stop.
     pub(crate) session: Option<Served>,
 }
@@ -114,8 +112,7 @@ impl Observer {
             buffer: Vec::new(),
             watch,
             searching,
-            hold: None,
-            not_ordered: None,
+            ordered: OrderedWork::default(),
             session: None,
         })
     }
@@ -169,7 +166,7 @@ impl Observer {
             hits: searched.hits,
             written: searched.written,
             write_sets: searched.write_sets,
-            not_ordered: self.not_ordered,
+            not_ordered: self.ordered.failure,
             ..Observed::default()
         })
     }

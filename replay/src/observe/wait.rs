@@ -7,7 +7,7 @@ use crate::observation::observer::Observer;
 use crate::player::Job;
 
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether memory can be read, once all work is done.
 ///

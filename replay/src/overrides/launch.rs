@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 use cutape_format::{Bytes, layout::field};
 use cutape_registry::layout::{offset_of, size_of};
-use cutape_registry::{AttributeType, Family, Kind, LaunchOp, Meaning, attributes};
+use cutape_registry::{
+    AttributeType, Family, Kind, LaunchAttribute, LaunchOp, Meaning, attributes,
+};
 
 use crate::api::buffer::{Buffer, copy_common, lend, number, set_word, word};
 use crate::calls::frame::{Frame, Presets};
@@ -388,8 +390,18 @@ fn config(job: &mut Job<'_, '_>, position: usize, presets: &mut Presets) -> Resu
         if attributes.len() < count.saturating_mul(ATTRIBUTE_BYTES) {
             return skip("the trace holds fewer attributes than it counts");
         }
+        let serialized = job.observer.as_ref().and_then(|observer| {
+            let order = observer.job.order.as_ref()?;
+            order.serialized
+        });
         for attribute in attributes.chunks_exact_mut(ATTRIBUTE_BYTES) {
             attribute_live(job, attribute)?;
+            let id = word(attribute, 0) as u32;
+            if serialized == Some(job.call.index)
+                && id == LaunchAttribute::ProgrammaticSerialization as u32
+            {
+                set_word(attribute, ATTRIBUTE_VALUE, 0);
+            }
         }
         let address = presets.lend(Buffer::of(&attributes));
         set_word(&mut config, CONFIG_ATTRIBUTES, address);

@@ -11,6 +11,8 @@
 //! [`overlap`](super::overlap) says. Either way a call comes after everything it waits for, so the
 //! first call that is not done can always run.
 
+use std::collections::VecDeque;
+
 use cutape_format::{Call, Calls, Note, Trace};
 use cutape_model::looked;
 use cutape_registry::{Function, Waits};
@@ -35,6 +37,15 @@ pub(crate) struct Steps<'t> {
     next: Option<Call<'t>>,
     held: Vec<Held<'t>>,
     order: Order,
+    moved: Moved<'t>,
+    /// Steps that come next.
+    due: VecDeque<Step<'t>>,
+}
+
+/// Calls that come before a call which comes first in the trace.
+struct Moved<'t> {
+    before: u64,
+    calls: Vec<Call<'t>>,
 }
 
 /// What decides what a call waits for.
@@ -64,12 +75,35 @@ impl<'t> Steps<'t> {
                     last: None,
                 },
             },
+            moved: Moved {
+                before: u64::MAX,
+                calls: Vec::new(),
+            },
+            due: VecDeque::new(),
+        }
+    }
+
+    /// In lockstep: calls, in the order of the trace, come before an earlier one.
+    pub(crate) fn with_moved(self, trace: &'t Trace, (moved, before): (&[u64], u64)) -> Self {
+        let is_moved = |call: &Call<'_>| moved.binary_search(&call.index).is_ok();
+        let calls = trace.calls().filter(is_moved).take(moved.len());
+        Self {
+            moved: Moved {
+                before,
+                calls: calls.collect(),
+            },
+            ..self
         }
     }
 
     fn read(&mut self) -> Option<Call<'t>> {
-        let next = self.next.take();
-        next.or_else(|| self.calls.next().filter(|call| call.index < self.end))
+        if let Some(next) = self.next.take() {
+            return Some(next);
+        }
+        let moved = &self.moved.calls;
+        let is_moved = |call: &Call<'_>| moved.iter().any(|moved| moved.index == call.index);
+        let next = self.calls.by_ref().find(|call| !is_moved(call));
+        next.filter(|call| call.index < self.end)
     }
 
     /// True for a call that comes when it returned.
@@ -107,6 +141,26 @@ impl<'t> Steps<'t> {
             *last = Some(done);
         }
         step
+    }
+
+    /// The next step in the order of the trace.
+    fn take(&mut self) -> Option<Step<'t>> {
+        loop {
+            if !self.held.is_empty() {
+                self.next = self.read();
+                let entered = self.next.as_ref().map_or(u64::MAX, |call| call.ticks);
+                let function = self.next.as_ref().and_then(|call| self.functions.of(call));
+                let capture = function.map(|function| traits::of(function).capture);
+                let begins_capture = capture == Some(CaptureStep::Begins);
+                if let Some(step) = self.returned_before(entered, begins_capture) {
+                    return Some(step);
+                }
+            }
+            let call = self.read()?;
+            if let Some(step) = self.enter(call) {
+                return Some(step);
+            }
+        }
     }
 
     /// A call as it was entered; `None` if it comes later.
@@ -161,22 +215,24 @@ impl<'t> Iterator for Steps<'t> {
     type Item = Step<'t>;
 
     fn next(&mut self) -> Option<Step<'t>> {
-        loop {
-            if !self.held.is_empty() {
-                self.next = self.read();
-                let entered = self.next.as_ref().map_or(u64::MAX, |call| call.ticks);
-                let function = self.next.as_ref().and_then(|call| self.functions.of(call));
-                let capture = function.map(|function| traits::of(function).capture);
-                let begins_capture = capture == Some(CaptureStep::Begins);
-                if let Some(step) = self.returned_before(entered, begins_capture) {
-                    return Some(self.follow(step));
-                }
-            }
-            let call = self.read()?;
-            if let Some(step) = self.enter(call) {
-                return Some(self.follow(step));
-            }
+        if let Some(step) = self.due.pop_front() {
+            return Some(self.follow(step));
         }
+        let step = self.take()?;
+        if step.call.index != self.moved.before {
+            return Some(self.follow(step));
+        }
+        self.moved.before = u64::MAX;
+        let functions = &mut self.functions;
+        let moved = self.moved.calls.iter().map(|call| Step {
+            function: functions.of(call),
+            call: call.clone(),
+            part: Part::Whole,
+            after: Vec::new(),
+        });
+        self.due.extend(moved);
+        self.due.push_back(step);
+        self.next()
     }
 }
 

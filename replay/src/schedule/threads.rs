@@ -75,6 +75,10 @@ pub(crate) fn play<'t>(
 ) -> Result<(Player<'t>, Option<Box<Rerun>>), Error> {
     let options = player.options;
     let threads = trace.thread_count();
+    let moved = player.observer.as_ref().and_then(|observer| {
+        let order = observer.job.order.as_ref()?;
+        Some((order.loads.clone(), *order.calls.iter().min()?))
+    });
     let position = Arc::clone(&player.issuer.position);
     // The driver allocates from the heap there, as it did in the recording, and not from an arena
     // of a thread, which would be mapped in the gaps for its memory (52 MiB where NCCL's kernels
@@ -102,12 +106,17 @@ pub(crate) fn play<'t>(
         keep_going: options.keep_going,
     });
     let running = Running::default();
+    let steps = Steps::new(trace, end, options.threads);
+    let steps = match moved {
+        Some((loads, before)) if !options.threads => steps.with_moved(trace, (&loads, before)),
+        _ => steps,
+    };
     std::thread::scope(|scope| {
         let reader = running.enter();
         let (running, shared) = (&running, &shared);
         scope.spawn(move || {
             let _reader = reader;
-            let steps = Steps::new(trace, end, options.threads).map(|step| {
+            let steps = steps.map(|step| {
                 let compared = options.selects(&step.call);
                 let decoded = Decoded::new(step.call, step.function, compared);
                 (step.after, decoded.part(step.part))

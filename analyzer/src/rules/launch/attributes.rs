@@ -254,20 +254,29 @@ pub(super) fn unread(launch: &Refused<'_, '_>, need: &str) -> Option<Draft> {
 /// A kernel that may overlap the one before it, whose memory it uses without a wait.
 fn unsynchronised(launch: &Refused<'_, '_>) -> Option<Draft> {
     let check = launch.check;
-    let attributes = launch.launch.attributes;
-    attributes
-        .number(LaunchAttribute::ProgrammaticSerialization)
-        .filter(|&allowed| allowed != 0)?;
-    let before = check.state.early_kernel(check.plan, check.call)?;
-    let function = launch.function?;
-    let waits_for_nothing = check.state.waits_for_nothing(function, check.context);
+    let (before, shared) = check.state.overlapped_kernel(check.plan, check.call)?;
+    let pair = (before.site.index, check.call.index);
+    if let Some(evidence) = check.state.proven.get(&pair) {
+        let what = format!(
+            "launches {} with programmatic stream serialization after {} ({}), which lets it start \
+             early (griddepcontrol.launch_dependents). Both get {}. Replayed with the attribute and \
+             without it, {evidence}",
+            launch.label(),
+            check.label(before.function),
+            at(before.site),
+            check.label(shared),
+        );
+        let title = "kernel that overlaps its predecessor without a wait";
+        let rule = rules::LAUNCH_CONFIG_SERIALIZATION_NO_GRID_SYNC;
+        let draft = launch.draft(rule, title, what).proven();
+        return Some(draft.object(before.function).object(shared));
+    }
+    let waits_for_nothing = check
+        .state
+        .waits_for_nothing(launch.function?, check.context);
     if waits_for_nothing != Some(true) {
         return None;
     }
-    let memory = check.state.parameter_memory(check.plan, check.call);
-    let shared = memory
-        .into_iter()
-        .find(|memory| before.memory.contains(memory))?;
     let what = format!(
         "launches {} with programmatic stream serialization after {} ({}), which lets it start \
          early (griddepcontrol.launch_dependents). Both get {}, and no code in the image of the second \

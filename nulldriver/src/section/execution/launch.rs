@@ -38,7 +38,14 @@ fn launch(
     if is_cooperative {
         shape.check_cooperative(&target)?;
     }
-    enqueue(&mut state, function, &target, shape, stream, parameters)?;
+    enqueue(
+        &mut state,
+        function,
+        &target,
+        shape,
+        (stream, false),
+        parameters,
+    )?;
     Ok(())
 }
 
@@ -59,6 +66,7 @@ fn launch_config(
     if requests.is_cooperative {
         shape.check_cooperative(&target)?;
     }
+    let stream = (stream, requests.is_programmatic);
     let launched = enqueue(&mut state, function, &target, shape, stream, parameters)?;
     if let Some(ticket) = launched {
         for event in requests.events {
@@ -75,7 +83,7 @@ fn enqueue(
     function: u64,
     target: &Launchable,
     shape: Shape,
-    stream: Stream,
+    (stream, is_programmatic): (Stream, bool),
     parameters: Parameters,
 ) -> Answer<Option<Ticket>> {
     let ticket = match state.capture_of(stream)? {
@@ -85,7 +93,15 @@ fn enqueue(
                 false => parameters.read_all(&target.spec).map(|()| Vec::new())?,
             };
             let work = kernel::action(state, &target.spec, &values);
-            Some(state.enqueue(stream, work)?)
+            let uses = &target.spec.image().uses;
+            let ticket = match is_programmatic && !uses.dependency_wait {
+                true => state.enqueue_early(stream, work)?,
+                false => state.enqueue(stream, work)?,
+            };
+            if uses.early_trigger {
+                state.queue.let_next_start(ticket);
+            }
+            Some(ticket)
         }
         Some(site) => {
             let values = parameters.values(&target.spec)?;

@@ -1,6 +1,7 @@
 // Work in two streams on the same memory: `race NAME` without the event that orders the two, `race
 // NAME ordered` with it. The first work takes longer than the second one, so that a run shows the
-// order of the streams, and the replay has to find the other one.
+// order of the streams, and the replay has to find the other one. `overlapping_kernels` has one
+// stream: the second kernel may start before the first has written, and waits for it if ordered.
 #include <cstdio>
 #include <cstring>
 
@@ -33,6 +34,28 @@ __global__ void scale(float *data, float factor)
 {
     for (int i = threadIdx.x; i < COUNT; i += blockDim.x)
         data[i] *= factor;
+}
+
+// Lets the next kernel start, works for about 3 ms, and writes only then.
+__global__ void produce(float *out, float value)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+    for (int i = 0; i < 3000; i++)
+        __nanosleep(1000);
+#endif
+    for (int i = threadIdx.x; i < COUNT; i += blockDim.x)
+        out[i] = value + i;
+}
+
+template <bool WAITS> __global__ void consume(float *out, const float *in)
+{
+#if __CUDA_ARCH__ >= 900
+    if (WAITS)
+        cudaGridDependencySynchronize();
+#endif
+    for (int i = threadIdx.x; i < COUNT; i += blockDim.x)
+        out[i] = in[i];
 }
 
 int main(int argc, char **argv)
@@ -118,6 +141,25 @@ int main(int argc, char **argv)
         CHECK(cudaEventRecord(event, ordered ? first : third));
         CHECK(cudaStreamWaitEvent(second, event, 0));
         add<<<1, 256, 0, second>>>(result, data, 2);
+    } else if (is("three_streams")) {
+        fill<<<1, 256, 0, first>>>(data, 1);
+        order(first, second);
+        fill<<<1, 256, 0, second>>>(data, 2);
+        order(second, third);
+        CHECK(cudaMemcpyAsync(result, data, BYTES, cudaMemcpyDeviceToDevice, third));
+    } else if (is("overlapping_kernels")) {
+        produce<<<1, 256, 0, first>>>(data, 1);
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = 1;
+        config.blockDim = 256;
+        config.stream = first;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        CHECK(cudaLaunchKernelEx(&config, ordered ? consume<true> : consume<false>, result,
+                                 (const float *)data));
     } else {
         fprintf(stderr, "no program %s\n", name);
         return 2;
