@@ -131,13 +131,17 @@ pub fn first_text(answer: &FirstAnswer, element: Option<&Element>) -> String {
     if answer.findings.is_empty() {
         out.push_str("no call of the replay wrote that\n");
     }
+    let mut last = None;
     for finding in &answer.findings {
         let by = written_by(&finding.by, finding.call, &finding.by_call);
         let place = match &finding.label {
             Some(label) => format!("{label} ({:#x})", finding.address),
             None => format!("{:#x}", finding.address),
         };
-        let _ = writeln!(out, "{by}");
+        let writer = Some((&finding.by, finding.call));
+        if finding.hit.is_some() || writer != std::mem::replace(&mut last, writer) {
+            let _ = writeln!(out, "{by}");
+        }
         if finding.since != finding.call {
             let _ = writeln!(out, "  {}", since(finding.since));
         }
