@@ -148,9 +148,7 @@ impl TraceState {
         if tells_of_functions(call) {
             self.state.find_noted(call);
         }
-        if call.leave.is_none() {
-            return None;
-        }
+        call.leave.as_ref()?;
         let place = usize::from(call.signature.id);
         let tracked = self.functions.get(place)?.as_ref()?;
         if !call.succeeded() {
