@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use cutape_analyzer::demangle::demangle;
 use cutape_render::Element;
 use cutape_render::quantity::count;
-use cutape_replay::{Change, Writer};
+use cutape_replay::{Change, EXACT, Writer};
 
 use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
@@ -94,6 +94,11 @@ fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut Stri
     let numbers = numbers(change, element);
     if !numbers.is_empty() {
         let _ = writeln!(out, "{:indent$}  {numbers}", "");
+    }
+    // Bytes of numbers that follow each other change here and there: only long ranges have parts.
+    let is_long = change.parts.iter().any(|(at, _)| *at > EXACT);
+    if is_long && let Some(parts) = parts(change) {
+        let _ = writeln!(out, "{:indent$}  {parts}", "");
     }
 }
 
@@ -235,13 +240,14 @@ fn differing(difference: &Difference, element: Option<&Element>) -> String {
     )
 }
 
-/// Which bytes have changed, if they do not follow each other: `12 bytes in 2 parts: +0 4, +64 8`.
+/// Which bytes have changed, if some of them are not shown: `12 bytes in 2 parts: +0 4, +640 8`.
 fn parts(change: &Change) -> Option<String> {
+    let end = change.parts.last().map(|(at, length)| at + length)?;
+    if !change.in_pages && end <= change.at + change.after.len() as u64 {
+        return None;
+    }
     let bytes = change.parts.iter().map(|part| part.1).sum();
-    let how_many = match &change.parts[..] {
-        [] | [_] if !change.in_pages => return None,
-        all => count(all.len() as u64, "part"),
-    };
+    let how_many = count(change.parts.len() as u64, "part");
     let shown = change.parts.iter().take(SHOWN);
     let shown: Vec<String> = shown
         .map(|(at, length)| format!("+{at} {length}"))
@@ -252,7 +258,7 @@ fn parts(change: &Change) -> Option<String> {
         ""
     };
     let doubt = match change.in_pages {
-        true => ", some of them whole pages of 16 KiB (--budget)",
+        true => ", some of them whole pages of 16 KiB that were not compared",
         false => "",
     };
     let (bytes, shown) = (count(bytes, "byte"), shown.join(", "));
