@@ -22,6 +22,7 @@ Examples:
   cutape first app.cutape --inf --type f16         the first infinity, of 2-byte numbers
   cutape first app.cutape --above 1e4 --type f32 --within memory#12+0+4096
   cutape first app.cutape --changed memory#3+0x40 --from 912
+  cutape first app.cutape --written-by 912         which bytes it changes
   cutape first good.cutape --differs bad.cutape    which of two runs went wrong, and where
 
 The trace is replayed, and after every call or node of a graph that may write, the GPU
@@ -53,6 +54,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", group = "wanted", value_parser = Target::parse)]
     #[arg(verbatim_doc_comment)]
     changed: Option<Target>,
+    /// All bytes of device memory that call N changes, or each node of the graph that it
+    /// launches.
+    #[arg(long, value_name = "N", group = "wanted", verbatim_doc_comment)]
+    #[arg(conflicts_with = "from")]
+    written_by: Option<u64>,
     /// Other bytes than the corresponding call writes in this recording: of another run,
     /// driver, library or GPU. Both are replayed here.
     #[arg(long, value_name = "OTHER", group = "wanted", verbatim_doc_comment)]
@@ -80,13 +86,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
     /// How many calls are listed; with --differs, how many are read in a replay. Default: 3,
-    /// with --differs 10.
+    /// with --differs 10, with --written-by all.
     #[arg(long, value_name = "N", verbatim_doc_comment)]
     most: Option<usize>,
-    /// With --changed of more than 64 KiB: of the pages that a call changes, this many bytes
-    /// are read in a second replay, to tell which bytes it changes.
+    /// With --written-by, and --changed of more than 64 KiB: of the pages that a call changes,
+    /// this many bytes are read in a second replay, to tell which bytes it changes.
     /// Default: 256M.
-    #[arg(long, value_name = "SIZE", requires = "changed", verbatim_doc_comment)]
+    #[arg(long, value_name = "SIZE", verbatim_doc_comment)]
+    #[arg(conflicts_with_all = ["nan", "inf", "above", "differs"])]
     #[arg(value_parser = crate::extract::size)]
     budget: Option<u64>,
     #[command(flatten)]
@@ -116,18 +123,23 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let place = target.resolve(&trace, before);
         Ok(place.map_err(Failure::unusable)?.bytes(size))
     };
-    let wanted = match (arguments.above, arguments.changed) {
-        (Some(limit), _) => Wanted::Above(limit),
-        (_, Some(target)) => Wanted::Changed(bytes(target)?),
+    let wanted = match (arguments.above, arguments.changed, arguments.written_by) {
+        (Some(limit), ..) => Wanted::Above(limit),
+        (_, Some(target), _) => Wanted::Changed(bytes(target)?),
+        (.., Some(call)) => Wanted::WrittenBy(call),
         _ if arguments.nan => Wanted::Nan,
         _ => Wanted::Infinity,
+    };
+    let most = match wanted {
+        Wanted::WrittenBy(_) => usize::MAX,
+        _ => 3,
     };
     let sought = Sought {
         wanted,
         element: arguments.element,
         within: arguments.within.map(bytes).transpose()?,
         from: arguments.from,
-        most: arguments.most.unwrap_or(3).max(1),
+        most: arguments.most.unwrap_or(most).max(1),
         budget: arguments.budget.unwrap_or(cutape_history::BUDGET),
     };
     let driver = arguments.replay.driver()?;

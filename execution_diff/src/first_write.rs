@@ -273,7 +273,15 @@ fn sets(
     replays: &mut dyn Replays,
 ) -> Result<Sets, String> {
     let mut replay = |side, described: Vec<(Moment, Vec<(u64, u64)>)>| {
-        let seen = observe(replays, side, &Writes { described }, compared)?;
+        let seen = observe(
+            replays,
+            side,
+            &Writes {
+                described,
+                ..Writes::default()
+            },
+            compared,
+        )?;
         let by_moment = |set: WriteSet| (set.by.moment(set.call), set);
         let sets: BTreeMap<Moment, WriteSet> = seen.write_sets.into_iter().map(by_moment).collect();
         let path = compared.folder.join("writes");

@@ -117,8 +117,8 @@ pub fn ask<E>(
         let mut level: Vec<_> = wanted.into_iter().zip(observed.watched).collect();
         for (wanted, seen) in &mut level {
             let address = wanted.bytes.address;
-            let changes: Vec<&Change> = seen.last.iter().collect();
-            if let Some(asked) = exact_observation(address, &changes, BUDGET) {
+            let changes: Vec<_> = seen.last.iter().map(|change| (address, change)).collect();
+            if let Some(asked) = exact_observation(&changes, BUDGET) {
                 let exact = observe(asked)?;
                 left_out.extend(exact.not_watched.iter().cloned());
                 for change in &mut seen.last {

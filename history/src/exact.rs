@@ -6,19 +6,22 @@ use cutape_replay::{Change, EXACT, Observation, Observed, WatchedRange};
 /// How many bytes of pages are read, unless a user says otherwise: all of it is in memory at once.
 pub const BUDGET: u64 = 256 << 20;
 
-/// What shows the bytes of the pages in these changes of the range at an address; `None` if they are
-/// known. Pages beyond `budget` bytes are left.
-pub fn exact_observation(address: u64, changes: &[&Change], budget: u64) -> Option<Observation> {
-    let in_pages = changes.iter().filter(|change| change.in_pages);
+/// What shows the bytes of the pages in these changes, each of the range at an address; `None` if they
+/// are known. Pages beyond `budget` bytes are left.
+pub fn exact_observation(changes: &[(u64, &Change)], budget: u64) -> Option<Observation> {
+    let in_pages = changes.iter().filter(|(_, change)| change.in_pages);
     let calls = in_pages
         .clone()
-        .flat_map(|change| [change.since, change.call]);
+        .flat_map(|(_, change)| [change.since, change.call]);
     let (first, last) = (calls.clone().min()?, calls.max()?);
     let mut left = budget;
     let mut watched: Vec<WatchedRange> = Vec::new();
-    for (at, length) in in_pages.flat_map(|change| chunks(&change.parts)) {
+    let parts = in_pages.flat_map(|&(address, change)| {
+        chunks(&change.parts).map(move |(at, length)| (address + at, length))
+    });
+    for (address, length) in parts {
         let range = WatchedRange {
-            address: address + at,
+            address,
             length,
             until: Some((last + 1, 0)),
         };
@@ -44,6 +47,14 @@ fn chunks(parts: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
+/// Adds a part, offset and length, after all others, and joins it to one that it follows.
+pub(crate) fn add_part(parts: &mut Vec<(u64, u64)>, (at, length): (u64, u64)) {
+    match parts.last_mut() {
+        Some((start, known)) if *start + *known == at => *known += length,
+        _ => parts.push((at, length)),
+    }
+}
+
 /// Replaces the pages of a change by the bytes that were seen to change. What was not read, or did
 /// not change again, stays.
 pub fn set_exact(address: u64, change: &mut Change, observed: &Observed) {
@@ -59,11 +70,13 @@ pub fn set_exact(address: u64, change: &mut Change, observed: &Observed) {
         match seen.and_then(|seen| seen.last.iter().find(is_same)) {
             Some(found) => {
                 first = first.or(Some((at, found)));
-                parts.extend(found.parts.iter().map(|part| (at + part.0, part.1)));
+                for part in &found.parts {
+                    add_part(&mut parts, (at + part.0, part.1));
+                }
             }
             None => {
                 is_exact = false;
-                parts.push((at, length));
+                add_part(&mut parts, (at, length));
             }
         }
     }
@@ -96,7 +109,7 @@ mod tests {
     #[test]
     fn pages_are_read_up_to_a_budget() {
         let known = change(3, &[(0, 4)], false);
-        assert!(exact_observation(0x10_0000, &[&known], 1 << 20).is_none());
+        assert!(exact_observation(&[(0x10_0000, &known)], 1 << 20).is_none());
         let five = change(5, &[(PAGE, 5 * PAGE), (9 * PAGE, PAGE)], true);
         let again = change(7, &[(9 * PAGE, PAGE)], true);
         for (budget, expected) in [
@@ -105,7 +118,8 @@ mod tests {
             (2 * PAGE, &[(5, 1), (9, 1)]),
             (0, &[]),
         ] {
-            let asked = exact_observation(0x10_0000, &[&known, &five, &again], budget);
+            let changes = [&known, &five, &again].map(|change| (0x10_0000, change));
+            let asked = exact_observation(&changes, budget);
             let watched = asked.iter().flat_map(|asked| &asked.watched);
             let pages = watched.map(|range| {
                 let (at, length) = (range.address - 0x10_0000, range.length);

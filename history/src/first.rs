@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use cutape_driver::dirty::{self, Bits, NEVER};
 use cutape_format::Trace;
 use cutape_render::Element;
-use cutape_replay::{Change, Hit, Observation, Observed, Search, WatchedRange, Writer};
+use cutape_replay::{
+    Change, Hit, Observation, Observed, Search, WatchedRange, WriteSet, Writer, Writes,
+};
 use serde::Serialize;
 
 use crate::calls::{CallFacts, facts};
 use crate::chain::divergence;
-use crate::exact::{exact_observation, set_exact};
+use crate::exact::{add_part, exact_observation, set_exact};
 use crate::target::Bytes;
 
 /// The types that are looked for, in the order of [`dirty::TYPES`].
@@ -43,6 +45,8 @@ pub enum Wanted {
     Above(f64),
     /// Another content of these bytes.
     Changed(Bytes),
+    /// All that this call writes to device memory.
+    WrittenBy(u64),
 }
 
 /// What is asked.
@@ -126,6 +130,26 @@ impl Sought {
                 ..Observation::default()
             });
         }
+        let within = self
+            .within
+            .map(|bytes| (bytes.address, bytes.address.saturating_add(bytes.length)));
+        if let Wanted::WrittenBy(call) = self.wanted {
+            let writes = Writes {
+                listed: vec![call],
+                ..Writes::default()
+            };
+            return Ok(Observation {
+                search: Some(Search {
+                    ranges: [NEVER; 4],
+                    within: within.into_iter().collect(),
+                    from: call,
+                    writes: Some(writes),
+                    ..Search::default()
+                }),
+                until: Some(call.saturating_add(1)),
+                ..Observation::default()
+            });
+        }
         let chosen = self.element.map(|element| element.name);
         if let Some(name) = chosen.filter(|name| !TYPES.contains(name)) {
             return Err(format!(
@@ -138,9 +162,6 @@ impl Sought {
             _ => bits(self.wanted, name, kind),
         };
         let mut ranges = TYPES.iter().zip(dirty::TYPES).map(range);
-        let within = self
-            .within
-            .map(|bytes| (bytes.address, bytes.address.saturating_add(bytes.length)));
         Ok(Observation {
             search: Some(Search {
                 ranges: std::array::from_fn(|_| ranges.next().unwrap_or(NEVER)),
@@ -169,7 +190,7 @@ fn bits(wanted: Wanted, name: &str, kind: (u32, u32)) -> Bits {
             let limit = Element::named(name).and_then(|element| element.bits(limit));
             limit.map_or(NEVER, |limit| (limit + 1, infinite.1))
         }
-        Wanted::Changed(_) => NEVER,
+        Wanted::Changed(_) | Wanted::WrittenBy(_) => NEVER,
     }
 }
 
@@ -187,21 +208,30 @@ pub fn first<E>(
     let observed = observe(sought.observation().map_err(refused)?)?;
     let mut not_looked_at = observed.not_watched;
     not_looked_at.extend(divergence(&observed.report));
-    let changes = observed.watched.into_iter().flat_map(|seen| seen.last);
-    let mut changes: Vec<Change> = changes.collect();
-    if let Wanted::Changed(Bytes { address, .. }) = sought.wanted {
-        let listed: Vec<&Change> = changes.iter().collect();
-        if let Some(asked) = exact_observation(address, &listed, sought.budget) {
-            let seen = observe(asked)?;
-            not_looked_at.extend(seen.not_watched.iter().cloned());
-            for change in &mut changes {
-                set_exact(address, change, &seen);
-            }
+    not_looked_at.extend(
+        observed
+            .write_sets
+            .iter()
+            .flat_map(|set| set.left_out.clone()),
+    );
+    let watched = observed.watched.into_iter().flat_map(|seen| {
+        let address = seen.range.address;
+        seen.last.into_iter().map(move |change| (address, change))
+    });
+    let mut changes: Vec<(u64, Change)> = watched
+        .chain(observed.write_sets.iter().flat_map(changes_of))
+        .collect();
+    let listed: Vec<(u64, &Change)> = changes.iter().map(|(at, change)| (*at, change)).collect();
+    if let Some(asked) = exact_observation(&listed, sought.budget) {
+        let seen = observe(asked)?;
+        not_looked_at.extend(seen.not_watched.iter().cloned());
+        for (address, change) in &mut changes {
+            set_exact(*address, change, &seen);
         }
     }
     let calls = observed.hits.iter().map(|hit| hit.call);
     let calls: BTreeSet<u64> = calls
-        .chain(changes.iter().map(|change| change.call))
+        .chain(changes.iter().map(|(_, change)| change.call))
         .collect();
     let of_calls = facts(trace, calls);
     let mut findings: Vec<Finding> = observed
@@ -210,16 +240,13 @@ pub fn first<E>(
         .filter_map(|hit| numbers(hit, sought, &mut |call| of_calls.of(call)))
         .collect();
     findings.sort_by_key(|finding| !finding.hit.as_ref().is_some_and(|hit| hit.is_certain));
-    findings.extend(changes.into_iter().map(|change| Finding {
+    findings.extend(changes.into_iter().map(|(address, change)| Finding {
         hit: None,
         by: change.by.clone(),
         call: change.call,
         since: change.since,
         by_call: of_calls.of(change.call),
-        address: match sought.wanted {
-            Wanted::Changed(bytes) => bytes.address,
-            _ => 0,
-        },
+        address,
         label: None,
         change: Some(change),
     }));
@@ -238,6 +265,31 @@ pub fn first<E>(
         findings,
         not_looked_at,
     })
+}
+
+/// What a write has changed, by memory: its recorded address, and the pages in it.
+fn changes_of(set: &WriteSet) -> Vec<(u64, Change)> {
+    let mut changes: Vec<(u64, Change)> = Vec::new();
+    for page in &set.pages {
+        let memory = page.address - page.offset;
+        let is_last = changes
+            .last()
+            .is_some_and(|(address, _)| *address == memory);
+        if !is_last {
+            let change = Change {
+                call: set.call,
+                since: set.call,
+                by: set.by.clone(),
+                in_pages: true,
+                ..Change::default()
+            };
+            changes.push((memory, change));
+        }
+        if let Some((_, change)) = changes.last_mut() {
+            add_part(&mut change.parts, (page.offset, page.length));
+        }
+    }
+    changes
 }
 
 /// A finding from a hit; `None` if its kernel writes numbers of another type.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use cutape_analyzer::demangle::demangle;
 use cutape_render::Element;
 use cutape_render::quantity::count;
-use cutape_replay::{Change, Writer};
+use cutape_replay::{Change, EXACT, Writer};
 
 use crate::calls::CallFacts;
 use crate::chain::{Answer, Input, Write};
@@ -95,6 +95,11 @@ fn write(write: &Write, element: Option<&Element>, indent: usize, out: &mut Stri
     if !numbers.is_empty() {
         let _ = writeln!(out, "{:indent$}  {numbers}", "");
     }
+    // Bytes of numbers that follow each other change here and there: only long ranges have parts.
+    let is_long = change.parts.iter().any(|(at, _)| *at > EXACT);
+    if is_long && let Some(parts) = parts(change) {
+        let _ = writeln!(out, "{:indent$}  {parts}", "");
+    }
 }
 
 /// Who has written, and where the program is then: `written by call 12 cuMemsetD8_v2`.
@@ -131,13 +136,17 @@ pub fn first_text(answer: &FirstAnswer, element: Option<&Element>) -> String {
     if answer.findings.is_empty() {
         out.push_str("no call of the replay wrote that\n");
     }
+    let mut last = None;
     for finding in &answer.findings {
         let by = written_by(&finding.by, finding.call, &finding.by_call);
         let place = match &finding.label {
             Some(label) => format!("{label} ({:#x})", finding.address),
             None => format!("{:#x}", finding.address),
         };
-        let _ = writeln!(out, "{by}");
+        let writer = Some((&finding.by, finding.call));
+        if finding.hit.is_some() || writer != std::mem::replace(&mut last, writer) {
+            let _ = writeln!(out, "{by}");
+        }
         if finding.since != finding.call {
             let _ = writeln!(out, "  {}", since(finding.since));
         }
@@ -254,13 +263,14 @@ fn outcome_text(
     }
 }
 
-/// Which bytes have changed, if they do not follow each other: `12 bytes in 2 parts: +0 4, +64 8`.
+/// Which bytes have changed, if some of them are not shown: `12 bytes in 2 parts: +0 4, +640 8`.
 fn parts(change: &Change) -> Option<String> {
+    let end = change.parts.last().map(|(at, length)| at + length)?;
+    if !change.in_pages && end <= change.at + change.after.len() as u64 {
+        return None;
+    }
     let bytes = change.parts.iter().map(|part| part.1).sum();
-    let how_many = match &change.parts[..] {
-        [] | [_] if !change.in_pages => return None,
-        all => count(all.len() as u64, "part"),
-    };
+    let how_many = count(change.parts.len() as u64, "part");
     let shown = change.parts.iter().take(SHOWN);
     let shown: Vec<String> = shown
         .map(|(at, length)| format!("+{at} {length}"))
@@ -271,7 +281,7 @@ fn parts(change: &Change) -> Option<String> {
         ""
     };
     let doubt = match change.in_pages {
-        true => ", some of them whole pages of 16 KiB (--budget)",
+        true => ", some of them whole pages of 16 KiB that were not compared",
         false => "",
     };
     let (bytes, shown) = (count(bytes, "byte"), shown.join(", "));

@@ -11,6 +11,7 @@ cutape_tests::tests![
     calls_and_nodes_are_named,
     the_first_change_of_bytes_is_named,
     long_ranges_are_told_to_the_byte,
+    all_that_a_call_writes_is_listed,
     memory_that_does_not_fit_is_named,
     what_cannot_be_asked_is_refused,
 ];
@@ -162,7 +163,7 @@ fn long_ranges_are_told_to_the_byte(folder: &Path) {
     text.assert_code(0);
     for part in [
         "40 pages of 16 KiB, the first at +0",
-        "whole pages of 16 KiB (--budget)",
+        "whole pages of 16 KiB that were not compared",
     ] {
         assert!(text.stdout.contains(part), "{part}: {}", text.stdout);
     }
@@ -171,6 +172,34 @@ fn long_ranges_are_told_to_the_byte(folder: &Path) {
         text.contains("120 bytes in 40 parts: +7 3, +100007 3,"),
         "{text}"
     );
+}
+
+fn all_that_a_call_writes_is_listed(folder: &Path) {
+    let trace = recorded_program(folder, "clean/scattered_writes");
+    let parts = |finding: &Value| -> Vec<(u64, u64)> {
+        serde_json::from_value(finding["change"]["parts"].clone()).unwrap()
+    };
+    let written_by = |name: &str| {
+        let call = calls(&trace, name)[0].to_string();
+        let found = asked(&trace, &["--written-by", &call]);
+        assert_eq!(found.len(), 1, "{name}: {found:#?}");
+        let found = found.into_iter().next().unwrap();
+        assert_eq!(found["call"].to_string(), call);
+        assert_eq!(found["change"]["in_pages"], false);
+        found
+    };
+    let columns = written_by("cuMemsetD2D8");
+    let rows: Vec<(u64, u64)> = (0..40).map(|row| (100_000 * row + 7, 3)).collect();
+    assert_eq!(parts(&columns), rows);
+    let label = columns["label"].as_str().unwrap();
+    assert!(label.starts_with("memory#1"), "{label}");
+    assert_eq!(parts(&written_by("cuMemcpyHtoD")), [(65_535, 2)]);
+    let node = written_by("cuGraphLaunch");
+    assert_eq!(node["by"]["node"], serde_json::json!([0, "a memset"]));
+    assert_eq!(parts(&node), [(100_000, 1), (200_000, 1)]);
+    // It reads.
+    let call = calls(&trace, "cuMemcpyDtoH")[0].to_string();
+    first(&trace, &["--written-by", &call]).assert_code(1);
 }
 
 fn memory_that_does_not_fit_is_named(folder: &Path) {

@@ -158,7 +158,12 @@ fn long_ranges_are_told_to_the_byte(folder: &Path) {
     );
     assert_eq!(last["in_pages"], false);
     let text = why(&trace, &range, NOTHING).stdout;
-    assert!(text.contains("+100000: 01 -> 09, "), "{text}");
+    for part in [
+        "  +100000: 01 -> 09\n",
+        "  2 bytes in 2 parts: +100000 1, +200000 1\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 fn what_cannot_be_asked_is_refused(folder: &Path) {

@@ -396,6 +396,16 @@ pub struct Writes {
     /// Which are described, by [`Writer::moment`], and which memory is read after them: recorded
     /// addresses of first bytes and ends.
     pub described: Vec<(Moment, Vec<(u64, u64)>)>,
+    /// Calls of which all writes are described: of a graph those of each node.
+    pub listed: Vec<u64>,
+}
+
+impl Writes {
+    /// Whether the writes of that moment are described.
+    pub(crate) fn has(&self, moment: Moment) -> bool {
+        let mut described = self.described.iter();
+        self.listed.contains(&moment.0) || described.any(|(wanted, _)| *wanted == moment)
+    }
 }
 
 /// What a call or a node has written to device memory.

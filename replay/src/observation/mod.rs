@@ -6,10 +6,11 @@
 //! `variables` finds the variables of modules, `places` their addresses in memory. An observed
 //! graph runs node by node in place of its launch (`nodes`, `graph_run`). `driver` has the calls of
 //! the driver that only an observation makes. `watch` keeps what watched memory held last. `search`
-//! looks for numbers in what calls write, with a table of pages in device memory (`dirty_table`), and
+//! looks for numbers in what calls write to memory (`area`), with a table of its pages (`dirty_table`), and
 //! `write_set` describes what one of them has written. `hold` keeps the work of a stream back. `session` is what a replay and the one who has it stop at calls
 //! give each other.
 
+pub(crate) mod area;
 pub(crate) mod array;
 pub(crate) mod dirty_table;
 pub(crate) mod driver;

@@ -5,27 +5,11 @@ use std::collections::{HashMap, HashSet};
 use cutape_driver::dirty;
 
 use crate::api::{Api, Code, result_name};
+use crate::observation::area::{Area, Known};
 use crate::observation::dirty_table::{Found, Table, Tables};
 use crate::observation::job::{Hit, Search, WriteSet, Writer, Written};
 use crate::observation::memory::Reader;
 use crate::observation::write_set;
-
-/// Memory that is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Area {
-    pub(crate) recorded: u64,
-    pub(crate) live: u64,
-    pub(crate) length: u64,
-    /// Index of the call that made it.
-    pub(crate) made: u64,
-}
-
-/// Where an area's pages are in the table of a live context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) context: u64,
-    at: u64,
-}
 
 /// What a search has found.
 #[derive(Debug)]
@@ -229,15 +213,17 @@ impl Searching {
 
     /// Describes what was written, if that is wanted of this call or node.
     fn describe_writes(&mut self, reader: &mut Reader<'_>, call: u64, by: &Writer) {
-        let writes = self
-            .search
-            .as_ref()
-            .and_then(|search| search.writes.as_ref());
-        let mut described = writes.into_iter().flat_map(|writes| &writes.described);
-        let moment = by.moment(call);
-        let Some((_, reads)) = described.find(|(wanted, _)| *wanted == moment) else {
+        let search = self.search.as_ref();
+        let Some(writes) = search.and_then(|search| search.writes.as_ref()) else {
             return;
         };
+        let moment = by.moment(call);
+        if !writes.has(moment) {
+            return;
+        }
+        let mut described = writes.described.iter();
+        let reads = described.find(|(wanted, _)| *wanted == moment);
+        let reads = reads.map_or(&[][..], |(_, reads)| reads);
         let mut set = WriteSet {
             call,
             by: by.clone(),

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use cutape_driver::dirty::Page;
 
+use crate::observation::area::{Area, Known};
 use crate::observation::job::{ChangedPage, MemoryKind, ObservedMemory, WriteSet};
 use crate::observation::memory::{Reader, Region};
-use crate::observation::search::{Area, Known};
 
 /// Adds pages that have changed, the memory that lives, and the contents of recorded ranges. All work
 /// must be done.
@@ -62,11 +62,5 @@ pub(crate) fn describe(
             }),
             Err(why) => set.left_out.push(format!("{}: {why}", region.describe())),
         }
-    }
-}
-
-impl Area {
-    fn region(&self) -> Region {
-        Region::mapped((self.recorded, self.live), self.length, self.made)
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use cutape_registry::{Family, Kind};
 
+use crate::observation::area::Area;
 use crate::observation::job::Writer;
 use crate::observation::observer::Observer;
-use crate::observation::search::Area;
 use crate::player::{Job, Player};
 
 /// Whether device memory may begin with a call.
