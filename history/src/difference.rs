@@ -145,6 +145,7 @@ pub(crate) fn shown(element: Option<&Element>, bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use cutape_replay::Piece;
+    use std::fs::File;
     use std::io::{Seek, Write};
 
     /// Memory of 10,000 bytes, and what a replay left in it.
