@@ -62,7 +62,8 @@ pub(crate) fn differences(a: &Left, b: &Left) -> io::Result<Vec<Difference>> {
         };
         // What no piece has is zero in both.
         let pieces = memory.after.iter().chain(&other.after);
-        let parts = pieces.flat_map(|piece| piece.at / PART..=(piece.at + piece.length - 1) / PART);
+        let parts = pieces
+            .flat_map(|piece| piece.at / PART..=(piece.at + piece.length).saturating_sub(1) / PART);
         let mut difference: Option<Difference> = None;
         for part in parts.collect::<BTreeSet<u64>>() {
             let part = part * PART..((part + 1) * PART).min(memory.length);
