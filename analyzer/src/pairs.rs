@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashSet};
 
 use cutape_format::Call;
 use cutape_model::{Access, AccessEffect, AccessKind};
-use rustc_hash::FxHashMap;
 
 use crate::plan::Plan;
 use crate::state::State;
@@ -39,9 +38,6 @@ pub struct ProvenPair {
     /// What differs, as the end of a sentence.
     pub evidence: String,
 }
-
-/// What [`ProvenPair`] says, by both calls.
-pub(crate) type Proven = FxHashMap<(u64, u64), String>;
 
 /// The pairs that were found, each once.
 #[derive(Debug, Default)]

@@ -62,7 +62,8 @@ pub(crate) fn differences(a: &Left, b: &Left) -> io::Result<Vec<Difference>> {
         };
         // What no piece has is zero in both.
         let pieces = memory.after.iter().chain(&other.after);
-        let parts = pieces.flat_map(|piece| piece.at / PART..=(piece.at + piece.length - 1) / PART);
+        let parts = pieces
+            .flat_map(|piece| piece.at / PART..=(piece.at + piece.length).saturating_sub(1) / PART);
         let mut difference: Option<Difference> = None;
         for part in parts.collect::<BTreeSet<u64>>() {
             let part = part * PART..((part + 1) * PART).min(memory.length);
@@ -145,6 +146,7 @@ pub(crate) fn shown(element: Option<&Element>, bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use cutape_replay::Piece;
+    use std::fs::File;
     use std::io::{Seek, Write};
 
     /// Memory of 10,000 bytes, and what a replay left in it.

@@ -66,8 +66,8 @@ fn loads_code(call: &Call<'_>) -> bool {
                 Family::ModuleLoad(_)
                     | Family::LibraryLoad(_)
                     | Family::LibraryModule
-                    | Family::Function(FunctionOp::Find { .. })
-                    | Family::Kernel(FunctionOp::Find { .. } | FunctionOp::OfKernel { .. })
+                    | Family::Function(FunctionOp::Find { .. } | FunctionOp::OfKernel { .. })
+                    | Family::Kernel(FunctionOp::Find { .. })
             )
         )
 }

@@ -32,7 +32,6 @@ use rustc_hash::FxHashMap;
 
 use crate::context::TraceContext;
 use crate::layouts::Layouts;
-use crate::pairs::Proven;
 use crate::plan::{OptionShape, Plan};
 use data::{Cubin, Data, ImageBytes, ImageData, LinkData, Multicast, Options, Own, TensorMap};
 use execution::Execution;
@@ -105,8 +104,8 @@ pub(crate) struct State {
     /// There has been a texture or surface object.
     pub(crate) has_textures: bool,
     pub(crate) ordering: Ordering,
-    /// What replays have shown.
-    pub(crate) proven: Proven,
+    /// What replays have shown of two calls: see [`crate::ProvenPair`].
+    pub(crate) proven: FxHashMap<(u64, u64), String>,
     /// The calls by which a context got access to another's memory: handles of both.
     pub(crate) peers: FxHashMap<(u64, u64), Site>,
     pub(crate) growth: Growth,
@@ -150,7 +149,7 @@ impl Default for State {
             has_preferences: false,
             has_textures: false,
             ordering: Ordering::default(),
-            proven: Proven::default(),
+            proven: FxHashMap::default(),
             peers: FxHashMap::default(),
             growth: Growth::default(),
             host_addresses: HostAddresses::default(),

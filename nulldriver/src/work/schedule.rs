@@ -106,7 +106,7 @@ fn run_all(mut state: Locked) -> Locked {
 fn used_kernel(function: &Function, words: &[u64]) -> Option<u64> {
     let at = match function.family {
         Family::Launch(op) => op.function()?,
-        Family::Kernel(FunctionOp::OfKernel { kernel, .. }) => kernel,
+        Family::Function(FunctionOp::OfKernel { kernel, .. }) => kernel,
         _ => return None,
     };
     words.get(usize::from(at)).copied()

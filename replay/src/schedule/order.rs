@@ -450,6 +450,35 @@ mod tests {
         }
     }
 
+    /// A load that gives out a handle, and thus comes when it returned, and another thread's.
+    #[test]
+    fn moved_calls_come_before_a_chosen_one() {
+        let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+        let module = 0x5500_u64.to_le_bytes();
+        enter(&mut builder, 0, "cuInit", &[0]); // 0
+        builder.leave(0, 0, &[]);
+        enter(&mut builder, 0, "cuMemsetD8_v2", &[0x1000, 0, 8]); // 1
+        builder.leave(0, 0, &[]);
+        enter(&mut builder, 1, "cuModuleLoadData", &[8, 0x6000]); // 2
+        builder.leave(1, 0, &[NewSnapshot::pointee(0, &module)]);
+        enter(&mut builder, 0, "cuCtxSynchronize", &[]); // 3
+        builder.leave(0, 0, &[]);
+        let path = std::env::temp_dir().join(format!("cutape-moved-{}", std::process::id()));
+        builder.write(&path).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let order = |moved: &[u64]| {
+            let steps = Steps::new(&trace, 3, false).with_moved(&trace, (moved, 1));
+            let steps = steps.map(|step| (step.call.index, step.after));
+            steps.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            order(&[2]),
+            [(0, vec![]), (2, vec![(0, 1)]), (1, vec![(1, 1)])]
+        );
+        assert_eq!(order(&[]), [(0, vec![]), (1, vec![]), (2, vec![(0, 2)])]);
+    }
+
     /// One thread's create is entered before, and returns after, another thread's destroy of the
     /// same handle.
     #[test]

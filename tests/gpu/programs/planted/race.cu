@@ -158,8 +158,10 @@ int main(int argc, char **argv)
         config.stream = first;
         config.attrs = &attribute;
         config.numAttrs = 1;
-        CHECK(cudaLaunchKernelEx(&config, ordered ? consume<true> : consume<false>, result,
-                                 (const float *)data));
+        auto *kernel = &consume<false>;
+        if (ordered)
+            kernel = &consume<true>;
+        CHECK(cudaLaunchKernelEx(&config, kernel, result, (const float *)data));
     } else {
         fprintf(stderr, "no program %s\n", name);
         return 2;
