@@ -3,10 +3,10 @@
 use cutape_format::{Error, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::counterparts::Place;
 use crate::describe::{Described, describe};
 use crate::differences::{Calls, Raw};
 use crate::masks::Masks;
+use crate::part::Place;
 use crate::report::Kind;
 
 /// Differences to list, in the order of A.

@@ -66,6 +66,7 @@ pub use read::{
     incomplete::Shortfall,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
+    positions::CallPositions,
     provenance::{Provenance, StateOrigin, file_hash},
     ranges::Ranges,
     signature::{
