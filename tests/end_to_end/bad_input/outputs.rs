@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cutape_tests::{Suite, Verdict, ending, parts, run, verbs};
 
-use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{NOBODY, as_user, contents, expect_refusal, is_root, sound};
 
 /// A command with an output.
 struct Writer {
@@ -183,7 +183,7 @@ fn bad_output(folder: &Path, place: &Place, writer: &Writer) -> Result<Verdict, 
     command.args(words).current_dir(folder);
     if is_root() {
         // Root may write everywhere, another user may not.
-        if let Err(why) = as_nobody(&mut command, folder) {
+        if let Err(why) = as_user(NOBODY, &mut command, folder) {
             return Ok(Verdict::Ignored(why));
         }
     }

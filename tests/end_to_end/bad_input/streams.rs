@@ -22,7 +22,7 @@ const OTHER_COMMANDS: &[&str] = &[
 ];
 
 /// Options without which `bench` takes long.
-const QUICK: &str = " --output OUT --verbose --no-plots --samples 10 --measure-seconds 0.1 \
+pub(crate) const QUICK: &str = " --output OUT --verbose --no-plots --samples 10 --measure-seconds 0.1 \
                      --warm-up-seconds 0.1";
 
 fn commands() -> Vec<String> {

@@ -12,7 +12,7 @@ use cutape_format::layout::{
 use cutape_format::{NewCall, Trace, TraceBuilder};
 use cutape_tests::{Suite, Verdict, parts, run, verbs};
 
-use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{NOBODY, as_user, contents, expect_refusal, is_root, sound};
 
 pub(crate) fn add_to(suite: &mut Suite) {
     suite.test("misnumbered/repaired", numbers_of_lost_calls);
@@ -300,7 +300,7 @@ fn bad_trace(folder: &Path, bad: &BadTrace, reader: &Reader) -> Result<Verdict, 
     command.args(words).current_dir(folder);
     if fs::metadata(&path).is_ok_and(|found| found.mode() & 0o777 == 0) && is_root() {
         // Root may read every file, another user may not.
-        if let Err(why) = as_nobody(&mut command, folder) {
+        if let Err(why) = as_user(NOBODY, &mut command, folder) {
             return Ok(Verdict::Ignored(why));
         }
     }
