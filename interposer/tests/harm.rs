@@ -288,6 +288,17 @@ fn a_trace_that_another_program_truncates() {
 }
 
 #[test]
+fn a_trace_that_another_program_deletes() {
+    let recorded = record(&["deleted"]);
+    assert!(recorded.traces.is_empty());
+    let stderr = String::from_utf8_lossy(&recorded.output.stderr);
+    assert_eq!(
+        stderr,
+        "cutape: another program has deleted the trace; recording stops, the program continues\n"
+    );
+}
+
+#[test]
 fn bus_errors_of_the_program_stay_its_own() {
     for kind in ["default", "sent", "handled", "ignored"] {
         let recorded = record(&["bus-error", kind]);

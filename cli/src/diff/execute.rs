@@ -13,10 +13,10 @@ use cutape_replay::{Guard, Observation, Observed, Outcome, Replacement, Report, 
 use super::execute_child::{CHILD, KernelFile, Task, Work};
 use super::{Arguments, Format};
 use crate::guarded::{self, GuardedOptions};
-use crate::private_folder::PrivateFolder;
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::library;
 use cutape_terminal::output::{self, ReportFile, shown};
+use cutape_terminal::private_folder::PrivateFolder;
 use cutape_terminal::progress::Progress;
 
 /// The options of `--execute`.
@@ -208,7 +208,7 @@ impl Replays for Children<'_> {
     ) -> Result<Outcome, String> {
         let mut files = Vec::new();
         for (call, kernel) in kernels {
-            let file = self.folder.path(&format!("kernel-{call}"));
+            let file = self.folder.path(format!("kernel-{call}"));
             fs::write(&file, &kernel.image)
                 .map_err(|error| format!("{}: {error}", file.display()))?;
             files.push(KernelFile {

@@ -23,10 +23,13 @@ struct Part {
 
 /// The newest.
 static PARTS: AtomicPtr<Part> = AtomicPtr::new(core::ptr::null_mut());
-/// The file was truncated.
-static IS_TRUNCATED: AtomicBool = AtomicBool::new(false);
+/// Nobody can read what is written from now on.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
 /// What the program had chosen for SIGBUS.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+pub(super) const TRUNCATED: &[u8] = b"truncated";
+pub(super) const DELETED: &[u8] = b"deleted";
 
 type Handler = extern "C" fn(c_int);
 type HandlerWithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -101,7 +104,7 @@ fn remember(start: usize, length: usize) {
 
 /// Begins with a new file.
 pub(super) fn begin() {
-    IS_TRUNCATED.store(false, Ordering::Relaxed);
+    IS_LOST.store(false, Ordering::Relaxed);
     PREVIOUS.get_or_init(|| {
         let mut previous = default_action();
         // SAFETY: the action is valid for writing; nothing is changed.
@@ -136,19 +139,18 @@ fn is_function(action: &libc::sigaction) -> bool {
     !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
 }
 
-/// Whether the file was truncated: nothing can be written any more.
-pub(super) fn is_truncated() -> bool {
-    IS_TRUNCATED.load(Ordering::Relaxed)
+/// Whether the file was truncated or deleted: nothing is written any more.
+pub(super) fn is_lost() -> bool {
+    IS_LOST.load(Ordering::Relaxed)
 }
 
-/// The file was found to be truncated: ends the recording.
+/// Ends the recording, since another program has done that to the trace.
 #[cold]
-pub(super) fn truncated() {
-    IS_TRUNCATED.store(true, Ordering::Relaxed);
+pub(super) fn lose(done: &[u8]) {
+    IS_LOST.store(true, Ordering::Relaxed);
     if recording::stop() {
-        log::line(&[
-            b"another program has truncated the trace; recording stops, the program continues",
-        ]);
+        let what = b" the trace; recording stops, the program continues";
+        log::line(&[b"another program has ", done, what]);
     }
 }
 
@@ -184,7 +186,7 @@ fn replace(address: usize) -> bool {
             0,
         )
     };
-    truncated();
+    lose(TRUNCATED);
     errno::set(errno);
     start != libc::MAP_FAILED
 }

@@ -254,21 +254,23 @@ pub(crate) fn close() {
     }
 }
 
-/// The descriptor, if it still is our file; otherwise a new one. `None` if the file was truncated:
-/// what is written to it now cannot be read.
+/// The descriptor, if it still is our file; otherwise a new one. `None` if the file was truncated or
+/// deleted: nobody can read what is written to it now.
 pub(super) fn descriptor() -> Option<i32> {
     let known = FILE.load(Ordering::Relaxed);
-    if known < 0 || mapping::is_truncated() {
+    if known < 0 || mapping::is_lost() {
         return None;
     }
     // First, since another thread may extend the file meanwhile.
     let least = ALLOCATED.load(Ordering::Acquire);
-    if let Some(length) = IDENTITY.length_at(known) {
-        if length < least {
-            mapping::truncated();
-            return None;
-        }
-        return Some(known);
+    if let Some(status) = IDENTITY.status_at(known) {
+        let done = match status {
+            _ if status.st_nlink == 0 => mapping::DELETED,
+            _ if status.st_size.cast_unsigned() < least => mapping::TRUNCATED,
+            _ => return Some(known),
+        };
+        mapping::lose(done);
+        return None;
     }
     // The program has closed it, as daemons do. What has the number now is the program's.
     let path = PATH.load(Ordering::Acquire);
@@ -292,6 +294,11 @@ pub(super) fn descriptor() -> Option<i32> {
     unsafe { libc::close(reopened) };
     let now = FILE.load(Ordering::Relaxed);
     (now != known && IDENTITY.is_at(now)).then_some(now)
+}
+
+/// Says if another program has truncated or deleted the file.
+pub(crate) fn notice_loss() {
+    descriptor();
 }
 
 /// Moves a descriptor to a high number: the program may expect its own to be the lowest.

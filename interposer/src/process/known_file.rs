@@ -28,17 +28,17 @@ impl KnownFile {
 
     /// Whether a descriptor is open for that file.
     pub(crate) fn is_at(&self, descriptor: i32) -> bool {
-        self.length_at(descriptor).is_some()
+        self.status_at(descriptor).is_some()
     }
 
-    /// The length of that file, if a descriptor is open for it.
-    pub(crate) fn length_at(&self, descriptor: i32) -> Option<u64> {
+    /// What the system says of that file, if a descriptor is open for it.
+    pub(crate) fn status_at(&self, descriptor: i32) -> Option<libc::stat> {
         let status = status(descriptor)?;
         let known = (
             self.device.load(Ordering::Relaxed),
             self.inode.load(Ordering::Relaxed),
         );
-        (known == (status.st_dev, status.st_ino)).then_some(status.st_size.cast_unsigned())
+        (known == (status.st_dev, status.st_ino)).then_some(status)
     }
 }
 

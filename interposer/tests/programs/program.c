@@ -456,6 +456,17 @@ static void program_truncated(const char *length)
     printf("done\n");
 }
 
+/* Deletes its own trace. */
+static void program_deleted(void)
+{
+    const char *trace = getenv("CUTAPE_TRACE");
+    cuInit(0);
+    if (trace)
+        unlink(trace);
+    cuCtxSynchronize();
+    printf("done\n");
+}
+
 static void leave_by_handler(int number)
 {
     printf("handler %d\n", number);
@@ -607,6 +618,7 @@ int main(int count, char **arguments)
         {"small-stack", program_small_stack}, {"readbacks", program_readbacks},
         {"mask", program_mask},
         {"host-memory", program_host_memory}, {"no-counter", program_no_counter},
+        {"deleted", program_deleted},
     };
     if (count > 2 && !strcmp(arguments[1], "alternate-stack"))
         program_alternate_stack(arguments[2]);

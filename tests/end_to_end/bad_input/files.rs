@@ -72,6 +72,7 @@ pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     fs::read_dir(folder)
         .unwrap()
         .flatten()
+        .filter(|entry| entry.path().is_file())
         .filter_map(|entry| Some((entry.path(), fs::read(entry.path()).ok()?)))
         .collect()
 }

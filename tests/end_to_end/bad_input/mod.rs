@@ -2,6 +2,7 @@
 //! panic.
 
 mod commands;
+mod ends_early;
 mod files;
 mod full_disk;
 mod outputs;
@@ -18,4 +19,5 @@ pub(crate) fn add_to(suite: &mut Suite) {
     full_disk::add_to(suite);
     streams::add_to(suite);
     threads::add_to(suite);
+    ends_early::add_to(suite);
 }

@@ -35,7 +35,7 @@ pub(crate) fn add_to(suite: &mut Suite) {
         if matches!(verdict, Verdict::Passed) {
             let trace = Trace::open(&folder.join("whole.cutape"));
             let trace = trace.map_err(|error| error.to_string())?;
-            if trace.meta_value("exit.status").as_deref() != Some("3") {
+            if trace.meta_value("exit.status") != Some("3") {
                 return Err("the trace is not packed".to_owned());
             }
         }

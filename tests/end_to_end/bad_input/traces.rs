@@ -93,6 +93,15 @@ const BAD_TRACES: &[BadTrace] = &[
         expected: &["/dev/null", "not a regular file"],
     },
     BadTrace {
+        name: "pipe",
+        make: |folder| {
+            let path = folder.join("bad.cutape");
+            run(Command::new("mkfifo").arg(&path)).assert_code(0);
+            path
+        },
+        expected: &["bad.cutape", "not a regular file"],
+    },
+    BadTrace {
         name: "unreadable",
         make: unreadable,
         expected: &["bad.cutape", "ermission denied"],
