@@ -16,7 +16,8 @@ use super::streams::commands;
 pub(crate) fn add_to(suite: &mut Suite) {
     suite
         .test("ends-early/truncated-trace", truncated_trace)
-        .test("ends-early/file-size-limit", file_size_limit);
+        .test("ends-early/file-size-limit", file_size_limit)
+        .test("ends-early/killed-recorder", killed_recorder);
     for words in INTERRUPTED {
         let verb = words.split(' ').next().unwrap_or_default();
         suite.test(format!("ends-early/interrupted/{verb}"), |folder| {
@@ -110,6 +111,37 @@ fn interrupted(folder: &Path, words: &str) -> Result<(), String> {
     match (status.code(), after == before) {
         (Some(130), true) => Ok(()),
         _ => Err(format!("{status:?}, in the folder: {after:?}")),
+    }
+}
+
+/// A recorder that is killed leaves its folder; the next one removes it, once the program has ended.
+fn killed_recorder(folder: &Path) -> Result<(), String> {
+    let temporary = folder.join("tmp");
+    fs::create_dir(&temporary).map_err(|error| error.to_string())?;
+    let script = "exec >/dev/null 2>&1; kill -9 $PPID; while [ ! -e stop ]; do sleep 0.01; done; echo > stopped";
+    let killed = folder.join("killed.cutape");
+    let mut command = record(&killed, &[], &["setsid", "sh", "-c", script]);
+    let output = run(command.env("TMPDIR", &temporary).current_dir(folder));
+    let left = names(&temporary);
+    let record_again = |name: &str| {
+        let trace = folder.join(name);
+        let mut command = record(&trace, &[], &[&ending(), "end"]);
+        run(command.env("TMPDIR", &temporary)).assert_code(0);
+        names(&temporary)
+    };
+    let while_used = record_again("first.cutape");
+    fs::write(folder.join("stop"), "").map_err(|error| error.to_string())?;
+    while !folder.join("stopped").exists() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(200));
+    let after = record_again("second.cutape");
+    match (left.len(), while_used == left, after.is_empty()) {
+        (1, true, true) => Ok(()),
+        _ => Err(format!(
+            "{left:?} {while_used:?} {after:?}\n{}",
+            output.describe()
+        )),
     }
 }
 
