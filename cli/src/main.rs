@@ -248,6 +248,11 @@ fn main() -> ExitCode {
     ending::survive_files();
     if arguments.verb.cleans_up() {
         ending::clean_up_on_signals();
+        if !matches!(arguments.verb, Verb::Manual(_)) {
+            // What they write is as private as traces. Others start programs, which inherit the mask.
+            // SAFETY: no memory is involved.
+            unsafe { libc::umask(0o077) };
+        }
     }
     guarded(|| run(arguments.verb))
 }
