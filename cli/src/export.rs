@@ -22,7 +22,7 @@ use cutape_symbols::SymbolContext;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
 use cutape_terminal::output::{self, shown};
-use cutape_terminal::output_folder::{self, Folder};
+use cutape_terminal::output_folder::Folder;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;
 
@@ -80,7 +80,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             "--arguments: a timeline has no arguments; use it with --format parquet or jsonl",
         ));
     }
-    output_folder::hold_signals();
     let traces = match arguments.trace.is_dir() {
         true => input::traces_of(&arguments.trace)?,
         false => vec![arguments.trace],

@@ -8,7 +8,7 @@ use cutape_cut::extract::{self, Extraction, Launch, Number, OutputFolder};
 use cutape_format::Trace;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::library;
-use cutape_terminal::output_folder::{self, Folder};
+use cutape_terminal::output_folder::Folder;
 use cutape_terminal::overwrite::Overwrite;
 
 use crate::guarded::{GuardedOptions, JsonReport, ReportOption};
@@ -101,7 +101,6 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    output_folder::hold_signals();
     let source = arguments
         .rank
         .source(&arguments.trace, &arguments.guarded)?;

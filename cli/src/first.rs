@@ -13,8 +13,8 @@ use cutape_terminal::{input, message};
 use crate::diff::{self, Children};
 use crate::guarded::ReportOption;
 use crate::observation;
-use crate::private_folder::PrivateFolder;
 use crate::replay_options::ReplayOptions;
+use cutape_terminal::private_folder::PrivateFolder;
 
 const EPILOGUE: &str = "\
 Examples:

@@ -33,7 +33,6 @@ mod minimize;
 mod observation;
 mod one_rank;
 mod pack;
-mod private_folder;
 #[cfg(test)]
 mod python_options;
 mod race;
@@ -61,6 +60,7 @@ use tracing::Level;
 
 use crate::command_line::CommandLine;
 use crate::config::Config;
+use cutape_terminal::ending;
 use cutape_terminal::failure::{self, Failure};
 use cutape_terminal::message;
 
@@ -196,6 +196,25 @@ enum Verb {
     BenchChild(bench::ChildArguments),
 }
 
+impl Verb {
+    /// Whether a signal ends it at once, and what it was writing is removed.
+    fn cleans_up(&self) -> bool {
+        match self {
+            // They wait for a program, which gets the signal, or restore the terminal.
+            Self::Record(_) | Self::Check(_) | Self::View(_) | Self::Debug(_) | Self::Demo(_) => {
+                false
+            }
+            // Their parents end them.
+            Self::ReplayChild(_)
+            | Self::ObserveChild(_)
+            | Self::ExecuteChild(_)
+            | Self::DebugChild(_)
+            | Self::BenchChild(_) => false,
+            _ => true,
+        }
+    }
+}
+
 /// A replay keeps its own memory apart from the program's.
 #[global_allocator]
 static ALLOCATOR: cutape_replay::Allocator = cutape_replay::Allocator;
@@ -226,6 +245,15 @@ fn main() -> ExitCode {
     };
     arguments.color().write_global();
     start_log(arguments.log);
+    ending::survive_files();
+    if arguments.verb.cleans_up() {
+        ending::clean_up_on_signals();
+        if !matches!(arguments.verb, Verb::Manual(_)) {
+            // What they write is as private as traces. Others start programs, which inherit the mask.
+            // SAFETY: no memory is involved.
+            unsafe { libc::umask(0o077) };
+        }
+    }
     guarded(|| run(arguments.verb))
 }
 

@@ -9,9 +9,9 @@ use cutape_replay::{Observation, Observed, Options};
 
 use crate::guarded::GuardedOptions;
 use crate::one_rank::{ChildSource, Source};
-use crate::private_folder::PrivateFolder;
 use cutape_terminal::failure::{Failure, UNUSABLE};
 use cutape_terminal::library;
+use cutape_terminal::private_folder::PrivateFolder;
 use cutape_terminal::progress::Progress;
 
 /// The hidden verb of the guarded child.

@@ -12,12 +12,12 @@ use cutape_format::Trace;
 use cutape_render::quantity;
 use cutape_replay::LocateError;
 use cutape_terminal::failure::Failure;
+use cutape_terminal::input;
 use cutape_terminal::library;
 use cutape_terminal::message;
 use cutape_terminal::output_folder::Folder;
 use cutape_terminal::overwrite::Overwrite;
 use cutape_terminal::progress::Progress;
-use cutape_terminal::{input, output_folder};
 
 use self::choice::Choice;
 use crate::guarded::GuardedOptions;
@@ -151,7 +151,6 @@ fn replayed<'t>(
     chosen: &[u64],
 ) -> Result<Cut<'t>, Failure> {
     let trace = passes.trace;
-    output_folder::hold_signals();
     let guarded = &arguments.guarded;
     let driver = usable_driver(trace, arguments.driver.as_deref(), guarded)?;
     let folder = Folder::for_file(&arguments.output, arguments.overwrite)?;

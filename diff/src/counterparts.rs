@@ -7,11 +7,9 @@ use rustc_hash::FxHashMap;
 use crate::align::{EQUAL, Run, align, refine};
 use crate::hash::hash;
 use crate::objects::NONE;
+use crate::part::Place;
 use crate::sequence::{Entry, Sequence, ThreadCalls};
 use crate::threads;
-
-/// A call: thread, position in it.
-pub(crate) type Place = (u32, u32);
 
 /// What tells calls apart that create objects of the same sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use cutape_format::{Call, Error, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::counterparts::Place;
 use crate::masks::Masks;
-use crate::part::{Facet, Label, Part, Sink, WORD};
+use crate::part::{Facet, Label, Part, Place, Sink, WORD};
 use crate::reader::Reader;
 
 /// A value of a call.
@@ -95,7 +94,7 @@ fn observe(
     wanted: &mut FxHashMap<Place, Described>,
     (wants_late, masks): (bool, &Masks),
 ) {
-    let place = (call.thread, u32::try_from(call.number).unwrap_or(u32::MAX));
+    let place = reader.place_of(call);
     let mut sink = Items {
         masks,
         is_wanted: wanted.contains_key(&place),
@@ -118,8 +117,7 @@ fn observe(
         described.layout = reader.layout(call).map(Into::into);
         described.items.extend(sink.items.into_iter().map(name));
     }
-    for ((thread, number), item) in sink.late {
-        let place = (thread, u32::try_from(number).unwrap_or(u32::MAX));
+    for (place, item) in sink.late {
         if let Some(described) = wanted.get_mut(&place) {
             described.items.push(item);
         }
@@ -132,7 +130,7 @@ struct Items<'m> {
     is_wanted: bool,
     wants_late: bool,
     items: Vec<Item>,
-    late: Vec<((u32, u64), Item)>,
+    late: Vec<(Place, Item)>,
 }
 
 impl Sink for Items<'_> {
@@ -154,7 +152,7 @@ impl Sink for Items<'_> {
         }
     }
 
-    fn late(&mut self, call: (u32, u64), label: Label, part: Part<'_>) {
+    fn late(&mut self, call: Place, label: Label, part: Part<'_>) {
         if self.wants_late {
             let item = Item {
                 facet: Facet::Output,

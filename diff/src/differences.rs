@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::counterparts::{Counterparts, Place, Step, entry, refs};
+use crate::counterparts::{Counterparts, Step, entry, refs};
 use crate::ends::Ends;
 use crate::hash::hash;
 use crate::objects::NONE;
 use crate::order::{Reordered, reordered};
-use crate::part::Facet;
+use crate::part::{Facet, Place};
 use crate::report::Kind;
 use crate::sequence::{Entry, Sequence};
 

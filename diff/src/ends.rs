@@ -2,7 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::counterparts::{Counterparts, Place, Step, entry, refs};
+use crate::counterparts::{Counterparts, Step, entry, refs};
+use crate::part::Place;
 use crate::sequence::Sequence;
 
 /// Says of calls that end objects whether only their order differs.

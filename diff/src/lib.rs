@@ -34,6 +34,7 @@ mod masks;
 mod noise;
 mod objects;
 mod order;
+mod parallel;
 mod part;
 mod plan;
 mod reader;
@@ -47,7 +48,6 @@ mod unset;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use cutape_format::{Error, Trace, WalkSummary};
 
@@ -61,6 +61,7 @@ pub use times::FEWEST_CALLS;
 use counterparts::{Counterparts, Hint};
 use differences::{Kinds, Raw};
 use masks::Masks;
+use parallel::on_each;
 use sequence::Sequence;
 use unset::Unset;
 
@@ -240,21 +241,9 @@ fn read_all(
         // What was read before is read again, with other masks.
         read.store(0, Ordering::Relaxed);
     }
-    thread::scope(|scope| {
-        let read = |trace| Sequence::read(trace, lengths_only, options.times, masks, options.read);
-        let readers: Vec<_> = traces
-            .iter()
-            .map(|&trace| scope.spawn(move || read(trace)))
-            .collect();
-        let readers = readers.into_iter();
-        // A panic in another thread is a bug and goes on in this one.
-        readers
-            .map(|reader| {
-                let read = reader.join();
-                read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    })
+    let read =
+        |trace: &Trace| Sequence::read(trace, lengths_only, options.times, masks, options.read);
+    on_each(traces.iter().copied(), read).into_iter().collect()
 }
 
 /// The calls that are not compared.

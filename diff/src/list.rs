@@ -3,10 +3,11 @@
 use cutape_format::{Error, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::counterparts::Place;
 use crate::describe::{Described, describe};
 use crate::differences::{Calls, Raw};
 use crate::masks::Masks;
+use crate::parallel::on_each;
+use crate::part::Place;
 use crate::report::Kind;
 
 /// Differences to list, in the order of A.
@@ -82,18 +83,19 @@ pub(crate) fn describe_all(
             last = [u64::MAX; 2];
         }
     }
-    let [of_a, of_b] = wanted;
-    let read = |trace, wanted: FxHashMap<Place, Described>, last| match wanted.is_empty() {
-        true => Ok(wanted),
-        false => describe(trace, (lengths_only, masks), wanted, last, wants_late),
-    };
+    let [of_a, of_b] = &wanted;
     let [last_a, last_b] = last;
-    std::thread::scope(|scope| {
-        let of_b = scope.spawn(|| read(b, of_b, last_b));
-        let of_a = read(a, of_a, last_a)?;
-        let of_b = of_b
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok([of_a, of_b])
-    })
+    let jobs = [(a, of_a, last_a), (b, of_b, last_b)];
+    let described = on_each(jobs, |(trace, wanted, last)| match wanted.is_empty() {
+        true => Ok(FxHashMap::default()),
+        false => describe(
+            trace,
+            (lengths_only, masks),
+            wanted.clone(),
+            last,
+            wants_late,
+        ),
+    });
+    let described: Vec<_> = described.into_iter().collect::<Result<_, _>>()?;
+    Ok(described.try_into().unwrap_or_default())
 }

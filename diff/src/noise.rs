@@ -3,12 +3,12 @@
 use cutape_format::{Error, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::counterparts::{Counterparts, Hint, Place, entry};
+use crate::counterparts::{Counterparts, Hint, entry};
 use crate::describe::{Described, Item, Value};
 use crate::differences::{Calls, Kinds, Raw, differences};
 use crate::list::describe_all;
 use crate::masks::Masks;
-use crate::part::{Facet, KERNEL_PARAMETERS};
+use crate::part::{Facet, KERNEL_PARAMETERS, Place};
 use crate::report::Kind;
 use crate::sequence::{Entry, Sequence};
 

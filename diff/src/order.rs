@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use cutape_registry::Kind;
 use rustc_hash::FxHashMap;
 
-use crate::counterparts::{Counterparts, Place, Step, entry};
+use crate::counterparts::{Counterparts, Step, entry};
 use crate::objects::NONE;
+use crate::part::Place;
 use crate::sequence::Sequence;
 
 /// An object that two threads use in another order.

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use crate::report::Kind;
 
+/// A call: thread, position in it.
+pub(crate) type Place = (u32, u32);
+
 /// Which aspect of a call a part belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -141,6 +144,6 @@ pub(crate) trait Sink {
     /// The next part of the call.
     fn part(&mut self, facet: Facet, label: Label, part: Part<'_>);
 
-    /// What an earlier call has turned out to write: thread, number of the call in it.
-    fn late(&mut self, call: (u32, u64), label: Label, part: Part<'_>);
+    /// What an earlier call has turned out to write.
+    fn late(&mut self, call: Place, label: Label, part: Part<'_>);
 }

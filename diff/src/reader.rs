@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use cutape_format::layout::field;
-use cutape_format::{Call, Note, Snapshot, Trace};
+use cutape_format::{Call, CallPositions, Note, Snapshot, Trace};
 use cutape_model::{Lookup, Retention, State};
 use cutape_registry::{
     AttributeType, Family, Field, GraphOp, ImageSource, Kind, Length, LinkOp, Meaning, PointerOp,
@@ -14,15 +14,17 @@ use rustc_hash::FxHashMap;
 
 use crate::contents::{Contents, may_be_address};
 use crate::objects::Numbers;
-use crate::part::{Facet, KERNEL_PARAMETERS, Label, Part, Payload, Sink, WORD};
+use crate::part::{Facet, KERNEL_PARAMETERS, Label, Part, Payload, Place, Sink, WORD};
 use crate::plan::{Behind, ParamPlan, Plan, Query};
 
 /// Where Linux puts the memory of a program: its heap, its stacks and what it maps (assumed of
 /// x86-64 with 47 bits of address). A word in this range that no object contains is an address of
 /// the host, or looks like one.
 const HOST_ADDRESSES: std::ops::Range<u64> = 0x5000_0000_0000..0x8000_0000_0000;
-/// A digest that will come: of which call.
-type PendingDigest = (u32, u64);
+
+fn position_of(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
 
 /// Takes the calls of a trace apart.
 pub(crate) struct Reader<'t> {
@@ -33,12 +35,16 @@ pub(crate) struct Reader<'t> {
     /// Of kernels by handle: offset and size of each parameter.
     layouts: FxHashMap<u64, Box<[(u32, u32)]>>,
     contents: Contents<'t>,
-    digests: FxHashMap<u64, PendingDigest>,
+    /// Digests that will come: of which call.
+    digests: FxHashMap<u64, Place>,
+    positions: CallPositions,
 }
 
 /// What `Reader::observe` found.
 pub(crate) struct Observed<'r> {
     pub(crate) plan: &'r Plan,
+    /// Its place among the calls of its thread.
+    pub(crate) position: u32,
     /// It is left out.
     pub(crate) is_noise: bool,
 }
@@ -52,11 +58,21 @@ impl<'t> Reader<'t> {
             layouts: FxHashMap::default(),
             contents: Contents::new(trace, lengths_only),
             digests: FxHashMap::default(),
+            positions: CallPositions::default(),
         }
+    }
+
+    /// Where the next call is.
+    pub(crate) fn place_of(&self, call: &Call<'_>) -> Place {
+        (
+            call.thread,
+            position_of(self.positions.before(call.thread, call.number)),
+        )
     }
 
     /// Takes a call apart and applies it; expects every call, in order.
     pub(crate) fn observe(&mut self, call: &Call<'_>, sink: &mut dyn Sink) -> Observed<'_> {
+        let position = position_of(self.positions.add(call.thread, call.number));
         let place = usize::from(call.signature.id);
         if self.plans.len() <= place {
             self.plans.resize_with(place + 1, || None);
@@ -98,12 +114,13 @@ impl<'t> Reader<'t> {
             }
         }
         if call.has_notes() {
-            self.notes(call, sink);
+            self.notes(call, position, sink);
         }
         let plan = self.plans.get_mut(place).map(|slot| slot.insert(plan));
         Observed {
             #[expect(clippy::unwrap_used, reason = "the table was made long enough above")]
             plan: plan.unwrap(),
+            position,
             is_noise,
         }
     }
@@ -295,7 +312,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn notes(&mut self, call: &Call<'_>, sink: &mut dyn Sink) {
+    fn notes(&mut self, call: &Call<'_>, position: u32, sink: &mut dyn Sink) {
         let mut restored = 0;
         for note in call.notes() {
             match note {
@@ -303,7 +320,10 @@ impl<'t> Reader<'t> {
                 Note::Readback(note, snapshot) => {
                     let (payload, _) = self.with_places(&snapshot, sink.wants_bytes());
                     let label = Label::of("bytes that were copied to the host");
-                    sink.late((note.thread, note.number), label, Part::Payload(payload));
+                    if let Some(position) = self.positions.of(note.thread, note.number) {
+                        let place = (note.thread, position_of(position));
+                        sink.late(place, label, Part::Payload(payload));
+                    }
                 }
                 Note::Memory(note, name, snapshot) => {
                     let label = Label {
@@ -326,7 +346,7 @@ impl<'t> Reader<'t> {
                 }
                 Note::Digest(note, ranges) => {
                     for number in (note.first..).take(ranges.len()) {
-                        self.digests.insert(number, (call.thread, call.number));
+                        self.digests.insert(number, (call.thread, position));
                     }
                 }
                 Note::DigestValues(values) => {

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::hash::{add, half, hash};
 use crate::masks::Masks;
 use crate::objects::ObjectFacts;
-use crate::part::{FACETS, Facet, Label, Part, Sink};
+use crate::part::{FACETS, Facet, Label, Part, Place, Sink};
 use crate::plan::Query;
 use crate::reader::Reader;
 
@@ -167,6 +167,7 @@ impl Sequence {
             ..Entry::default()
         };
         let (query, is_noise) = (observed.plan.query, observed.is_noise);
+        let position = observed.position;
         if is_noise {
             let sort = match query {
                 Query::Poll => "polls",
@@ -198,17 +199,6 @@ impl Sequence {
         let Some(thread) = self.threads.get_mut(place) else {
             return;
         };
-        // Calls that are lost with damaged chunks keep their numbers.
-        let position = usize::try_from(call.number).unwrap_or(usize::MAX);
-        if thread.entries.len() < position && position < u32::MAX as usize {
-            let refs_end = thread.refs.len() as u32;
-            let lost = Entry {
-                refs_end,
-                ..Entry::default()
-            };
-            thread.entries.resize(position, lost);
-        }
-        let position = thread.entries.len() as u32;
         thread.refs.extend(sink.refs);
         thread.entries.push(Entry {
             refs_end: thread.refs.len() as u32,
@@ -217,10 +207,10 @@ impl Sequence {
         if !is_noise {
             thread.compared.push(position);
         }
-        for ((of_thread, number), of) in sink.late {
+        for ((of_thread, position), of) in sink.late {
             let thread = self.threads.get_mut(of_thread as usize);
-            let number = usize::try_from(number).unwrap_or(usize::MAX);
-            if let Some(entry) = thread.and_then(|thread| thread.entries.get_mut(number)) {
+            let entries = thread.map(|thread| &mut thread.entries);
+            if let Some(entry) = entries.and_then(|all| all.get_mut(position as usize)) {
                 // Copies of a batch may become complete in any order.
                 entry.late = entry.late.wrapping_add(of).max(1);
             }
@@ -271,7 +261,7 @@ struct Hashes<'m> {
     masks: &'m Masks,
     facets: [Option<DefaultHasher>; FACETS],
     refs: Vec<u32>,
-    late: Vec<((u32, u64), u32)>,
+    late: Vec<(Place, u32)>,
     kernel: Option<Box<str>>,
     copies_back: bool,
 }
@@ -315,7 +305,7 @@ impl Sink for Hashes<'_> {
         }
     }
 
-    fn late(&mut self, call: (u32, u64), label: Label, part: Part<'_>) {
+    fn late(&mut self, call: Place, label: Label, part: Part<'_>) {
         let mut hasher = DefaultHasher::new();
         add(&mut hasher, &label, &part);
         // Host addresses differ, so where the bytes went does not count.

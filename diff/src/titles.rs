@@ -1,12 +1,12 @@
 //! Differences in words.
 
 use crate::changes::{Objects, changes};
-use crate::counterparts::{Counterparts, Place};
+use crate::counterparts::Counterparts;
 use crate::describe::{Described, Value};
 use crate::differences::{Calls, Raw};
 use crate::list::AllDescribed;
 use crate::objects::NONE;
-use crate::part::Facet;
+use crate::part::{Facet, Place};
 use crate::report::{CallSite, Change, Difference, Kind};
 use crate::sequence::Sequence;
 

@@ -54,7 +54,7 @@ pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};
 pub use pack::{
     AddedMemory, CallChange, CallPart, CallSelection, MemoryPiece, NewBytes, PackSummary,
     ReadPiece, RepairSummary, SnapshotChange, TemporaryFile, is_payload, pack, pack_calls,
-    pack_counting, pack_with_policies, repair,
+    pack_counting, pack_with_policies, remove_temporary_files, repair,
 };
 pub use payload_policy::{PayloadPolicies, PayloadPolicy};
 #[cfg(feature = "read")]
@@ -66,6 +66,7 @@ pub use read::{
     incomplete::Shortfall,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
+    positions::CallPositions,
     provenance::{Provenance, StateOrigin, file_hash},
     ranges::Ranges,
     signature::{

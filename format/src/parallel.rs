@@ -16,8 +16,9 @@ pub(crate) struct Workers<J, R> {
 }
 
 impl<J: Send, R: Send> Workers<J, R> {
-    /// Starts threads, which end when this is dropped and the jobs are done.
-    pub(crate) fn spawn<'s, W>(scope: &'s Scope<'s, '_>, threads: usize, work: W) -> Self
+    /// Starts up to that many threads, which end when this is dropped and the jobs are done. `None`
+    /// if the system has no thread left.
+    pub(crate) fn spawn<'s, W>(scope: &'s Scope<'s, '_>, threads: usize, work: W) -> Option<Self>
     where
         W: Fn(J) -> R + Clone + Send + 's,
         J: 's,
@@ -25,9 +26,9 @@ impl<J: Send, R: Send> Workers<J, R> {
     {
         let (jobs, receiver) = mpsc::channel::<(J, Sender<R>)>();
         let receiver = Arc::new(Mutex::new(receiver));
-        for _ in 0..threads {
+        let start = |_: &usize| {
             let (receiver, work) = (Arc::clone(&receiver), work.clone());
-            scope.spawn(move || {
+            let thread = thread::Builder::new().spawn_scoped(scope, move || {
                 let next = || {
                     let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
                     receiver.recv()
@@ -37,12 +38,14 @@ impl<J: Send, R: Send> Workers<J, R> {
                     let _ = result.send(work(job));
                 }
             });
-        }
-        Self {
+            thread.is_ok()
+        };
+        let threads = (0..threads).take_while(start).count();
+        (threads > 0).then_some(Self {
             threads,
             jobs,
             results: RefCell::default(),
-        }
+        })
     }
 
     /// Adds a job.
@@ -66,7 +69,7 @@ pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Does `work` on each job, on all processors, and gives the results to `take` in the order of the
+/// Does `work` on each job, on all processors as far as the system has threads for them, and gives the results to `take` in the order of the
 /// jobs. At most four jobs a processor are queued or wait to be taken. The first error of `take`
 /// ends it; jobs that are queued by then are still done.
 pub(crate) fn for_each_ordered<T: Send, R: Send, E>(
@@ -79,7 +82,9 @@ pub(crate) fn for_each_ordered<T: Send, R: Send, E>(
         return jobs.try_for_each(|job| take(work(job)));
     }
     thread::scope(|scope| {
-        let workers = Workers::spawn(scope, processors, &work);
+        let Some(workers) = Workers::spawn(scope, processors, &work) else {
+            return jobs.try_for_each(|job| take(work(job)));
+        };
         for job in jobs.by_ref().take(4 * processors) {
             workers.push(job);
         }

@@ -40,7 +40,7 @@ pub fn code(bytes: &[u8]) -> Code {
         ImageKind::Ptx => vec![text(until_nul(bytes), None)],
         ImageKind::Fatbin => match fatbin::entries(bytes) {
             Ok(packed) => {
-                let mut unpacker = Unpacker::default();
+                let mut unpacker = Unpacker::new(&packed);
                 packed.iter().map(|one| entry(one, &mut unpacker)).collect()
             }
             Err(_) => vec![unread(CodeKind::Other(0), None, bytes)],

@@ -15,6 +15,12 @@ use crate::target::{CodeKind, Suffix, Target, runs_on};
 pub const MAX_DECOMPRESSED: u64 = 1 << 30;
 /// The most bytes that all entries of one image together may have when decompressed.
 pub const MAX_DECOMPRESSED_TOTAL: u64 = 8 << 30;
+/// The entries of one image together may have that many bytes when decompressed, however short the
+/// image is.
+const ALWAYS_DECOMPRESSED: u64 = 32 << 20;
+/// Beyond that, the most bytes that a stored byte stands for: what LZ4 can do. Only zstd data of
+/// little else than zeros has more.
+const MAX_EXPANSION: u64 = 255;
 /// The most entries that are read.
 pub const MAX_ENTRIES: usize = 1 << 16;
 
@@ -286,11 +292,38 @@ fn slice(header: &[u8], at: u32, length: u32) -> Option<String> {
     (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// The last decompressed group; its members follow each other and share it.
-#[derive(Default)]
+/// Decompresses entries of one image.
 pub(crate) struct Unpacker {
-    spent: u64,
+    /// Bytes that it may still give.
+    left: u64,
+    /// The last decompressed group; its members follow each other and share it.
     group: Option<(u64, Result<Vec<u8>, Problem>)>,
+}
+
+impl Unpacker {
+    /// For an image with these entries.
+    pub(crate) fn new(entries: &[Packed<'_>]) -> Self {
+        // Members of a group share its bytes, and follow each other.
+        let stored = entries.chunk_by(|one, next| one.at == next.at);
+        let stored = stored.filter_map(|same| same.first());
+        let stored: u64 = stored.map(|entry| entry.payload.len() as u64).sum();
+        let most = ALWAYS_DECOMPRESSED.saturating_add(stored.saturating_mul(MAX_EXPANSION));
+        Self {
+            left: most.min(MAX_DECOMPRESSED_TOTAL),
+            group: None,
+        }
+    }
+
+    /// Counts that many bytes; an error if they are too many.
+    fn spend(&mut self, bytes: u64) -> Result<(), Problem> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| {
+            Problem::too_large(format!(
+                "{bytes} bytes when decompressed, which is too much for an image of this length"
+            ))
+        })?;
+        Ok(())
+    }
 }
 
 impl<'a> Packed<'a> {
@@ -320,17 +353,12 @@ impl<'a> Packed<'a> {
         use_it: impl FnOnce(&[u8]) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         let Some((start, size)) = self.part else {
-            return use_it(&self.unpack(&mut unpacker.spent)?);
+            return use_it(&self.unpack(unpacker)?);
         };
         // Members may overlap, so each counts with what is read of it.
-        unpacker.spent = unpacker.spent.saturating_add(size);
-        if unpacker.spent > MAX_DECOMPRESSED_TOTAL {
-            return Err(Problem::too_large(
-                "a group's members together are too large",
-            ));
-        }
+        unpacker.spend(size)?;
         if unpacker.group.as_ref().is_none_or(|(at, _)| *at != self.at) {
-            let whole = self.unpack(&mut unpacker.spent).map(Cow::into_owned);
+            let whole = self.unpack(unpacker).map(Cow::into_owned);
             unpacker.group = Some((self.at, whole));
         }
         let whole = match &unpacker.group {
@@ -345,29 +373,26 @@ impl<'a> Packed<'a> {
         use_it(part.ok_or_else(outside)?)
     }
 
-    fn unpack(&self, spent: &mut u64) -> Result<Cow<'a, [u8]>, Problem> {
+    fn unpack(&self, unpacker: &mut Unpacker) -> Result<Cow<'a, [u8]>, Problem> {
         if !self.compressed() {
             return Ok(Cow::Borrowed(self.payload));
         }
         let original = self.original;
-        *spent = spent.saturating_add(original);
-        if original > MAX_DECOMPRESSED || *spent > MAX_DECOMPRESSED_TOTAL {
+        if original > MAX_DECOMPRESSED {
             return Err(Problem::too_large(format!(
                 "an entry of {original} bytes when decompressed"
             )));
         }
         let bad = |what: String| Problem::new(ProblemKind::Malformed, Place::Byte(self.at), what);
-        let out = if self.flags & FLAG_LZ4 != 0 {
-            // One LZ4 byte expands to 255 at most; a larger claim is refused before memory is
-            // allocated.
-            let limit = (self.payload.len() as u64)
-                .saturating_mul(255)
-                .saturating_add(64);
-            if original > limit {
-                return Err(bad(format!(
-                    "{original} bytes are too many for this LZ4 data"
-                )));
-            }
+        let is_lz4 = self.flags & FLAG_LZ4 != 0;
+        let most = (self.payload.len() as u64).saturating_mul(MAX_EXPANSION);
+        if is_lz4 && original > most.saturating_add(64) {
+            return Err(bad(format!(
+                "{original} bytes are too many for this LZ4 data"
+            )));
+        }
+        unpacker.spend(original)?;
+        let out = if is_lz4 {
             lz4_flex::block::decompress(self.payload, original as usize)
                 .map_err(|e| bad(format!("LZ4 data of an entry is damaged: {e}")))?
         } else {

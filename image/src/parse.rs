@@ -46,8 +46,8 @@ pub struct Entry {
 ///
 /// Fails if there is no image, if a container is damaged, or if a lone cubin or PTX text cannot be
 /// read. An unreadable entry of a fatbin is an error in its [`Entry::content`]. Never panics.
-/// Memory and time grow with the bytes and with what they decompress to, up to
-/// [`crate::MAX_DECOMPRESSED_TOTAL`].
+/// Memory and time grow with the bytes and with what they decompress to, which is bounded by their
+/// length and by [`crate::MAX_DECOMPRESSED_TOTAL`].
 pub fn parse(bytes: &[u8]) -> Result<Image, Problem> {
     let kind = kind(bytes);
     let unreadable = |what: &str| Err(Problem::new(ProblemKind::Unsupported, Place::Whole, what));
@@ -58,8 +58,9 @@ pub fn parse(bytes: &[u8]) -> Result<Image, Problem> {
             vec![lone(CodeKind::Ptx, text.len(), ptx::read(text)?)]
         }
         ImageKind::Fatbin => {
-            let mut unpacker = Unpacker::default();
-            fatbin::entries(bytes)?
+            let entries = fatbin::entries(bytes)?;
+            let mut unpacker = Unpacker::new(&entries);
+            entries
                 .iter()
                 .map(|packed| entry(packed, &mut unpacker))
                 .collect()
@@ -92,8 +93,9 @@ pub fn unpack(
         each(0, Ok(trimmed(bytes)));
         return Ok(());
     }
-    let mut unpacker = Unpacker::default();
-    for (number, packed) in fatbin::entries(bytes)?.iter().enumerate() {
+    let entries = fatbin::entries(bytes)?;
+    let mut unpacker = Unpacker::new(&entries);
+    for (number, packed) in entries.iter().enumerate() {
         let unpacked = packed.with_payload(&mut unpacker, |payload| {
             each(number, Ok(trimmed(payload)));
             Ok(())

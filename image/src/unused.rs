@@ -36,9 +36,10 @@ pub fn without_unused_code(bytes: &[u8], is_used: &dyn Fn(&str) -> bool) -> Opti
 }
 
 fn fatbin_without(bytes: &[u8], is_used: &dyn Fn(&str) -> bool) -> Option<Vec<u8>> {
-    let mut unpacker = Unpacker::default();
+    let entries = fatbin::entries(bytes).ok()?;
+    let mut unpacker = Unpacker::new(&entries);
     let mut changed = HashMap::new();
-    for entry in fatbin::entries(bytes).ok()? {
+    for entry in &entries {
         if entry.code != CodeKind::Elf || entry.is_member() {
             continue;
         }

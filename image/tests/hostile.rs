@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use cutape_image::build::{self, FatbinEntry, Packing};
 use cutape_image::{
-    CodeKind, Extent, Function, Global, Parameter, Suffix, Target, extent, kind, parse,
-    wrapper_data,
+    CodeKind, Extent, Function, Global, Parameter, ProblemKind, Suffix, Target, extent, kind,
+    parse, wrapper_data,
 };
 use proptest::prelude::*;
 
@@ -187,4 +187,31 @@ fn nothing_takes_long() {
             String::from_utf8_lossy(&bytes[..60])
         );
     }
+}
+
+/// A short image that claims to be long is not decompressed.
+#[test]
+fn short_images_stay_short() {
+    let zeros = vec![0; 20 << 20];
+    let entry = FatbinEntry {
+        code: CodeKind::Elf,
+        target: Target::from_number(90, Suffix::None),
+        payload: &zeros,
+        packing: Packing::Zstd,
+    };
+    let fatbin = build::fatbin(&[entry; 3]);
+    assert!(fatbin.len() < 100_000);
+    let kinds: Vec<_> = parse(&fatbin)
+        .unwrap()
+        .entries
+        .into_iter()
+        .map(|entry| entry.content.unwrap_err().kind)
+        .collect();
+    // 32 MiB are allowed.
+    let expected = [
+        ProblemKind::Malformed,
+        ProblemKind::TooLarge,
+        ProblemKind::TooLarge,
+    ];
+    assert_eq!(kinds, expected);
 }

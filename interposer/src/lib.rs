@@ -1,9 +1,10 @@
 //! The library that poses as libcuda.so.1 and records every call.
 //!
-//! It lives in other people's programs. Invariants: nothing here panics, installs a signal handler,
-//! or holds a lock across a call of the driver; recording a call in steady state makes no system
-//! call, allocates nothing and locks nothing; `errno` stays as the driver left it; whatever goes
-//! wrong with the recording, the program's calls still reach the driver.
+//! It lives in other people's programs. Invariants: nothing here panics, or holds a lock across a
+//! call of the driver; the only signal handler is that of `file::mapping`; recording a call in
+//! steady state makes no system call, allocates nothing and locks nothing; `errno` stays as the
+//! driver left it; whatever goes wrong with the recording, the program's calls still reach the
+//! driver.
 //!
 //! Begin with `hot`: what happens in a call.
 #![cfg_attr(

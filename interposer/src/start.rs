@@ -117,6 +117,7 @@ pub(crate) extern "C" fn at_exit() {
             identity::write_cost(cost::total());
         }
         maps::write_if_changed();
+        trace_file::notice_loss();
     }
 }
 

@@ -149,10 +149,17 @@ fn counts(trace: &Trace) -> BTreeMap<String, (usize, usize)> {
 /// How often a function must have been called, and how many of these calls are in flight.
 type Expected = (&'static str, usize, usize);
 
+/// Bytes of a stack that a signal handler has: SIGSTKSZ. Without optimisation, frames are longer.
+const SHORT_STACK: &str = if cfg!(debug_assertions) {
+    "24576"
+} else {
+    "8192"
+};
+
 /// Programs, and the calls that their traces must hold.
 #[test]
 fn programs_behave_as_without_it_and_their_calls_are_recorded() {
-    let table: [(&[&str], &[Expected]); 15] = [
+    let table: [(&[&str], &[Expected]); 17] = [
         (
             &["jump"],
             &[("cuLaunchHostFunc", 2, 2), ("cuCtxSynchronize", 3, 0)],
@@ -183,6 +190,19 @@ fn programs_behave_as_without_it_and_their_calls_are_recorded() {
         (
             &["small-stack"],
             &[("cuInit", 1, 0), ("cuCtxSynchronize", 1, 0)],
+        ),
+        (
+            &["alternate-stack", SHORT_STACK],
+            &[
+                ("cuInit", 1, 0),
+                ("cuModuleGetFunction", 1, 0),
+                ("cuMemcpyHtoD", 1, 0),
+                ("cuCtxSynchronize", 5001, 0),
+            ],
+        ),
+        (
+            &["no-counter"],
+            &[("cuInit", 1, 0), ("cuCtxSynchronize", 5000, 0)],
         ),
         (&["mask"], &[("cuCtxSynchronize", 1, 0)]),
         (
@@ -245,6 +265,45 @@ fn a_disk_that_is_full() {
     ));
     assert!(last.leave.is_some());
     assert!(last.notes().any(|note| matches!(note, Note::Stopped(_))));
+}
+
+#[test]
+fn a_trace_that_another_program_truncates() {
+    for length in ["0", "5000", "100000"] {
+        let trace = parts().folder.join(format!("truncated{length}.cutape"));
+        let _ = fs::remove_file(&trace);
+        let output = run(&["truncated", length], Some(&trace), Stdio::piped());
+        assert!(output.status.success(), "{length}: {output:?}");
+        assert_eq!(output.stdout, b"done\n");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        assert!(
+            stderr.contains("truncated the trace; recording stops"),
+            "{stderr}"
+        );
+        // Nothing is written where no reader would find it.
+        assert_eq!(fs::metadata(&trace).unwrap().len().to_string(), length);
+        fs::remove_file(&trace).unwrap();
+    }
+}
+
+#[test]
+fn a_trace_that_another_program_deletes() {
+    let recorded = record(&["deleted"]);
+    assert!(recorded.traces.is_empty());
+    let stderr = String::from_utf8_lossy(&recorded.output.stderr);
+    assert_eq!(
+        stderr,
+        "cutape: another program has deleted the trace; recording stops, the program continues\n"
+    );
+}
+
+#[test]
+fn bus_errors_of_the_program_stay_its_own() {
+    for kind in ["default", "sent", "handled", "ignored"] {
+        let recorded = record(&["bus-error", kind]);
+        assert_eq!(recorded.output.stderr, b"", "{kind}");
+    }
 }
 
 #[test]

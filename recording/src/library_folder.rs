@@ -2,14 +2,17 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use cutape_terminal::failure::Failure;
+use cutape_terminal::private_folder::unforeseen_name;
 
 use crate::forward;
 
-/// How the names of these folders begin; the process follows.
+/// How the names of these folders begin; the process and its system follow.
 const PREFIX: &str = "cutape-";
 /// The name that programs load.
 const LIBRARY: &str = "libcuda.so.1";
@@ -32,26 +35,17 @@ impl LibraryFolder {
         // Absolute: the program may change its working directory before it starts others.
         let base = std::path::absolute(env::temp_dir())
             .map_err(|error| failed(&env::temp_dir(), error))?;
-        for attempt in 0..100u32 {
-            let path = base.join(format!("{PREFIX}{}-{attempt}", std::process::id()));
-            match fs::DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => {
-                    let folder = Self(path);
-                    for name in [LIBRARY, "libcuda.so"] {
-                        let link = folder.0.join(name);
-                        std::os::unix::fs::symlink(library, &link)
-                            .map_err(|error| failed(&link, error))?;
-                    }
-                    return Ok(folder);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(&path, error)),
-            }
+        remove_leftovers(&base);
+        let name = format!("{PREFIX}{}-{}", std::process::id(), system());
+        let path = base.join(unforeseen_name(&name));
+        let made = fs::DirBuilder::new().mode(0o755).create(&path);
+        made.map_err(|error| failed(&path, error))?;
+        let folder = Self(path);
+        for name in [LIBRARY, "libcuda.so"] {
+            let link = folder.0.join(name);
+            symlink(library, &link).map_err(|error| failed(&link, error))?;
         }
-        Err(Failure::unusable(format!(
-            "{}: too many leftover cutape folders; remove cutape-*",
-            base.display()
-        )))
+        Ok(folder)
     }
 
     /// Makes driver functions that the registry does not know available through the folder.
@@ -73,7 +67,7 @@ impl LibraryFolder {
         fs::rename(&copy, self.library()).map_err(failed)?;
         let other = self.0.join("libcuda.so");
         fs::remove_file(&other).map_err(failed)?;
-        std::os::unix::fs::symlink(LIBRARY, &other).map_err(failed)
+        symlink(LIBRARY, &other).map_err(failed)
     }
 
     /// The folder.
@@ -93,6 +87,45 @@ impl LibraryFolder {
             folder.is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
         folder && path.file_name() == Some(LIBRARY.as_ref())
     }
+}
+
+/// Which system numbers this process: another boot, machine or container has other numbers.
+fn system() -> String {
+    let mut hasher = DefaultHasher::new();
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok();
+    let namespace = fs::read_link("/proc/self/ns/pid").ok();
+    (boot, namespace).hash(&mut hasher);
+    format!("{:08x}", hasher.finish() as u32)
+}
+
+/// Removes the folders that recorders of this user and system have left, which were killed and whose
+/// programs have ended, too.
+fn remove_leftovers(base: &Path) {
+    let own = fs::metadata("/proc/self").map(|own| own.uid()).ok();
+    let ending = format!("-{}-", system());
+    let is_left = |folder: &Path| {
+        let name = folder.file_name()?.to_str()?.strip_prefix(PREFIX)?;
+        let (process, _) = name.split_once(&ending)?;
+        let process: u32 = process.parse().ok()?;
+        let owner = fs::symlink_metadata(folder).ok()?;
+        let is_gone = !Path::new("/proc").join(process.to_string()).exists();
+        Some(owner.is_dir() && Some(owner.uid()) == own && is_gone && !is_used(folder))
+    };
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        if is_left(&folder) == Some(true) {
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+/// Whether a process was started with that folder among its variables.
+fn is_used(folder: &Path) -> bool {
+    let name = folder.as_os_str().as_bytes();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| fs::read(process.path().join("environ")).ok())
+        .any(|variables| variables.windows(name.len()).any(|part| part == name))
 }
 
 impl Drop for LibraryFolder {

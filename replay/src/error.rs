@@ -1,6 +1,7 @@
 //! Why a replay could not be done at all.
 
 use std::borrow::Cow;
+use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// The system has no thread left.
+    pub(crate) fn no_thread(error: &io::Error) -> Self {
+        let advice = "raise the limit on threads (ulimit -u, or the pids of the container)";
+        Self::child("starting a thread", format!("{error}; {advice}"))
+    }
+
     /// Something that the operating system refused.
     pub(crate) fn child(what: &'static str, why: impl ToString) -> Self {
         Self::Child {

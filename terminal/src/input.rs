@@ -13,6 +13,7 @@ pub use cutape_render::Completeness;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::private_folder::PrivateFolder;
 
 /// Opens an undamaged trace and checks that every call's function is in its signature table.
 pub fn open(path: &Path) -> Result<Trace, Failure> {
@@ -109,9 +110,9 @@ impl<'a, R> WithState<'a, R> {
 /// verbs whose child processes read it as well. Deleted when it is dropped.
 #[derive(Debug)]
 pub struct FrozenTrace {
-    folder: PathBuf,
     /// The copy.
     pub path: PathBuf,
+    _folder: PrivateFolder,
 }
 
 impl FrozenTrace {
@@ -121,28 +122,18 @@ impl FrozenTrace {
             return Ok(None);
         }
         let trace = open_with(path, Trace::open)?;
-        let folder = std::env::temp_dir().join(format!("cutape-frozen-{}", std::process::id()));
-        let cannot = |error: io::Error| {
+        let folder = PrivateFolder::create("frozen")?;
+        let frozen = folder.path(path.file_name().unwrap_or(path.as_os_str()));
+        cutape_format::pack(&trace, &frozen, &[], &[]).map_err(|error| {
             Failure::unusable(format!(
                 "cannot copy the trace, which is still being recorded, to {}: {error}; set TMPDIR",
-                folder.display()
+                frozen.display()
             ))
-        };
-        fs::create_dir_all(&folder).map_err(cannot)?;
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        let frozen = Self {
-            path: folder.join(name),
-            folder: folder.clone(),
-        };
-        cutape_format::pack(&trace, &frozen.path, &[], &[]).map_err(cannot)?;
-        Ok(Some(frozen))
-    }
-}
-
-impl Drop for FrozenTrace {
-    fn drop(&mut self) {
-        // What is left in the temporary folder is harmless.
-        let _ = fs::remove_dir_all(&self.folder);
+        })?;
+        Ok(Some(Self {
+            path: frozen,
+            _folder: folder,
+        }))
     }
 }
 
@@ -179,10 +170,11 @@ pub fn expect_undamaged(trace: &Trace, damage: &[Damage]) -> Result<(), Failure>
 
 /// Whether a file is executable and starts like a program or script.
 fn is_program(path: &Path) -> bool {
+    let is_executable = |file: &fs::Metadata| file.is_file() && file.mode() & 0o111 != 0;
     let mut begin = [0; 2];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
-    let executable = path.metadata().is_ok_and(|file| file.mode() & 0o111 != 0);
-    executable && read.is_ok() && matches!(&begin, b"\x7fE" | b"#!")
+    path.metadata().is_ok_and(|file| is_executable(&file))
+        && fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut begin).is_ok())
+        && matches!(&begin, b"\x7fE" | b"#!")
 }
 
 /// The trace cannot be packed yet.

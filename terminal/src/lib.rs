@@ -12,11 +12,13 @@
 pub mod output;
 
 pub mod clock;
+pub mod ending;
 pub mod failure;
 pub mod input;
 pub mod library;
 pub mod output_folder;
 pub mod overwrite;
+pub mod private_folder;
 pub mod progress;
 pub mod rank_folder;
 pub mod signals;

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
@@ -81,7 +82,7 @@ impl ReportFile {
                 path.display()
             )));
         }
-        let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+        let opened = private().append(true).open(path);
         opened.map_err(|error| cannot_write(option, path, &error))?;
         if !existed {
             // Created only as a check: a run that fails leaves no empty report.
@@ -98,8 +99,17 @@ impl ReportFile {
     /// # Errors
     /// If writing fails.
     pub fn write(&self, text: &str) -> Result<(), Failure> {
-        fs::write(&self.path, text).map_err(|error| cannot_write(self.option, &self.path, &error))
+        let file = private().write(true).truncate(true).open(&self.path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| cannot_write(self.option, &self.path, &error))
     }
+}
+
+/// Creates files that only this user can read, as traces are.
+fn private() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
 }
 
 /// A file of an option could not be written.
@@ -118,12 +128,18 @@ macro_rules! message {
     };
 }
 
-/// Writes a line to stderr. If that fails, nobody can be told.
+/// Writes a line to stderr, with control characters escaped. If that fails, nobody can be told.
 pub fn stderr_line(line: std::fmt::Arguments<'_>) {
+    // Names in it come from traces and files, and must not reach the terminal as commands.
+    let lines = line.to_string();
+    let mut text: String = lines
+        .split('\n')
+        .map(printable)
+        .collect::<Vec<_>>()
+        .join("\n");
+    text.push('\n');
     // In one write, so that lines of several processes do not mix.
-    let _ = io::stderr()
-        .lock()
-        .write_all(format!("{line}\n").as_bytes());
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Prints a text to stdout; a closed pipe is fine.

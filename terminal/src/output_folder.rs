@@ -3,15 +3,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
+use crate::ending;
 use crate::failure::Failure;
 use crate::overwrite::Overwrite;
-
-/// How often removing is tried while the other threads may still write.
-const TRIES: u32 = 50;
 
 /// A folder in progress. It is removed if it is not finished, also when a signal ends cutape.
 #[derive(Debug)]
@@ -50,7 +45,7 @@ impl Folder {
         hidden.push(format!(".partial-{}", std::process::id()));
         let partial = target.with_file_name(hidden);
         fs::create_dir(&partial).map_err(|error| cannot(&error))?;
-        remove_on_signals(partial.clone());
+        ending::begin_partial(&partial);
         Ok(Self {
             target: target.to_owned(),
             partial,
@@ -126,58 +121,12 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         // Writing may have failed because a signal ends the program: its status says so.
-        while IS_ENDING.load(Ordering::Relaxed) {
-            thread::park();
-        }
+        ending::await_ending();
         if !self.is_finished {
             let _ = fs::remove_dir_all(&self.partial);
         }
+        ending::end_partial(&self.partial);
     }
-}
-
-/// A signal ends the program, and the folder is being removed.
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
-
-/// Signals that end a program, of which a thread takes care.
-const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-
-fn ending_signals() -> libc::sigset_t {
-    // SAFETY: an all-zero set is a value of that type, and sigemptyset and sigaddset write only it.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        for signal in ENDING {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        set
-    }
-}
-
-/// Leaves signals that end a program to [`Folder`]'s thread. Called before other threads start.
-pub fn hold_signals() {
-    let set = ending_signals();
-    // SAFETY: the set is valid; the mask of this thread is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-}
-
-/// Removes a folder when a signal ends the program.
-fn remove_on_signals(partial: PathBuf) {
-    let _ = thread::Builder::new().spawn(move || {
-        let set = ending_signals();
-        let mut signal = 0;
-        // SAFETY: the set and the number are valid while it waits.
-        while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
-        IS_ENDING.store(true, Ordering::Relaxed);
-        for _ in 0..TRIES {
-            match fs::remove_dir_all(&partial) {
-                Ok(()) => break,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                Err(_) => thread::sleep(Duration::from_millis(10)),
-            }
-        }
-        // SAFETY: ends the process at once, without the destructors that other threads still use.
-        unsafe { libc::_exit(128 + signal) };
-    });
 }
 
 #[cfg(test)]

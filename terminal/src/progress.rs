@@ -113,7 +113,8 @@ impl Progress {
         }
         thread::scope(|scope| {
             let (stop, stopped) = channel::<()>();
-            scope.spawn(move || {
+            // Without a thread the work is done all the same.
+            let _ = thread::Builder::new().spawn_scoped(scope, move || {
                 while stopped.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     self.reach(counter.load(Ordering::Relaxed));
                 }

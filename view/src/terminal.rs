@@ -76,12 +76,12 @@ fn set_up() -> io::Result<DefaultTerminal> {
 pub(crate) fn listen(listener: Arc<dyn Fn(Outside) -> bool + Send + Sync>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT])?;
     let tell = Arc::clone(&listener);
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         for signal in signals.forever() {
             tell(Outside::Signal(signal));
         }
-    });
-    thread::spawn(move || {
+    })?;
+    thread::Builder::new().spawn(move || {
         loop {
             let (outside, is_lost) = match event::read() {
                 Ok(event) => (Outside::Event(event), false),
@@ -91,6 +91,6 @@ pub(crate) fn listen(listener: Arc<dyn Fn(Outside) -> bool + Send + Sync>) -> io
                 return;
             }
         }
-    });
+    })?;
     Ok(())
 }

@@ -18,6 +18,7 @@ use cutape_terminal::failure::Failure;
 use cutape_terminal::input;
 use cutape_terminal::message;
 use cutape_terminal::overwrite::Overwrite;
+use cutape_terminal::private_folder::unforeseen_name;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -31,7 +32,7 @@ pub(super) fn check_program(
     let (path, overwrite) = match output {
         Some((path, overwrite)) => (path.to_owned(), overwrite),
         None => {
-            let name = format!("cutape-check-{}.cutape", std::process::id());
+            let name = unforeseen_name("cutape-check") + ".cutape";
             (std::env::temp_dir().join(name), Overwrite::default())
         }
     };

@@ -11,10 +11,10 @@ use cutape_format::Trace;
 use super::execute_children::Children;
 use super::{Arguments, Format};
 use crate::guarded::{self, GuardedOptions};
-use crate::private_folder::PrivateFolder;
 use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::library;
 use cutape_terminal::output::{self, ReportFile, shown};
+use cutape_terminal::private_folder::PrivateFolder;
 
 /// The options of `--execute`.
 #[derive(clap::Args)]

@@ -14,7 +14,7 @@ use cutape_terminal::progress::Progress;
 
 use super::execute_child::{CHILD, KernelFile, Task, Work};
 use crate::guarded::GuardedOptions;
-use crate::private_folder::PrivateFolder;
+use cutape_terminal::private_folder::PrivateFolder;
 
 /// Replays in guarded children.
 pub(crate) struct Children<'a> {

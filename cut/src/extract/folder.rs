@@ -35,7 +35,7 @@ impl OutputFolder<'_> {
     /// Writes a file that can be run.
     pub(super) fn write_script(&self, name: &str, text: &str) -> Result<(), Error> {
         self.write(name, text)?;
-        let mode = fs::Permissions::from_mode(0o755);
+        let mode = fs::Permissions::from_mode(0o700);
         fs::set_permissions(self.path(name), mode).map_err(|error| self.cannot_write(name, error))
     }
 

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_HEAD_LENGTH, ChunkHead, ChunkIdentity, FILE_HEAD_LENGTH,
@@ -19,6 +20,20 @@ pub(crate) fn already_exists(target: &Path) -> io::Error {
     let path = target.display();
     let what = format!("{path}: exists already; choose another name or remove it");
     io::Error::new(io::ErrorKind::AlreadyExists, what)
+}
+
+/// Those that are not published yet.
+static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
+    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes all [`TemporaryFile`]s of this process, which is about to end.
+pub fn remove_temporary_files() {
+    for path in &*temporary() {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// A file written under another name; removed unless it is published.
@@ -48,12 +63,20 @@ impl TemporaryFile {
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
             match options.open(&path) {
-                Ok(file) => return Ok(Self { path, file }),
+                Ok(file) => {
+                    temporary().push(path.clone());
+                    return Ok(Self { path, file });
+                }
                 // Left by an earlier process of the same number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Where it is until it is published.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What is written.
@@ -91,6 +114,7 @@ impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // Fails if it was renamed.
         let _ = fs::remove_file(&self.path);
+        temporary().retain(|path| *path != self.path);
     }
 }
 

@@ -12,7 +12,7 @@ mod selection;
 mod summary;
 
 pub use change::{CallChange, CallPart, NewBytes, SnapshotChange};
-pub use file::TemporaryFile;
+pub use file::{TemporaryFile, remove_temporary_files};
 pub use memory::{AddedMemory, MemoryPiece, ReadPiece};
 pub use reduce::is_payload;
 pub use repair::{RepairSummary, repair};

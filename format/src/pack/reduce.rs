@@ -127,7 +127,7 @@ impl<'t> Reduction<'t> {
         for (at, head, record) in records(body) {
             if record_kind::is_enter(head.kind) {
                 entered = self.entered_call(head, record);
-                next += 1;
+                next = next.saturating_add(1);
             }
             let call = || entered.or_else(|| *before.get_or_init(|| self.entered_before(chunk)));
             // Records before the first ENTER are of the call before.

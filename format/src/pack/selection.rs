@@ -17,6 +17,7 @@ use crate::pack::reduce::Changes;
 use crate::read::call::Call;
 use crate::read::error::Error;
 use crate::read::note::Note;
+use crate::read::positions::CallPositions;
 use crate::read::record::records;
 use crate::read::stack::StackFrame;
 use crate::read::trace::Trace;
@@ -42,7 +43,8 @@ const LEFT_OUT: u64 = u64::MAX;
 /// What of a trace is written.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
-    /// By thread and number: the number among the kept calls of the thread.
+    positions: CallPositions,
+    /// By thread and position: the number among the kept calls of the thread.
     numbers: Vec<Vec<u64>>,
     /// How many calls of each thread are kept.
     kept: Vec<u64>,
@@ -101,18 +103,14 @@ impl Selection {
         if let (Some(numbers), Some(kept)) =
             (self.numbers.get_mut(thread), self.kept.get_mut(thread))
         {
-            // Calls that were lost with damaged chunks have numbers too.
-            numbers.resize(call.number as usize, LEFT_OUT);
+            self.positions.add(call.thread, call.number);
             numbers.push(if is_kept { *kept } else { LEFT_OUT });
             *kept += u64::from(is_kept);
         }
         if !is_kept {
             left.add(call, wanted);
-            let numbers = &self.numbers;
             left.add_outputs(call, |thread, number| {
-                let numbers = numbers.get(thread as usize);
-                let new = numbers.and_then(|all| all.get(usize::try_from(number).ok()?));
-                new == Some(&LEFT_OUT)
+                self.new_number(thread, number) == Some(LEFT_OUT)
             });
             return;
         }
@@ -145,17 +143,21 @@ impl Selection {
     }
 
     fn number(&self, thread: u32, number: u64) -> Option<u64> {
+        let new = self.new_number(thread, number);
+        new.filter(|&new| new != LEFT_OUT)
+    }
+
+    /// The same, or `LEFT_OUT`; `None` if there was no such call.
+    fn new_number(&self, thread: u32, number: u64) -> Option<u64> {
         let numbers = self.numbers.get(thread as usize)?;
-        let new = numbers.get(usize::try_from(number).ok()?)?;
-        (*new != LEFT_OUT).then_some(*new)
+        numbers.get(self.positions.of(thread, number)?).copied()
     }
 
     /// How many calls of a thread are kept before the one of that number.
     pub(crate) fn kept_before(&self, thread: u32, number: u64) -> u64 {
         let numbers = self.numbers.get(thread as usize);
-        let numbers = numbers.map_or(&[][..], |all| {
-            all.get(..number as usize).unwrap_or(all.as_slice())
-        });
+        let before = self.positions.before(thread, number);
+        let numbers = numbers.and_then(|all| all.get(..before)).unwrap_or(&[]);
         let last = numbers.iter().rev().find(|&&number| number != LEFT_OUT);
         last.map_or(0, |last| last + 1)
     }
@@ -183,7 +185,7 @@ impl Selection {
                     let moved = self.moved.get(&(thread, next));
                     out.extend_from_slice(moved.map_or(&[], Vec::as_slice));
                 }
-                next += 1;
+                next = next.saturating_add(1);
             } else if is_kept && let Some(record) = self.kept_record(head, record) {
                 put_record(&mut out, head, &record);
             }

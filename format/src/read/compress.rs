@@ -3,7 +3,7 @@
 use std::io::Read;
 
 /// Longer bodies are stored uncompressed, so that a reader never unpacks more than this at once.
-const RAW_LIMIT: usize = 64 << 20;
+pub(crate) const RAW_LIMIT: usize = 64 << 20;
 
 /// Length of the sample that decides whether a long body is worth compressing.
 const SAMPLE: usize = 128 << 10;

@@ -14,6 +14,7 @@ mod index;
 pub(crate) mod marker;
 pub(crate) mod note;
 mod outline;
+pub(crate) mod positions;
 pub(crate) mod provenance;
 pub(crate) mod ranges;
 mod raw;

@@ -3,9 +3,9 @@
 use crate::codec::{self, Decode};
 use crate::layout::{
     CHUNK_CLOSED, CHUNK_COMPRESSED, CHUNK_COPIED, CHUNK_HEAD_LENGTH, CallCount, ChunkHead,
-    IndexEntry, ResolvedAddress, Symbol, chunk_kind,
+    IndexEntry, RECORD_HEAD_LENGTH, ResolvedAddress, Symbol, chunk_kind,
 };
-use crate::read::compress::{decompress, decompress_start};
+use crate::read::compress::{RAW_LIMIT, decompress, decompress_start};
 use crate::read::growth::ThreadBuffer;
 use crate::read::index::check_packed;
 use crate::read::record::sound_end;
@@ -80,6 +80,38 @@ impl Trace {
             self.check_counts();
         } else {
             self.check_sequences();
+        }
+        self.check_numbers();
+    }
+
+    /// Looks for chunks whose first call has a number that the chunks before cannot hold. In a
+    /// repaired trace that is no damage: lost calls keep their numbers.
+    fn check_numbers(&mut self) {
+        if self.meta_value("repair.0").is_some() {
+            return;
+        }
+        let mut wrong = Vec::new();
+        for thread in 0..self.threads.len() {
+            let mut most = 0;
+            for chunk in self.thread_chunks(thread as u32) {
+                let Chunk { head, position, .. } = self.chunk(*chunk);
+                if head.first > most {
+                    let first = head.first;
+                    let what = format!(
+                        "a chunk begins with call {first} of thread {thread}, the chunks before it \
+                         have at most {most} calls"
+                    );
+                    wrong.push((*position, what));
+                }
+                let bytes = match head.flags & CHUNK_COMPRESSED {
+                    0 => head.length,
+                    _ => RAW_LIMIT as u64,
+                };
+                most = most.saturating_add(bytes / RECORD_HEAD_LENGTH as u64);
+            }
+        }
+        for (position, what) in wrong {
+            self.add_damage(position, what);
         }
     }
 

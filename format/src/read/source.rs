@@ -1,6 +1,6 @@
 //! The mapped file of a trace.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -32,6 +32,8 @@ pub(crate) struct Source {
 /// The process that recorded a trace; `None` if the file does not begin with the head of a trace.
 pub fn recorded_process(path: &Path) -> Option<u32> {
     let mut bytes = [0; FILE_HEAD_ENCODED];
+    // Opening a pipe would wait for its writer.
+    fs::metadata(path).ok().filter(Metadata::is_file)?;
     File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
     let (head, _) = codec::decode::<FileHead>(&bytes)?;
     (head.magic == MAGIC && head.major <= MAJOR).then_some(head.process)
@@ -48,11 +50,12 @@ impl Source {
             path: path.to_owned(),
             why,
         };
-        let file = File::open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
-        if !metadata.is_file() {
+        // Opening a pipe would wait for its writer.
+        if !fs::metadata(path).map_err(io)?.is_file() {
             return Err(not_a_trace("not a regular file".into()));
         }
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
         let length = usize::try_from(metadata.len()).map_err(|_| not_a_trace("too long".into()))?;
         if length < FILE_HEAD_ENCODED {
             return Err(not_a_trace(format!(

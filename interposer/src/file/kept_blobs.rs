@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use cutape_format::layout::{BlobRef, CHUNK_HEAD_LENGTH};
 
 use super::rows::{Memory, NotKept, Rows};
-use super::trace_file;
+use super::{mapping, trace_file};
 use crate::process::errno::Errno;
 use crate::process::memory::{self, Scratch};
 use crate::process::process_lock::ProcessLock;
@@ -63,7 +63,7 @@ impl Drop for View {
     fn drop(&mut self) {
         let _errno = Errno::keep();
         // SAFETY: mapped by `of` with that length, and no reference to it is left.
-        unsafe { libc::munmap(self.start.cast_mut().cast(), self.length) };
+        unsafe { mapping::unmap(self.start, self.length) };
     }
 }
 

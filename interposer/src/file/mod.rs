@@ -2,6 +2,7 @@
 
 pub(crate) mod identity;
 pub(crate) mod kept_blobs;
+mod mapping;
 pub(crate) mod rows;
 pub(crate) mod shared_chunk;
 pub(crate) mod thread_buffer;

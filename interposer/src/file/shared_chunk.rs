@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use cutape_format::layout::{CHUNK_ALIGNMENT, CHUNK_HEAD_LENGTH, record_kind};
 use cutape_format::write::Record;
 
-use super::{thread_buffer, trace_file};
+use super::{mapping, thread_buffer, trace_file};
 use crate::process::errno::Errno;
 
 /// The kind of a record that could not be built; readers skip it.
@@ -110,7 +110,7 @@ impl SharedChunk {
         let start = trace_file::map(position, length)?;
         if !thread_buffer::populate(start, length) {
             // SAFETY: the mapping that was just made; no reference to it exists.
-            unsafe { libc::munmap(start.cast(), length) };
+            unsafe { mapping::unmap(start, length) };
             return None;
         }
         let head = trace_file::head(self.kind, self.length).encode();

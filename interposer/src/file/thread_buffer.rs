@@ -18,7 +18,7 @@ use cutape_format::layout::{
 };
 use cutape_format::write::{Record, empty_buffer};
 
-use super::trace_file;
+use super::{mapping, trace_file};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
 
@@ -59,7 +59,7 @@ impl ThreadBuffer {
         let start = trace_file::map(position, length as usize)?;
         if !populate(start, length as usize) {
             // SAFETY: the mapping that was just made; no reference to it exists.
-            unsafe { libc::munmap(start.cast(), length as usize) };
+            unsafe { mapping::unmap(start, length as usize) };
             return None;
         }
         let head = ChunkHead {
@@ -142,7 +142,7 @@ impl ThreadBuffer {
     pub(crate) fn close(self, is_flushed: bool) {
         let _errno = Errno::keep();
         // SAFETY: mapped by `open` with that length; no reference to it is left.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
+        unsafe { mapping::unmap(self.start, self.length) };
         // The first page stays: it has the head.
         let kept = CHUNK_ALIGNMENT as usize;
         if is_flushed

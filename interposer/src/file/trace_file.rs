@@ -13,6 +13,7 @@ use cutape_format::layout::{
 };
 use cutape_format::rank;
 
+use super::mapping;
 use super::rows::{Memory, NotKept};
 use crate::hot::clock;
 use crate::process::errno::{self, Errno};
@@ -92,9 +93,10 @@ pub(crate) fn create(path: &CStr, clock: u32) -> bool {
     // Leaked on purpose: another thread may still read the old one.
     PATH.store(Box::into_raw(Box::new(absolute(&name))), Ordering::Release);
     FILE.store(descriptor, Ordering::Relaxed);
+    mapping::begin();
     let signatures = cutape_registry::SIGNATURE_TEXT.as_bytes();
     let start = CONTROL_POSITION + CONTROL_LENGTH as u64;
-    ALLOCATED.store(start, Ordering::Relaxed);
+    ALLOCATED.store(0, Ordering::Relaxed);
     // In memory, allocating takes as long as writing.
     let most_ahead = if is_in_memory(descriptor) {
         0
@@ -252,14 +254,23 @@ pub(crate) fn close() {
     }
 }
 
-/// The descriptor, if it still is our file; otherwise a new one.
+/// The descriptor, if it still is our file; otherwise a new one. `None` if the file was truncated or
+/// deleted: nobody can read what is written to it now.
 pub(super) fn descriptor() -> Option<i32> {
     let known = FILE.load(Ordering::Relaxed);
-    if known < 0 {
+    if known < 0 || mapping::is_lost() {
         return None;
     }
-    if IDENTITY.is_at(known) {
-        return Some(known);
+    // First, since another thread may extend the file meanwhile.
+    let least = ALLOCATED.load(Ordering::Acquire);
+    if let Some(status) = IDENTITY.status_at(known) {
+        let done = match status {
+            _ if status.st_nlink == 0 => mapping::DELETED,
+            _ if status.st_size.cast_unsigned() < least => mapping::TRUNCATED,
+            _ => return Some(known),
+        };
+        mapping::lose(done);
+        return None;
     }
     // The program has closed it, as daemons do. What has the number now is the program's.
     let path = PATH.load(Ordering::Acquire);
@@ -283,6 +294,11 @@ pub(super) fn descriptor() -> Option<i32> {
     unsafe { libc::close(reopened) };
     let now = FILE.load(Ordering::Relaxed);
     (now != known && IDENTITY.is_at(now)).then_some(now)
+}
+
+/// Says if another program has truncated or deleted the file.
+pub(crate) fn notice_loss() {
+    descriptor();
 }
 
 /// Moves a descriptor to a high number: the program may expect its own to be the lowest.
@@ -419,23 +435,11 @@ pub(super) fn map_to_read(position: u64, length: usize) -> Option<*const u8> {
 }
 
 fn map_for(access: i32, position: u64, length: usize) -> Option<*mut u8> {
-    let descriptor = descriptor()?;
-    // SAFETY: a fresh shared mapping of a part of our file.
-    let start = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            length,
-            access,
-            libc::MAP_SHARED,
-            descriptor,
-            position as i64,
-        )
-    };
-    if start == libc::MAP_FAILED {
+    let start = mapping::map(descriptor()?, access, position, length);
+    if start.is_none() {
         failed();
-        return None;
     }
-    Some(start.cast())
+    start
 }
 
 /// Writes a claimed chunk: its open head and its body, and when these are complete the closed head.

@@ -12,7 +12,7 @@ const SHARED: u32 = 1;
 
 /// Chooses the clock: `PROCESSOR` or `SHARED`.
 pub(crate) fn choose() -> u32 {
-    let counted = !invariant() || refused_by_kernel();
+    let counted = !invariant() || refused_by_kernel() || traps();
     COUNTED.store(counted, Ordering::Relaxed);
     if counted { SHARED } else { PROCESSOR }
 }
@@ -21,6 +21,15 @@ pub(crate) fn choose() -> u32 {
 fn invariant() -> bool {
     use core::arch::x86_64::__cpuid;
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+}
+
+/// Whether the program has had the kernel answer reads of the counter by this thread with SIGSEGV.
+/// A program that does so after its first driver call ends at its next one.
+fn traps() -> bool {
+    let mut mode: libc::c_int = 0;
+    // SAFETY: the request writes an int.
+    let answer = unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut mode) };
+    answer == 0 && mode == libc::PR_TSC_SIGSEGV
 }
 
 /// Whether Linux has found that the counters of the processors disagree: then it uses one of the
@@ -51,8 +60,7 @@ pub(crate) fn ticks() -> u64 {
 /// Now, if the clock is the time stamp counter.
 #[inline]
 pub(crate) fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction; systems that trap it are not supported by
-    // CUDA either.
+    // SAFETY: every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -63,7 +71,14 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
         tv_nsec: 0,
     };
     // SAFETY: `time` is valid for writing.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+    unsafe {
+        // The C library reads the counter, which may not be allowed.
+        if COUNTED.load(Ordering::Relaxed) {
+            libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time);
+        } else {
+            libc::clock_gettime(clock, &raw mut time);
+        }
+    }
     (time.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(time.tv_nsec as u64)

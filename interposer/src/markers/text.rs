@@ -1,23 +1,29 @@
 //! Texts of the program, copied without a system call in steady state, and without a fault where a
 //! pointer leads nowhere.
 
+use crate::process::memory::Scratch;
 use crate::process::readable;
 
 /// Longer texts are cut.
 const LONGEST: usize = 4096;
+/// Longer ones are not on the stack, of which a signal handler may have little.
+const SHORT: usize = 256;
 /// What is read at once: never across a page.
 const BLOCK: u64 = 64;
 
 /// A text in UTF-8, of at most `LONGEST` bytes.
 pub(super) struct Text {
-    bytes: [u8; LONGEST],
+    short: [u8; SHORT],
+    /// In place of `short`.
+    long: Option<Scratch>,
     length: usize,
 }
 
 impl Text {
     /// None.
     pub(super) const EMPTY: Self = Self {
-        bytes: [0; LONGEST],
+        short: [0; SHORT],
+        long: None,
         length: 0,
     };
 
@@ -54,7 +60,21 @@ impl Text {
 
     /// Appends bytes; false if not all fit.
     fn push(&mut self, bytes: &[u8]) -> bool {
-        let space = self.bytes.get_mut(self.length..).unwrap_or_default();
+        if self.long.is_none() && self.length + bytes.len() > SHORT {
+            self.long = Scratch::new(LONGEST);
+            if let Some(space) = self
+                .long
+                .as_mut()
+                .and_then(|long| long.bytes().first_chunk_mut())
+            {
+                *space = self.short;
+            }
+        }
+        let space = match &mut self.long {
+            None => &mut self.short[..],
+            Some(long) => long.bytes(),
+        };
+        let space = space.get_mut(self.length..).unwrap_or_default();
         let count = space.len().min(bytes.len());
         if let (Some(space), Some(bytes)) = (space.get_mut(..count), bytes.get(..count)) {
             space.copy_from_slice(bytes);
@@ -64,8 +84,12 @@ impl Text {
     }
 
     /// Its bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or(&[])
+    pub(super) fn bytes(&mut self) -> &[u8] {
+        let bytes = match &mut self.long {
+            None => &self.short[..],
+            Some(long) => long.bytes(),
+        };
+        bytes.get(..self.length).unwrap_or(&[])
     }
 }
 
@@ -105,7 +129,7 @@ mod tests {
             (&[0xd800, 0], "\u{fffd}"),
             (&[0], ""),
         ] {
-            let text = Text::of_wide(points.as_ptr() as u64);
+            let mut text = Text::of_wide(points.as_ptr() as u64);
             assert_eq!(text.bytes(), expected.as_bytes());
         }
         for nowhere in [0, 8, u64::MAX, 1 << 47] {

@@ -19,24 +19,33 @@ impl KnownFile {
 
     /// Remembers the file that a descriptor is open for; false if it is not open.
     pub(crate) fn remember(&self, descriptor: i32) -> bool {
-        let identity = identity(descriptor);
-        let (device, inode) = identity.unwrap_or_default();
+        let status = status(descriptor);
+        let (device, inode) = status.map_or((0, 0), |status| (status.st_dev, status.st_ino));
         self.device.store(device, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
-        identity.is_some()
+        status.is_some()
     }
 
     /// Whether a descriptor is open for that file.
     pub(crate) fn is_at(&self, descriptor: i32) -> bool {
-        let device = self.device.load(Ordering::Relaxed);
-        identity(descriptor) == Some((device, self.inode.load(Ordering::Relaxed)))
+        self.status_at(descriptor).is_some()
+    }
+
+    /// What the system says of that file, if a descriptor is open for it.
+    pub(crate) fn status_at(&self, descriptor: i32) -> Option<libc::stat> {
+        let status = status(descriptor)?;
+        let known = (
+            self.device.load(Ordering::Relaxed),
+            self.inode.load(Ordering::Relaxed),
+        );
+        (known == (status.st_dev, status.st_ino)).then_some(status)
     }
 }
 
-fn identity(descriptor: i32) -> Option<(u64, u64)> {
+fn status(descriptor: i32) -> Option<libc::stat> {
     // SAFETY: all-zero is a valid stat buffer.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the buffer is ours.
     let is_open = unsafe { libc::fstat(descriptor, &raw mut status) } == 0;
-    is_open.then_some((status.st_dev, status.st_ino))
+    is_open.then_some(status)
 }

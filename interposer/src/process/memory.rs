@@ -9,6 +9,8 @@ use super::errno::{self, Errno};
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 const PAGE: usize = 4096;
+/// Most strings are not longer.
+const NAME: usize = 256;
 
 /// Copies up to `target.len()` bytes from `address`. Returns how many could be read from the start.
 pub(crate) fn read(address: u64, target: &mut [u8]) -> usize {
@@ -111,12 +113,20 @@ pub(crate) fn word(address: u64) -> Option<u64> {
 /// The length of the NUL-terminated string at an address, its NUL included, up to `limit`; `None`
 /// if it cannot be read or has no NUL within the limit.
 pub(crate) fn string_length(address: u64, limit: usize) -> Option<usize> {
-    let mut buffer = [0u8; PAGE];
+    // On the stack, of which a signal handler may have little.
+    let mut first = [0; NAME];
+    let mut long = None;
     let mut length = 0;
     while length < limit {
+        let buffer = match &mut long {
+            None => &mut first[..],
+            Some(long) => Scratch::bytes(long),
+        };
         let at = address.checked_add(length as u64)?;
         // Not across a page: the next one may not be mapped.
-        let want = (PAGE - (at as usize % PAGE)).min(limit - length);
+        let want = (PAGE - (at as usize % PAGE))
+            .min(limit - length)
+            .min(buffer.len());
         let got = read(at, buffer.get_mut(..want)?);
         if let Some(end) = buffer.get(..got)?.iter().position(|&byte| byte == 0) {
             return Some(length + end + 1);
@@ -125,6 +135,9 @@ pub(crate) fn string_length(address: u64, limit: usize) -> Option<usize> {
             return None;
         }
         length += got;
+        if long.is_none() {
+            long = Some(Scratch::new(PAGE)?);
+        }
     }
     None
 }

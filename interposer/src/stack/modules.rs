@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use super::{python, store};
 use crate::loaded::{maps, objects};
-use crate::process::memory;
+use crate::process::memory::{self, Scratch};
 
 /// What `_dl_find_object` of glibc 2.35 returns (dlfcn.h).
 #[repr(C)]
@@ -127,9 +127,11 @@ pub(super) fn announce(module: &Module) {
     let (Some(base), Some(name)) = (base, name) else {
         return;
     };
-    let mut path = [0; LONGEST_PATH];
     let length = memory::string_length(name, LONGEST_PATH).unwrap_or(0);
-    let Some(path) = path.get_mut(..length.saturating_sub(1)) else {
+    let Some(mut path) = Scratch::new(length) else {
+        return;
+    };
+    let Some(path) = path.bytes().get_mut(..length.saturating_sub(1)) else {
         return;
     };
     if memory::read_all(name, path) && !path.is_empty() {

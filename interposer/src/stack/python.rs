@@ -97,7 +97,7 @@ fn look_in(handle: *mut c_void) -> Option<()> {
 }
 
 /// Appends the thread's frames of Python, two words each.
-pub(super) fn add_frames(words: &mut Words) {
+pub(super) fn add_frames(words: &mut Words<'_>) {
     // SAFETY: NULL, or leaked by `look_in`.
     let Some(python) = (unsafe { PYTHON.load(Ordering::Acquire).as_ref() }) else {
         return;
@@ -153,7 +153,7 @@ fn word_at(bytes: &[u8], offset: u16) -> Option<u64> {
 }
 
 impl Python {
-    fn add_frames(&self, words: &mut Words) -> Option<()> {
+    fn add_frames(&self, words: &mut Words<'_>) -> Option<()> {
         let layout = &self.layout;
         // SAFETY: Python's functions, which any thread may call at any time.
         let (state, is_initialized) =

@@ -1,11 +1,11 @@
 //! Walks over the frames of a call in progress.
 
 use super::rules::{self, Cfa, Rule};
-use super::words::{MOST_NATIVE, Words};
+use super::words::{MOST_NATIVE, NO_WORDS, Space, Words};
 use super::{bounds, modules, python, store, unwind_table};
 use crate::hot::frame::Frame;
 use crate::hot::thread::Thread;
-use crate::process::memory;
+use crate::process::memory::{self, Scratch};
 
 /// Offsets from rsp in the frame of glibc's `__restore_rt`, which a signal handler returns to: the
 /// saved rbp, rsp and rip of `struct ucontext` (x86-64).
@@ -26,7 +26,25 @@ struct Registers {
 /// Takes the stack of the call in progress and stores it if it is new. Its id; `None` if there is
 /// no room for it.
 pub(super) fn stack_of(thread: &Thread, frame: &Frame) -> Option<u64> {
-    let mut words = Words::new();
+    if Stack::of(thread).has(core::ptr::from_ref(frame) as u64) {
+        return with_own_space(thread, frame);
+    }
+    // A signal handler's stack may be short.
+    let mut scratch = Scratch::new(size_of::<Space>())?;
+    // SAFETY: the mapping is that long, aligned to pages, and ours; any bytes make a value.
+    let space = unsafe { &mut *scratch.bytes().as_mut_ptr().cast::<Space>() };
+    with_space(thread, frame, space)
+}
+
+/// With the words on the thread's stack.
+#[inline(never)]
+fn with_own_space(thread: &Thread, frame: &Frame) -> Option<u64> {
+    with_space(thread, frame, &mut { NO_WORDS })
+}
+
+#[inline(never)]
+fn with_space(thread: &Thread, frame: &Frame, space: &mut Space) -> Option<u64> {
+    let mut words = Words::new(space);
     python::add_frames(&mut words);
     let first = words.count();
     walk(&mut words, thread, frame, false);
@@ -65,7 +83,7 @@ fn announce_modules(addresses: &[u64]) {
 }
 
 /// Appends the native frames. Reads every rule anew if `is_careful`.
-fn walk(words: &mut Words, thread: &Thread, frame: &Frame, is_careful: bool) {
+fn walk(words: &mut Words<'_>, thread: &Thread, frame: &Frame, is_careful: bool) {
     let stack = Stack::of(thread);
     let mut registers = Registers {
         address: frame.caller,
@@ -123,12 +141,16 @@ impl Stack {
         Self { start, end }
     }
 
+    fn has(&self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+
     /// The word at an address of the stack that is in use.
     fn word(&self, address: u64) -> Option<u64> {
         if !address.is_multiple_of(8) {
             return None;
         }
-        if self.start <= address && address < self.end {
+        if self.has(address) {
             // SAFETY: a word between the present frame and the end of this thread's stack, which is
             // mapped as long as the thread lives.
             return Some(unsafe { (address as *const u64).read_volatile() });

@@ -11,20 +11,25 @@ pub(super) const MOST_NATIVE: usize = 256;
 pub(super) const MOST_PYTHON: usize = 160;
 const MOST_WORDS: usize = 2 * MOST_PYTHON + MOST_NATIVE;
 
-/// The words of the frames so far. Not initialised before they are used, which would take longer
-/// than to follow ten frames.
-pub(super) struct Words {
-    words: [MaybeUninit<u64>; MOST_WORDS],
+/// Where the words are. Not initialised before they are used, which would take longer than to follow
+/// ten frames.
+pub(super) type Space = [MaybeUninit<u64>; MOST_WORDS];
+
+pub(super) const NO_WORDS: Space = [const { MaybeUninit::uninit() }; MOST_WORDS];
+
+/// The words of the frames so far.
+pub(super) struct Words<'s> {
+    words: &'s mut Space,
     count: usize,
     /// The frames do not reach the thread's start.
     pub(super) is_cut: bool,
 }
 
-impl Words {
+impl<'s> Words<'s> {
     #[inline]
-    pub(super) fn new() -> Self {
+    pub(super) fn new(space: &'s mut Space) -> Self {
         Self {
-            words: [const { MaybeUninit::uninit() }; MOST_WORDS],
+            words: space,
             count: 0,
             is_cut: false,
         }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -396,6 +397,120 @@ static void program_small_stack(void)
     printf("back\n");
 }
 
+static char *short_stack;
+static long short_stack_size;
+
+static void call_on_short_stack(int number)
+{
+    static char data[100000];
+    (void)number;
+    void *function;
+    /* The thread's first call, one with a string, one with a payload, more than a buffer holds. */
+    cuCtxSynchronize();
+    cuModuleGetFunction(&function, 0, "name");
+    cuMemcpyHtoD_v2(0, data, sizeof data);
+    for (int i = 0; i < 5000; i++)
+        cuCtxSynchronize();
+}
+
+static void *raise_on_short_stack(void *data)
+{
+    stack_t stack = {.ss_size = short_stack_size};
+    struct sigaction action = {.sa_handler = call_on_short_stack, .sa_flags = SA_ONSTACK};
+    (void)data;
+    short_stack = mmap(0, short_stack_size + 4096, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(short_stack, 4096, PROT_NONE);
+    stack.ss_sp = short_stack + 4096;
+    sigaltstack(&stack, 0);
+    sigaction(SIGUSR1, &action, 0);
+    pthread_kill(pthread_self(), SIGUSR1);
+    return 0;
+}
+
+/* Calls from a signal handler on a stack of its own, of that many bytes. */
+static void program_alternate_stack(const char *size)
+{
+    pthread_t thread;
+    short_stack_size = atol(size);
+    cuInit(0);
+    pthread_create(&thread, 0, raise_on_short_stack, 0);
+    pthread_join(thread, 0);
+    printf("back\n");
+}
+
+/* Truncates its own trace between two calls, and copies the same memory again. */
+static void program_truncated(const char *length)
+{
+    static char data[100000];
+    const char *trace = getenv("CUTAPE_TRACE");
+    cuInit(0);
+    for (int i = 0; i < 3; i++)
+        cuMemcpyHtoD_v2(0, data, sizeof data);
+    if (trace)
+        truncate(trace, atol(length));
+    for (int i = 0; i < 10000; i++)
+        cuCtxSynchronize();
+    for (int i = 0; i < 3; i++)
+        cuMemcpyHtoD_v2(0, data, sizeof data);
+    printf("done\n");
+}
+
+/* Deletes its own trace. */
+static void program_deleted(void)
+{
+    const char *trace = getenv("CUTAPE_TRACE");
+    cuInit(0);
+    if (trace)
+        unlink(trace);
+    cuCtxSynchronize();
+    printf("done\n");
+}
+
+static void leave_by_handler(int number)
+{
+    printf("handler %d\n", number);
+    fflush(stdout);
+    _exit(0);
+}
+
+/* SIGBUS that is the program's own: of a fault, with and without a handler, and sent. */
+static void program_bus_error(const char *kind)
+{
+    struct sigaction action = {.sa_handler = leave_by_handler};
+    char name[] = "/tmp/busXXXXXX";
+    int file = mkstemp(name), status;
+    unlink(name);
+    if (!strcmp(kind, "handled"))
+        sigaction(SIGBUS, &action, 0);
+    if (!strcmp(kind, "ignored"))
+        signal(SIGBUS, SIG_IGN);
+    cuInit(0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        cuCtxSynchronize();
+        if (!strcmp(kind, "sent") || !strcmp(kind, "ignored"))
+            kill(getpid(), SIGBUS);
+        else
+            *(volatile char *)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) = 1;
+        cuCtxSynchronize();
+        _exit(7);
+    }
+    waitpid(child, &status, 0);
+    printf("%#x\n", status & 0xff7f);
+}
+
+/* The time stamp counter may not be read. */
+static void program_no_counter(void)
+{
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+    cuInit(0);
+    for (int i = 0; i < 5000; i++)
+        cuCtxSynchronize();
+    printf("done\n");
+}
+
 static void program_readbacks(void)
 {
     unsigned char near[64], *far = malloc(1 << 20);
@@ -502,8 +617,15 @@ int main(int count, char **arguments)
         {"launches", program_launches},
         {"small-stack", program_small_stack}, {"readbacks", program_readbacks},
         {"mask", program_mask},
-        {"host-memory", program_host_memory},
+        {"host-memory", program_host_memory}, {"no-counter", program_no_counter},
+        {"deleted", program_deleted},
     };
+    if (count > 2 && !strcmp(arguments[1], "alternate-stack"))
+        program_alternate_stack(arguments[2]);
+    if (count > 2 && !strcmp(arguments[1], "truncated"))
+        program_truncated(arguments[2]);
+    if (count > 2 && !strcmp(arguments[1], "bus-error"))
+        program_bus_error(arguments[2]);
     if (count > 2 && !strcmp(arguments[1], "constructor"))
         program_constructor(arguments[2]);
     if (count > 2 && !strcmp(arguments[1], "exec"))

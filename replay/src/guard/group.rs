@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 
 use cutape_format::{ClockStart, Trace};
 use cutape_model::{Evidence, ExchangeSite, MappedFile, Sharing};
@@ -258,15 +259,16 @@ impl<'a> Group<'a> {
         }
         let cancel = AtomicBool::new(false);
         let stop = AtomicBool::new(false);
-        let ends: Vec<Result<RankEnd, Error>> = std::thread::scope(|scope| {
+        let ends: Vec<Result<RankEnd, Error>> = std::thread::scope(|scope| -> Result<_, Error> {
             let broker = Broker::new(parents, &self.labels, &self.functions);
-            scope.spawn(|| broker.serve(&stop));
+            let serving = Builder::new().spawn_scoped(scope, || broker.serve(&stop));
+            serving.map_err(|error| Error::no_thread(&error))?;
             let each = children.into_iter().zip(guards).zip(attempts).enumerate();
             let threads: Vec<_> = each
                 .map(|(number, (((socket, file), guard), attempt))| {
                     let (pages, cancel, files) = (&pages, &cancel, &files);
                     let page = pages.get(number);
-                    scope.spawn(move || {
+                    let thread = Builder::new().spawn_scoped(scope, move || {
                         let company = page.map(|page| Company {
                             page,
                             variables: vec![(VARIABLE, descriptors(&socket, &file, pages))],
@@ -288,17 +290,22 @@ impl<'a> Group<'a> {
                             cancel.store(true, Ordering::Relaxed);
                         }
                         end
-                    })
+                    });
+                    if thread.is_err() {
+                        // The other ranks would wait for this one.
+                        cancel.store(true, Ordering::Relaxed);
+                    }
+                    thread.map_err(|error| Error::no_thread(&error))
                 })
                 .collect();
             let ends = threads.into_iter().map(|thread| {
-                let ended = thread.join();
+                let ended = thread?.join();
                 ended.unwrap_or_else(|_| Err(Error::child("waiting for it", "a thread panicked")))
             });
             let ends = ends.collect();
             stop.store(true, Ordering::Relaxed);
-            ends
-        });
+            Ok(ends)
+        })?;
         let ends: Vec<RankEnd> = ends.into_iter().collect::<Result<_, _>>()?;
         Ok(ends.into_iter().zip(pages).collect())
     }

@@ -185,16 +185,21 @@ impl Session {
         let cancel = Arc::new(AtomicBool::new(false));
         let (trace, command) = (Arc::clone(&self.trace), Arc::clone(&self.command));
         let (guard, cancelled) = (self.guard.clone(), Arc::clone(&cancel));
-        let guarding = std::thread::spawn(move || {
+        let end = sender.clone();
+        let guarding = std::thread::Builder::new().spawn(move || {
             let ended = guard_children(&trace, &*command, &guard, &cancelled, &sender);
             let _ = sender.send(Event::Ended(ended));
         });
+        if let Err(error) = &guarding {
+            let _ = end.send(Event::Ended(Error::no_thread(error)));
+        }
+        drop(end);
         Replaying {
             at: Stop::default(),
             link: None,
             events,
             cancel,
-            guarding: Some(guarding),
+            guarding: guarding.ok(),
             has_written: false,
         }
     }

@@ -109,13 +109,15 @@ pub(crate) fn one_child(
     let randomise = attempt.randomise;
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe calls.
     unsafe { command.pre_exec(move || prepare(&inherited, randomise)) };
-    let mut child = command.spawn().map_err(failed("starting it"))?;
-    drop((writer, company.given));
-    let reading = std::thread::spawn(move || {
+    // Before the child, which would be left alone if there is no thread. It ends with the writers.
+    let reading = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         let _ = File::from(reader).read_to_end(&mut bytes);
         bytes
     });
+    let reading = reading.map_err(|error| Error::no_thread(&error))?;
+    let mut child = command.spawn().map_err(failed("starting it"))?;
+    drop((writer, company.given));
     let (status, hung) = watch(&mut child, page, guard, company.cancel, watchers)
         .map_err(failed("waiting for it"))?;
     let bytes = reading.join().unwrap_or_default();

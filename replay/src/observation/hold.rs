@@ -69,16 +69,21 @@ impl Hold {
         let ran_out = Arc::new(AtomicBool::new(false));
         let is_late = Arc::clone(&ran_out);
         // Beside the thread of the replay, which may be in a call that waits for that stream.
-        let watcher = std::thread::spawn(move || {
+        let watcher = std::thread::Builder::new().spawn(move || {
             if gone.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 is_late.store(true, Ordering::SeqCst);
             }
             word.store(GO, Ordering::SeqCst);
         });
+        if watcher.is_err() {
+            // Nothing would let the stream go on.
+            word.store(GO, Ordering::SeqCst);
+            ran_out.store(true, Ordering::SeqCst);
+        }
         Ok(Self {
             go: Some(go),
             ran_out,
-            watcher: Some(watcher),
+            watcher: watcher.ok(),
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use cutape_format::TemporaryFile;
 use cutape_format::layout::field;
 use cutape_registry::{AttributeType, Kind, Meaning, attributes};
 
@@ -248,16 +249,17 @@ pub(crate) fn dot(job: &mut Job<'_, '_>) -> Played {
         }
         return skip("failed to write a file of the program's");
     }
-    let path = std::env::temp_dir().join(format!("cutape-graph-{}.dot", std::process::id()));
-    let Some(text) = path.to_str() else {
+    // The file exists before the driver writes it, so that nobody else can lead it elsewhere.
+    let beside = std::env::temp_dir().join("cutape-graph.dot");
+    let file = match TemporaryFile::beside(&beside) {
+        Ok(file) => file,
+        Err(error) => return skip(format!("cannot make a temporary file: {error}; set TMPDIR")),
+    };
+    let Some(text) = file.path().to_str() else {
         return skip("the folder for temporary files has no name in UTF-8");
     };
     let name = format!("{text}\0");
-    let played = job.reissue_bytes(PATH, name.as_bytes());
-    if let Err(error) = std::fs::remove_file(&path) {
-        tracing::debug!("{text}: {error}");
-    }
-    played
+    job.reissue_bytes(PATH, name.as_bytes())
 }
 
 #[cfg(test)]

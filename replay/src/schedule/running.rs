@@ -1,7 +1,7 @@
 //! Threads of a replay that run.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -19,11 +19,25 @@ pub(crate) fn start<'scope>(
     thread: u32,
     work: impl FnOnce() + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, ()>, Error> {
-    std::thread::Builder::new()
-        .name(format!("recorded {thread}"))
-        .stack_size(STACK)
-        .spawn_scoped(scope, work)
-        .map_err(|error| Error::child("starting a thread", error))
+    let builder = Builder::new().name(format!("recorded {thread}"));
+    spawn(builder.stack_size(STACK), scope, work)
+}
+
+/// Starts the thread that reads ahead.
+pub(crate) fn start_reader<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, ()>, Error> {
+    spawn(Builder::new().stack_size(READER_STACK), scope, work)
+}
+
+fn spawn<'scope>(
+    builder: Builder,
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, ()>, Error> {
+    let started = builder.spawn_scoped(scope, work);
+    started.map_err(|error| Error::no_thread(&error))
 }
 
 #[derive(Debug, Default)]

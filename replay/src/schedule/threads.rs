@@ -31,7 +31,7 @@ use crate::player::current::{Decoded, Part};
 use crate::player::{self, Player, ReplayState};
 use crate::process::position::Position;
 use crate::rerun::Rerun;
-use crate::schedule::running::{Running, start};
+use crate::schedule::running::{Running, start, start_reader};
 
 /// Calls that are read together. To wake the reader costs the playing thread a system call.
 const BATCH: usize = 1024;
@@ -114,7 +114,7 @@ pub(crate) fn play<'t>(
     std::thread::scope(|scope| {
         let reader = running.enter();
         let (running, shared) = (&running, &shared);
-        scope.spawn(move || {
+        let started = start_reader(scope, move || {
             let _reader = reader;
             let steps = steps.map(|step| {
                 let compared = options.selects(&step.call);
@@ -123,6 +123,10 @@ pub(crate) fn play<'t>(
             });
             read(scope, running, shared, steps, own);
         });
+        if let Err(error) = started {
+            shared.lock().error = Some(error);
+            return;
+        }
         running.wait(tell, || {
             if let Some(thread) = own {
                 Arc::clone(shared).play_all(thread);

@@ -43,9 +43,11 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// The user without rights.
+pub(crate) const NOBODY: u32 = 65534;
+
 /// Makes the command run as a user without rights, in a folder that this user can write.
-pub(crate) fn as_nobody(command: &mut Command, folder: &Path) -> Result<(), String> {
-    const NOBODY: u32 = 65534;
+pub(crate) fn as_user(user: u32, command: &mut Command, folder: &Path) -> Result<(), String> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
     let cutape = &parts().cutape;
     let reach = run(Command::new("test")
@@ -56,12 +58,12 @@ pub(crate) fn as_nobody(command: &mut Command, folder: &Path) -> Result<(), Stri
             "-w".as_ref(),
         ])
         .arg(folder)
-        .uid(NOBODY)
-        .gid(NOBODY));
+        .uid(user)
+        .gid(user));
     if reach.code() != Some(0) {
-        return Err(format!("user {NOBODY} cannot reach {}", folder.display()));
+        return Err(format!("user {user} cannot reach {}", folder.display()));
     }
-    command.uid(NOBODY).gid(NOBODY);
+    command.uid(user).gid(user);
     Ok(())
 }
 
@@ -70,6 +72,7 @@ pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     fs::read_dir(folder)
         .unwrap()
         .flatten()
+        .filter(|entry| entry.path().is_file())
         .filter_map(|entry| Some((entry.path(), fs::read(entry.path()).ok()?)))
         .collect()
 }

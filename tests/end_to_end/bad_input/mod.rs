@@ -2,10 +2,12 @@
 //! panic.
 
 mod commands;
+mod ends_early;
 mod files;
 mod full_disk;
 mod outputs;
 mod streams;
+mod threads;
 mod traces;
 
 use cutape_tests::Suite;
@@ -16,4 +18,6 @@ pub(crate) fn add_to(suite: &mut Suite) {
     outputs::add_to(suite);
     full_disk::add_to(suite);
     streams::add_to(suite);
+    threads::add_to(suite);
+    ends_early::add_to(suite);
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use cutape_tests::{Suite, Verdict, ending, parts, run, verbs};
 
-use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{NOBODY, as_user, contents, expect_refusal, is_root, sound};
+use super::streams::commands;
 
 /// A command with an output.
 struct Writer {
@@ -118,6 +119,7 @@ const PLACES: &[Place] = &[
 ];
 
 pub(crate) fn add_to(suite: &mut Suite) {
+    suite.test("outputs-are-private", outputs_are_private);
     for writer in writers() {
         let writer = Arc::new(writer);
         // The sound trace has neither images to extract nor findings to keep.
@@ -183,7 +185,7 @@ fn bad_output(folder: &Path, place: &Place, writer: &Writer) -> Result<Verdict, 
     command.args(words).current_dir(folder);
     if is_root() {
         // Root may write everywhere, another user may not.
-        if let Err(why) = as_nobody(&mut command, folder) {
+        if let Err(why) = as_user(NOBODY, &mut command, folder) {
             return Ok(Verdict::Ignored(why));
         }
     }
@@ -199,4 +201,35 @@ fn bad_output(folder: &Path, place: &Place, writer: &Writer) -> Result<Verdict, 
         ));
     }
     Ok(Verdict::Passed)
+}
+
+/// What is written has the rights of a trace: none for others.
+fn outputs_are_private(folder: &Path) -> Result<(), String> {
+    sound(folder);
+    fs::copy(ending(), folder.join("program")).map_err(|error| error.to_string())?;
+    let others = OTHER_WRITERS.iter().chain(REPORTS);
+    let others = others.map(|(_, words)| (*words).to_owned());
+    let lines = commands().into_iter().chain(others);
+    let mut written = 0;
+    for (number, line) in lines.enumerate().filter(|(_, line)| line.contains("OUT")) {
+        let new = folder.join(format!("new{number}"));
+        let mut command = parts().cutape(&[]);
+        command.args(line.split(' ').map(|word| match word {
+            "OUT" => new.as_os_str(),
+            word => word.as_ref(),
+        }));
+        let output = run(command.current_dir(folder));
+        let Ok(found) = fs::metadata(&new) else {
+            continue;
+        };
+        written += 1;
+        if found.permissions().mode() & 0o077 != 0 && !line.starts_with("manual") {
+            let mode = found.permissions().mode();
+            return Err(format!("mode {mode:o}\n{}", output.describe()));
+        }
+    }
+    match written {
+        0..10 => Err(format!("only {written} outputs were written")),
+        _ => Ok(()),
+    }
 }

@@ -22,10 +22,10 @@ const OTHER_COMMANDS: &[&str] = &[
 ];
 
 /// Options without which `bench` takes long.
-const QUICK: &str = " --output OUT --verbose --no-plots --samples 10 --measure-seconds 0.1 \
+pub(crate) const QUICK: &str = " --output OUT --verbose --no-plots --samples 10 --measure-seconds 0.1 \
                      --warm-up-seconds 0.1";
 
-fn commands() -> Vec<String> {
+pub(crate) fn commands() -> Vec<String> {
     let lines = verbs().iter().flat_map(|verb| {
         let options = if verb.name == "bench" { QUICK } else { "" };
         verb.command_lines()

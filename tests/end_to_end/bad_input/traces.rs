@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use cutape_format::layout::{FileHead, MAJOR, record_kind};
+use cutape_format::layout::{
+    ChunkHead, FILE_HEAD_LENGTH, FileHead, MAJOR, chunk_kind, record_kind,
+};
 use cutape_format::{NewCall, Trace, TraceBuilder};
 use cutape_tests::{Suite, Verdict, parts, run, verbs};
 
-use super::files::{as_nobody, contents, expect_refusal, is_root, sound};
+use super::files::{NOBODY, as_user, contents, expect_refusal, is_root, sound};
 
 pub(crate) fn add_to(suite: &mut Suite) {
+    suite.test("misnumbered/repaired", numbers_of_lost_calls);
     for reader in readers() {
         let reader = Arc::new(reader);
         for bad in BAD_TRACES {
@@ -90,6 +93,15 @@ const BAD_TRACES: &[BadTrace] = &[
         expected: &["/dev/null", "not a regular file"],
     },
     BadTrace {
+        name: "pipe",
+        make: |folder| {
+            let path = folder.join("bad.cutape");
+            run(Command::new("mkfifo").arg(&path)).assert_code(0);
+            path
+        },
+        expected: &["bad.cutape", "not a regular file"],
+    },
+    BadTrace {
         name: "unreadable",
         make: unreadable,
         expected: &["bad.cutape", "ermission denied"],
@@ -143,6 +155,11 @@ const BAD_TRACES: &[BadTrace] = &[
         name: "flipped-body",
         make: |folder| write(folder, &changed(folder, flip_in_calls)),
         expected: &["bad.cutape", "damaged at byte"],
+    },
+    BadTrace {
+        name: "misnumbered",
+        make: |folder| write(folder, &misnumbered(1 << 62)),
+        expected: &["bad.cutape", "damaged at byte", "begins with call"],
     },
     BadTrace {
         name: "unknown-call",
@@ -202,6 +219,65 @@ fn flip_in_calls(bytes: &mut [u8]) {
     bytes[4096 + 64 + 40] ^= 0x10;
 }
 
+/// The first chunk of calls names that number as the one of its first call.
+fn misnumbered(number: u64) -> Vec<u8> {
+    let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
+    for _ in 0..3 {
+        builder.call(NewCall {
+            name: "cuInit",
+            arguments: &[0],
+            ..NewCall::default()
+        });
+        builder.leave(0, 0, &[]);
+    }
+    let mut bytes = builder.bytes();
+    let mut at = FILE_HEAD_LENGTH;
+    loop {
+        let (head, _) = cutape_format::codec::decode::<ChunkHead>(&bytes[at..]).unwrap();
+        if head.kind == chunk_kind::CALLS {
+            let first = number;
+            let head = ChunkHead { first, ..head }.encode();
+            bytes[at..at + head.len()].copy_from_slice(&head);
+            return bytes;
+        }
+        at += head.length as usize;
+    }
+}
+
+/// Calls that a repaired trace lacks keep their numbers, and take no memory.
+fn numbers_of_lost_calls(folder: &Path) -> Result<(), String> {
+    for number in [100_000_000, 1 << 32, 1 << 62] {
+        let bad = write(folder, &misnumbered(number));
+        let repaired = folder.join(format!("{number}.cutape"));
+        run(&mut parts().cutape(&[&"repair", &bad, &"-o", &repaired])).expect_code(0)?;
+        let part = folder.join(format!("{number}.part.cutape"));
+        let cutape = &parts().cutape;
+        for words in [
+            vec!["trim", "--last", "1", path(&repaired), "-o", path(&part)],
+            vec!["diff", path(&repaired), path(&repaired)],
+            vec!["check", path(&repaired)],
+        ] {
+            // Address space, in KiB.
+            let line = r#"ulimit -v 1000000; exec "$@""#;
+            let mut command = Command::new("bash");
+            command.args(["-c", line, "bash"]).arg(cutape).args(&words);
+            let output = run(&mut command);
+            output
+                .expect_code(0)
+                .map_err(|error| format!("{words:?}: {error}"))?;
+        }
+        let kept = Trace::open(&part).map_err(|error| error.to_string())?;
+        if let Some(damage) = kept.verify().first() {
+            return Err(format!("{number}: {damage:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a name in UTF-8")
+}
+
 fn unreadable(folder: &Path) -> PathBuf {
     let path = write(folder, &sound(folder));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
@@ -233,7 +309,7 @@ fn bad_trace(folder: &Path, bad: &BadTrace, reader: &Reader) -> Result<Verdict, 
     command.args(words).current_dir(folder);
     if fs::metadata(&path).is_ok_and(|found| found.mode() & 0o777 == 0) && is_root() {
         // Root may read every file, another user may not.
-        if let Err(why) = as_nobody(&mut command, folder) {
+        if let Err(why) = as_user(NOBODY, &mut command, folder) {
             return Ok(Verdict::Ignored(why));
         }
     }

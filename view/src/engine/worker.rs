@@ -63,11 +63,15 @@ impl<R: Send + 'static> Worker<R> {
 
 /// Starts a thread that reports its panic.
 pub(super) fn spawn(listener: &Listener, run: impl FnOnce(&SendReply<'_>) + Send + 'static) {
-    let listener = Arc::clone(listener);
-    thread::spawn(move || {
-        let send = |reply| listener(Said::Reply(reply));
+    let outside = Arc::clone(listener);
+    let started = thread::Builder::new().spawn(move || {
+        let send = |reply| outside(Said::Reply(reply));
         if catch_unwind(AssertUnwindSafe(|| run(&send))).is_err() {
-            listener(Said::Bug);
+            outside(Said::Bug);
         }
     });
+    if let Err(error) = started {
+        let why = format!("cannot start a thread: {error}");
+        listener(Said::Reply(Reply::Failed(why)));
+    }
 }

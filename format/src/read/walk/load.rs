@@ -75,14 +75,14 @@ impl<'t> Store<'t> {
         }
     }
 
-    /// Starts threads, which end when the store is dropped.
+    /// Starts threads, if the system has any, which end when the store is dropped.
     pub(super) fn spawn_loaders<'s>(&mut self, scope: &'s Scope<'s, '_>, threads: usize)
     where
         't: 's,
     {
         let trace = self.trace;
         let load = move |(chunk, reused)| Outcome::load(trace, chunk, reused);
-        self.loaders = Some(Workers::spawn(scope, threads, load));
+        self.loaders = Workers::spawn(scope, threads, load);
     }
 
     pub(super) fn chunk_count(&self) -> usize {
