@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cutape_format::Trace;
-use cutape_tests::{Output, compiled, names, parts, record, run};
+use cutape_tests::{Output, compiled, names, parts, record, root, run};
 use serde_json::Value;
 
 cutape_tests::tests![
     calls_and_nodes_are_named,
     the_first_change_of_bytes_is_named,
+    graphs_leave_the_same_bytes_node_by_node,
     what_cannot_be_asked_is_refused,
 ];
 
@@ -108,6 +109,36 @@ fn the_first_change_of_bytes_is_named(folder: &Path) {
     )
     .stdout;
     assert!(text.contains("+0: 8.5 -> NaN"), "{text}");
+}
+
+fn graphs_leave_the_same_bytes_node_by_node(folder: &Path) {
+    let programs = fs::read_dir(root().join("tests/programs/clean")).unwrap();
+    let programs = programs.map(|entry| entry.unwrap().path());
+    let mut count = 0;
+    for program in programs {
+        if !fs::read_to_string(&program)
+            .unwrap()
+            .contains("cuGraphLaunch")
+        {
+            continue;
+        }
+        let name = program.file_stem().unwrap().to_str().unwrap();
+        let trace = folder.join(format!("{name}.cutape"));
+        let program = compiled(&format!("clean/{name}"));
+        let mut record = record(&trace, &["--digests=launch"], &[&program]);
+        run(&mut record).assert_code(0);
+        let output = first(&trace, &["--inf", "--type", "f64", "--from", "0"]);
+        assert!(
+            matches!(output.code(), Some(0 | 1)),
+            "{name}: {}",
+            output.stderr
+        );
+        for wrong in ["as a whole", "the replay differs"] {
+            assert!(!output.stderr.contains(wrong), "{name}: {}", output.stderr);
+        }
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
 }
 
 fn what_cannot_be_asked_is_refused(folder: &Path) {

@@ -12,8 +12,6 @@ use crate::api::{Api, Code, NOT_READY};
 
 /// How long work is kept back: the program may wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
-const PORTABLE_MAPPED: u64 = 3;
 /// The value that a stream waits for; it waits until the one in memory is as great.
 const GO: u32 = 1;
 
@@ -59,13 +57,9 @@ impl Hold {
     }
 
     /// Waits until another stream has done its work; false if it does not.
-    pub(crate) fn wait_for(&self, api: &Api, (stream, per_thread): (u64, bool)) -> bool {
-        let id = match per_thread {
-            true => id::cuStreamQuery_ptsz,
-            false => id::cuStreamQuery,
-        };
+    pub(crate) fn wait_for(&self, api: &Api, stream: (u64, bool)) -> bool {
         let since = Instant::now();
-        while api.own(id, &[stream]) == Err(NOT_READY) {
+        while api.query_stream(stream) == Err(NOT_READY) {
             if since.elapsed() > PATIENCE {
                 return false;
             }
@@ -101,7 +95,7 @@ fn word_of(api: &Api) -> Result<&'static AtomicU32, Code> {
     let address = match WORD.get() {
         Some(&address) => address,
         None => {
-            let address = api.get(id::cuMemHostAlloc, &[4096, PORTABLE_MAPPED])?;
+            let address = api.allocate_portable(4096)?;
             *WORD.get_or_init(|| address)
         }
     };

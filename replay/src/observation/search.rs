@@ -7,6 +7,7 @@ use cutape_driver::dirty;
 use crate::api::{Api, Code, result_name};
 use crate::observation::dirty_table::{Found, Table};
 use crate::observation::job::{Hit, Search, Writer};
+use crate::observation::memory::Region;
 
 /// Memory that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +155,18 @@ impl Searching {
             }
         };
         table.add(api, area.live, area.length)
+    }
+
+    /// Some memory has ended.
+    pub(crate) fn end_memory(&mut self, api: &Api, ended: &Region) {
+        let is_in = |area: &Area| area.made == ended.made && area.live >= ended.live;
+        let mut areas = HashMap::new();
+        for (&area, known) in self.known.iter().filter(|(area, _)| !is_in(area)) {
+            areas.insert(area, known.context);
+        }
+        if areas.len() < self.known.len() {
+            self.place(api, &areas);
+        }
     }
 
     /// A context has ended.

@@ -25,8 +25,13 @@ pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
 pub(super) fn split_graph(job: &Job<'_, '_>, observer: &mut Observer) {
     let call = job.call.index;
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
-    let is_looked_at = observer.watch.has_memory() || observer.searching.is_active(call);
-    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !is_looked_at {
+    if !is_graph || !job.call.succeeded() || job.captures.any_open() {
+        return;
+    }
+    let is_looked_at = observer.watch.has_memory()
+        || observer.searching.is_active(call)
+        || observer.allocates_watched(job.call.argument(0));
+    if !is_looked_at {
         return;
     }
     let whole = Moments {
@@ -46,6 +51,9 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
         return;
     }
     let call = job.call.index;
+    if job.traits.destroys {
+        search::end_contexts(job, observer);
+    }
     let begins = watch::place(job, observer);
     let may_write =
         job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));

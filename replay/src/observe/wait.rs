@@ -6,8 +6,13 @@ use crate::api::result_name;
 use crate::observation::observer::Observer;
 use crate::player::Job;
 
+/// How long an observation waits for work, at most.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) fn patience(job: &Job<'_, '_>) -> Duration {
+    LONGEST.min(job.options.watchdog / 2)
+}
 
 /// Whether memory can be read, once all work is done.
 ///
@@ -25,7 +30,8 @@ pub(super) fn check_readable(job: &Job<'_, '_>, observer: &Observer) -> Result<(
         return Err("streams may wait for values in memory".into());
     }
     if let Some(call) = observer.endless {
-        return Err(endless(&format!("the work that call {call} waited for")));
+        let work = format!("the work that call {call} waited for");
+        return Err(endless(&work, patience(job)));
     }
     Ok(())
 }
@@ -34,10 +40,11 @@ pub(super) fn check_readable(job: &Job<'_, '_>, observer: &Observer) -> Result<(
 pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
     let current = job.api.current_context().unwrap_or(0);
     let contexts = job.contexts_with_work([], current);
-    let ends = |&context: &u64| job.api.ends_soon(context, PATIENCE);
+    let patience = patience(job);
+    let ends = |&context: &u64| job.api.ends_soon(context, patience);
     if !contexts.iter().all(ends) {
         observer.endless = Some(job.call.index);
-        return Err(endless(&format!("the work {when} it")));
+        return Err(endless(&format!("the work {when} it"), patience));
     }
     let waited = job.wait_for_contexts([]);
     waited.map_err(|code| {
@@ -48,7 +55,7 @@ pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Re
     })
 }
 
-fn endless(work: &str) -> String {
-    let seconds = PATIENCE.as_secs();
+fn endless(work: &str, patience: Duration) -> String {
+    let seconds = patience.as_secs();
     format!("{work} did not end in {seconds} s: a kernel may wait for what the CPU does later")
 }
