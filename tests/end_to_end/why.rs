@@ -204,7 +204,7 @@ fn what_is_not_looked_at_is_named(folder: &Path) {
         (
             "memory_history",
             "memory#1",
-            ("CUTAPE_NULL_FAIL", "cuMemcpyDtoH_v2=1"),
+            ("CUTAPE_NULL_FAIL", "cuMemsetD32_v2=1"),
             "",
             &[
                 "the replay differs from the recording (",
