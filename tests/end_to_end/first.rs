@@ -123,6 +123,10 @@ fn graphs_leave_the_same_bytes_node_by_node(folder: &Path) {
             continue;
         }
         let name = program.file_stem().unwrap().to_str().unwrap();
+        // Digests wait for its graph, which waits for what the program does next.
+        if name == "graph_awaits_cpu" {
+            continue;
+        }
         let trace = folder.join(format!("{name}.cutape"));
         let program = compiled(&format!("clean/{name}"));
         let mut record = record(&trace, &["--digests=launch"], &[&program]);

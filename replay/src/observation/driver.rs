@@ -17,6 +17,8 @@ use crate::observation::memset::Memset;
 const LONGEST_NAME: usize = 1 << 16;
 /// How long work is waited for without a sleep.
 const SHORT: Duration = Duration::from_micros(500);
+/// Between two queries afterwards.
+const PAUSE: Duration = Duration::from_micros(100);
 /// CU_EVENT_DISABLE_TIMING.
 const EVENT_WITHOUT_TIME: u64 = 2;
 
@@ -67,19 +69,29 @@ impl Api {
         let Ok(event) = self.in_context(context, recorded) else {
             return true;
         };
-        let since = Instant::now();
-        let is_running = || self.own(id::cuEventQuery, &[event]) == Err(NOT_READY);
-        let mut ends = !is_running();
-        while !ends && since.elapsed() < patience {
-            // Most work is short, and a sleep takes longer.
-            if since.elapsed() > SHORT {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-            ends = !is_running();
-        }
+        let ends = self.poll(patience, |api| api.own(id::cuEventQuery, &[event]));
         // Its memory is released when it is complete (cuEventDestroy).
         let _ = self.own(id::cuEventDestroy_v2, &[event]);
-        ends
+        ends != Err(NOT_READY)
+    }
+
+    /// Repeats a query until work is complete, or for so long.
+    pub(crate) fn poll(
+        &self,
+        patience: Duration,
+        query: impl Fn(&Self) -> Result<(), Code>,
+    ) -> Result<(), Code> {
+        let since = Instant::now();
+        loop {
+            match query(self) {
+                Err(NOT_READY) if since.elapsed() < patience => {}
+                answer => return answer,
+            }
+            // Most work is short, and a sleep takes longer.
+            if since.elapsed() > SHORT {
+                std::thread::sleep(PAUSE);
+            }
+        }
     }
 
     /// A limit of the current context.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_registry::id;
 
@@ -58,14 +58,8 @@ impl Hold {
 
     /// Waits until another stream has done its work; false if it does not.
     pub(crate) fn wait_for(&self, api: &Api, stream: (u64, bool)) -> bool {
-        let since = Instant::now();
-        while api.query_stream(stream) == Err(NOT_READY) {
-            if since.elapsed() > PATIENCE {
-                return false;
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        true
+        let done = api.poll(PATIENCE, |api| api.query_stream(stream));
+        done != Err(NOT_READY)
     }
 
     /// Lets the stream go on. True if it was kept back until now.

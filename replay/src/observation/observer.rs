@@ -53,6 +53,8 @@ pub(crate) struct Observer {
     /// A stream may wait for a value in memory that a later call writes: waiting for it would not
     /// end.
     pub(crate) waits_for_memory: bool,
+    /// No work of earlier calls that may write memory is in flight.
+    pub(crate) is_idle: bool,
     /// The observed call whose work did not end: later ones are not waited for.
     pub(crate) endless: Option<u64>,
     /// Memory is read through it.
@@ -131,6 +133,7 @@ impl Observer {
             graph_memory: FxHashMap::default(),
             graph: None,
             waits_for_memory: false,
+            is_idle: false,
             endless: None,
             buffer: Vec::new(),
             watch,

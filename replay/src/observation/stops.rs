@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::mem::offset_of;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cutape_driver::types::CUstreamBatchMemOpParams;
 use cutape_driver::types::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValueParams_st as WriteParams;
@@ -31,8 +31,6 @@ const OPEN: u32 = i32::MAX as u32;
 /// CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_MEM_OP_WRITE_VALUE_32.
 const WAIT: u32 = 1;
 const WRITE: u32 = 2;
-/// Between two looks at the number of the last node.
-const PAUSE: Duration = Duration::from_micros(50);
 
 /// Page-locked memory of all stops of the process: first addresses, and cells that were given out.
 static PAGES: Mutex<(Vec<u64>, u64)> = Mutex::new((Vec::new(), 0));
@@ -170,18 +168,15 @@ impl Stopped {
             self.stops.passes().store(self.number, Ordering::SeqCst);
         }
         self.number += 1;
-        let since = Instant::now();
-        loop {
-            // Before the number: what is there once the work is complete was written before.
-            let query = api.query_stream((self.stream, false));
-            if reached.load(Ordering::SeqCst) == self.number {
-                return Ok(Reached::Node);
-            }
-            match query {
-                Err(NOT_READY) if since.elapsed() < patience => std::thread::sleep(PAUSE),
-                Err(NOT_READY) | Ok(()) => return Ok(Reached::Nothing),
-                Err(code) => return Err(code),
-            }
+        let is_there = || reached.load(Ordering::SeqCst) == self.number;
+        let done = api.poll(patience, |api| {
+            let done = api.query_stream((self.stream, false));
+            if is_there() { Ok(()) } else { done }
+        });
+        match done {
+            _ if is_there() => Ok(Reached::Node),
+            Ok(()) | Err(NOT_READY) => Ok(Reached::Nothing),
+            Err(code) => Err(code),
         }
     }
 

@@ -5,7 +5,7 @@ use cutape_registry::{Family, GraphOp};
 use crate::observation::job::{Moments, Reach};
 use crate::observation::observer::Observer;
 use crate::observe::graph::prepare_graph;
-use crate::observe::wait::wait;
+use crate::observe::wait::{wait, wait_for_call};
 use crate::observe::{search, watch};
 use crate::player::Job;
 
@@ -60,7 +60,11 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
     let is_watched = (begins || may_write) && observer.watch.has_memory();
     let is_searched = may_write && observer.searching.is_active(call);
     let has_new_memory = observer.searching.is_wanted() && search::may_begin_memory(job);
-    if job.current.is_captured || !(is_watched || is_searched || has_new_memory) {
+    if job.current.is_captured {
+        return;
+    }
+    if !(is_watched || is_searched || has_new_memory) {
+        observer.is_idle &= !may_write;
         return;
     }
     let put_off = |observer: &mut Observer| {
@@ -72,9 +76,10 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
         }
     };
     if job.captures.any_open() || observer.waits_for_memory || observer.endless.is_some() {
+        observer.is_idle = false;
         return put_off(observer);
     }
-    if let Err(why) = wait(job, observer, "after") {
+    if let Err(why) = wait_for_call(job, observer) {
         put_off(observer);
         return observer.watch.left_out.push(format!("call {call}: {why}"));
     }

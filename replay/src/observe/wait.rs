@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::result_name;
+use crate::api::{Code, NOT_READY, result_name};
 use crate::observation::observer::Observer;
 use crate::player::Job;
 
@@ -43,16 +43,38 @@ pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Re
     let patience = patience(job);
     let ends = |&context: &u64| job.api.ends_soon(context, patience);
     if !contexts.iter().all(ends) {
-        observer.endless = Some(job.call.index);
-        return Err(endless(&format!("the work {when} it"), patience));
+        return Err(give_up(job, observer, when, patience));
     }
-    let waited = job.wait_for_contexts([]);
-    waited.map_err(|code| {
-        format!(
-            "waiting for the work {when} it returned {}",
-            result_name(code)
-        )
-    })
+    job.wait_for_contexts([]).map_err(|code| failed(when, code))
+}
+
+/// Waits for the work of a call. If all earlier work is done, it is the last in the call's stream.
+pub(super) fn wait_for_call(job: &mut Job<'_, '_>, observer: &mut Observer) -> Result<(), String> {
+    const WHEN: &str = "after";
+    let stream = job.uncaptured_stream().filter(|_| observer.is_idle);
+    let done = match stream {
+        Some(stream) => {
+            let patience = patience(job);
+            let done = job.api.poll(patience, |api| api.query_stream(stream));
+            match done {
+                Err(NOT_READY) => Err(give_up(job, observer, WHEN, patience)),
+                done => done.map_err(|code| failed(WHEN, code)),
+            }
+        }
+        None => wait(job, observer, WHEN),
+    };
+    observer.is_idle = done.is_ok();
+    done
+}
+
+fn give_up(job: &Job<'_, '_>, observer: &mut Observer, when: &str, patience: Duration) -> String {
+    observer.endless = Some(job.call.index);
+    endless(&format!("the work {when} it"), patience)
+}
+
+fn failed(when: &str, code: Code) -> String {
+    let name = result_name(code);
+    format!("waiting for the work {when} it returned {name}")
 }
 
 fn endless(work: &str, patience: Duration) -> String {
