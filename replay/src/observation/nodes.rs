@@ -16,7 +16,7 @@ use crate::api::{Api, Code, NOT_SUPPORTED, result_name};
 use crate::compare::received::read_memory;
 use crate::observation::job::ObservedLaunch;
 use crate::observation::memset::Memset;
-use crate::observation::stops::{Stops, is_stop};
+use crate::observation::stops::{Order, Stops, is_stop};
 
 /// How deep child graphs are followed.
 const DEEPEST: usize = 16;
@@ -116,16 +116,6 @@ impl Nodes {
         };
         Ok(Self { steps, stops })
     }
-}
-
-/// A graph that stops are added to: each node that does something, with what is in it.
-#[derive(Debug, Default)]
-pub(crate) struct Order {
-    pub(crate) graph: u64,
-    /// Its edges.
-    pub(crate) edges: Vec<(u64, u64)>,
-    /// Nodes in the order in which they run, with their child graphs.
-    pub(crate) nodes: Vec<(u64, Option<Self>)>,
 }
 
 /// What there is in a graph.

@@ -20,7 +20,6 @@ use cutape_driver::types::CUstreamBatchMemOpParams_union_CUstreamMemOpWriteValue
 
 use crate::api::buffer::{set_word, word};
 use crate::api::{Api, Code, NOT_READY};
-use crate::observation::nodes::Order;
 
 /// Bytes that are allocated at a time, and those of one graph: the number of the last node that has
 /// run, and of the last stop that it may pass.
@@ -41,6 +40,16 @@ pub(crate) struct Stops {
     /// Of the number of the last node that has run. 4 bytes on lies that of the last stop that it may
     /// pass.
     reached: u64,
+}
+
+/// A graph that stops are added to: each node that does something, with what is in it.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    pub(crate) graph: u64,
+    /// Its edges.
+    pub(crate) edges: Vec<(u64, u64)>,
+    /// Nodes in the order in which they run, with their child graphs.
+    pub(crate) nodes: Vec<(u64, Option<Self>)>,
 }
 
 /// Where a node's operations, elements of `CUstreamBatchMemOpParams`, write the number of a node, if
