@@ -22,7 +22,7 @@ pub(crate) const NOT_FOUND: Code = 500;
 pub(crate) const NOT_READY: Code = 600;
 pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: Code = 712;
 pub(crate) const HOST_MEMORY_NOT_REGISTERED: Code = 713;
-const NOT_SUPPORTED: Code = 801;
+pub(crate) const NOT_SUPPORTED: Code = 801;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE` and `CU_MEM_LOCATION_TYPE_HOST_NUMA`.
 const LOCATION_DEVICE: u32 = 1;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cutape_format::Trace;
+use cutape_format::{Call, Trace};
 use cutape_tests::{Output, compiled, names, parts, record, run};
 use serde_json::Value;
 
@@ -11,8 +11,10 @@ cutape_tests::tests![
     copies_and_memsets_are_named_with_what_they_read,
     a_kernel_is_named_only_if_it_wrote,
     nodes_of_graphs_are_named,
+    nodes_that_only_their_graph_can_run_are_named,
     memory_that_ended_is_known_by_its_label,
     long_ranges_are_told_to_the_byte,
+    what_is_not_looked_at_is_named,
     what_cannot_be_asked_is_refused,
 ];
 
@@ -129,6 +131,33 @@ fn nodes_of_graphs_are_named(folder: &Path) {
     assert!(nodes.iter().all(is_launch), "{nodes:?}");
 }
 
+fn nodes_that_only_their_graph_can_run_are_named(folder: &Path) {
+    let trace = recorded(folder, "graph_stops", NOTHING);
+    let nodes = |bytes: &str| {
+        let answer = asked(&trace, &[bytes, "--most", "40"], NOTHING);
+        let writers = writers(&answer).into_iter().map(|(_, by)| by);
+        writers.filter(|by| by != "call").collect::<Vec<_>>()
+    };
+    // Each graph is launched twice; the last write comes first.
+    let waited = ["node: a memset"; 2];
+    let condition = ["node: a conditional node", "node: a memset"].repeat(2);
+    let child = ["node: a copy", "node: a memset"].repeat(2);
+    let memory = ["node: a copy"; 2];
+    let result = [&waited[..], &condition, &child, &memory, &["begins"]].concat();
+    assert_eq!(nodes("memory#1"), [&["ends"], &result[..]].concat());
+    // Memory that the graph frees, that outlives the launch, and that a child graph frees.
+    // The second launch sets what is there already.
+    let each = ["ends", "begins", "ends", "node: a memset", "begins"];
+    let opened = Trace::open(&trace).unwrap();
+    let is_allocation = |call: &Call<'_>| call.signature.name == "cuGraphAddMemAllocNode";
+    for call in opened.calls().filter(is_allocation) {
+        // The member dptr of CUDA_MEM_ALLOC_NODE_PARAMS.
+        let address = call.out_bytes(4).unwrap()[112..120].try_into().unwrap();
+        let address = format!("{:#x}", u64::from_le_bytes(address));
+        assert_eq!(nodes(&address), each, "{}", call.index);
+    }
+}
+
 fn memory_that_ended_is_known_by_its_label(folder: &Path) {
     let trace = recorded(folder, "memory_host", NOTHING);
     // Another memory gets the address of the first one.
@@ -163,6 +192,72 @@ fn long_ranges_are_told_to_the_byte(folder: &Path) {
         "  2 bytes in 2 parts: +100000 1, +200000 1\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+fn what_is_not_looked_at_is_named(folder: &Path) {
+    // Work may take half of the watchdog's time.
+    let hurried = ["--depth", "1", "--watchdog", "4"];
+    for (program, memory, setting, function, reasons) in [
+        (
+            "memory_operation_batch",
+            "memory#1",
+            NOTHING,
+            "cuStreamBatchMemOp",
+            &["changes by call N and later ones", "may wait for values"][..],
+        ),
+        (
+            "graph_awaits_cpu",
+            "memory#1",
+            NOTHING,
+            "cuGraphLaunch",
+            &[
+                "node 0 of the graph of call N (operations that wait for values in memory) did not \
+                 end in 2 s",
+                "changes by call N and later ones",
+            ],
+        ),
+        // The graph is not looked at; the memory is allocated while it waits.
+        (
+            "graph_awaits_cpu",
+            "memory#2",
+            NOTHING,
+            "cuMemAlloc_v2",
+            &["call N: the work after it did not end in 2 s"],
+        ),
+        (
+            "memory_history",
+            "memory#1",
+            ("CUTAPE_NULL_FAIL", "cuMemsetD32_v2=1"),
+            "",
+            &[
+                "the replay differs from the recording (",
+                "`cutape replay` shows it",
+            ],
+        ),
+    ] {
+        let trace = recorded(folder, program, NOTHING);
+        let output = why(&trace, &[&[memory], &hurried[..]].concat(), setting);
+        output.assert_code(0);
+        let all = names(&Trace::open(&trace).unwrap());
+        let of_function = (0..)
+            .zip(&all)
+            .filter(|(_, name)| name.starts_with(function));
+        let calls: Vec<String> = of_function
+            .map(|(call, _): (u64, _)| call.to_string())
+            .collect();
+        for reason in reasons {
+            let texts = calls
+                .iter()
+                .map(|call| reason.replace(" N", &format!(" {call}")));
+            let is_named = texts.chain([(*reason).to_owned()]).any(|text| {
+                let mut lines = output.stderr.lines();
+                lines
+                    .any(|line| line.starts_with("cutape: not looked at: ") && line.contains(&text))
+            });
+            assert!(is_named, "{program}: {reason}: {}", output.stderr);
+        }
+        fs::remove_file(&trace).unwrap();
     }
 }
 

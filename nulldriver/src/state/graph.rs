@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::call::answer::{Answer, invalid_if};
 use crate::object::graph::{Dependency, Graph, Node};
+use crate::object::memory::Allocation;
 use crate::object::work::Work;
 use crate::state::store::State;
 
@@ -172,6 +173,17 @@ impl State {
     pub(crate) fn is_inactive(&self, address: u64) -> bool {
         let before = self.inactive.range(..=address).next_back();
         before.is_some_and(|(base, allocation)| address - base < allocation.size)
+    }
+
+    /// The memory of a launch in progress that an address lies in.
+    pub(crate) fn in_launch(&self, address: u64) -> Option<(u64, &Allocation)> {
+        let mut bases = self.in_launches.iter();
+        bases.find_map(|base| {
+            let memory = self.inactive.get(base)?;
+            (*base..*base + memory.size)
+                .contains(&address)
+                .then_some((*base, memory))
+        })
     }
 
     /// Takes memory of graphs out of use, but keeps its address; false for other memory.

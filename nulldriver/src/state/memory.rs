@@ -174,6 +174,10 @@ impl State {
             let offset = address - base;
             return within(offset, allocation.size, allocation.bytes + offset);
         }
+        if let Some((base, allocation)) = self.in_launch(address) {
+            let offset = address - base;
+            return within(offset, allocation.size, allocation.bytes + offset);
+        }
         if let Some((base, registration)) = self.registration_at(address) {
             return within(address - base, registration.size, address);
         }

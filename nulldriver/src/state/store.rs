@@ -106,6 +106,8 @@ pub(crate) struct State {
     pub(crate) conditions: HashMap<u64, Option<u32>>,
     /// Memory of allocation nodes while it is not allocated.
     pub(crate) inactive: BTreeMap<u64, Allocation>,
+    /// Memory of graphs that a launch in progress has not freed yet.
+    pub(crate) in_launches: Vec<u64>,
     /// The addresses of all memory of allocation nodes.
     pub(crate) graph_addresses: HashSet<u64>,
     pub(crate) captures: RefCell<Captures>,

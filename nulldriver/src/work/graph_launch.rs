@@ -2,7 +2,8 @@
 //!
 //! Memory and events that no longer exist are left out: the real driver accepts the launch
 //! (measured), and only running code would show what becomes of it. Memory of allocation nodes
-//! begins and ends when the launch is enqueued; the program may use its address from then on.
+//! begins and ends when the launch is enqueued; the program may use its address from then on. Until
+//! the node that frees it runs, other streams can read it (assumed).
 
 use std::collections::HashMap;
 
@@ -111,8 +112,14 @@ fn actions(state: &mut State, work: &Work, before: &[Ticket]) -> Vec<Action> {
             None
         }
         Work::Free(address) => {
-            state.deactivate(*address);
-            None
+            let address = *address;
+            state.deactivate(address);
+            state.in_launches.push(address);
+            let end = move |state: &mut State| {
+                let place = state.in_launches.iter().position(|&one| one == address);
+                place.map(|place| state.in_launches.swap_remove(place));
+            };
+            Some(Action::Run(Box::new(end)))
         }
         Work::Batch(batch) => {
             let operations = batch.operations.iter();

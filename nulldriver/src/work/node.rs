@@ -130,6 +130,12 @@ pub(crate) fn child(state: &mut State, graph: u64, child: u64) -> Answer<Work> {
     Ok(Work::Child(state.copy_graph(child, Some(0))?))
 }
 
+/// Another graph as one node, which owns it.
+fn moved_child(state: &State, child: u64) -> Answer<Work> {
+    valid_if(state.graphs.find(child)?.owner.is_none())?;
+    Ok(Work::Child(child))
+}
+
 pub(crate) fn record(state: &State, event: u64) -> Answer<Work> {
     state.event(event)?;
     Ok(Work::Record(event))
@@ -147,9 +153,7 @@ pub(crate) fn batch(state: &State, params: CUDA_BATCH_MEM_OP_NODE_PARAMS) -> Ans
     invalid_if(!is_counted || params.flags != 0)?;
     let operations = In::at(params.paramArray as u64).list(params.count as usize)?;
     for operation in &operations {
-        // Whether a wait is fulfilled, only a launch can tell.
-        let is_wait = matches!(Operation::read(operation)?, Operation::Wait(..));
-        reject_if(is_wait, NOT_SUPPORTED)?;
+        Operation::read(operation)?;
     }
     Ok(Work::Batch(Box::new(Batch {
         params,
@@ -235,6 +239,8 @@ pub(crate) fn from_params(
             COPY => copy(state, body.memcpy.copyParams, body.memcpy.copyCtx as u64),
             MEMSET => memset(state, body.memset),
             HOST => host(from_fields!(CUDA_HOST_NODE_PARAMS from &body.host; fn_ userData;)),
+            // CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE.
+            CHILD if body.graph.ownership.0 == 1 => moved_child(state, body.graph.graph as u64),
             CHILD => child(state, graph, body.graph.graph as u64),
             EMPTY => Ok(Work::Empty),
             WAIT => wait(state, body.eventWait.event as u64),

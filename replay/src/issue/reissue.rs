@@ -96,7 +96,10 @@ impl Job<'_, '_> {
         if let Some(observer) = &mut state.observer
             && observer.has_graph()
         {
-            return Ok(observer.run_graph(&state.api));
+            // cuGraphLaunch.
+            let [exec, stream] = [0, 1].map(|at| args.get(at).copied().unwrap_or(0));
+            let stream = (stream, self.function.per_thread);
+            return Ok(observer.run_graph(&state.api, exec, stream));
         }
         if self.lease.is_some() {
             let position = &self.issuer.position;

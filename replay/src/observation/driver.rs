@@ -1,12 +1,15 @@
 //! Typed driver calls that only an observation makes.
 
 use std::ffi::{CStr, CString};
+use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
+use cutape_driver::types::{CUDA_BATCH_MEM_OP_NODE_PARAMS, CUstreamBatchMemOpParams};
 use cutape_registry::id;
 
-use crate::api::buffer::Buffer;
+use crate::api::buffer::{Buffer, set_word, word};
 use crate::api::{Api, Code, INVALID_VALUE, NOT_READY};
+use crate::compare::received::read_memory;
 use crate::observation::job::ObservedLaunch;
 use crate::observation::memset::Memset;
 
@@ -14,6 +17,8 @@ use crate::observation::memset::Memset;
 const LONGEST_NAME: usize = 1 << 16;
 /// How long work is waited for without a sleep.
 const SHORT: Duration = Duration::from_micros(500);
+/// Between two queries afterwards.
+const PAUSE: Duration = Duration::from_micros(100);
 /// CU_EVENT_DISABLE_TIMING.
 const EVENT_WITHOUT_TIME: u64 = 2;
 
@@ -82,24 +87,130 @@ impl Api {
 
     /// Whether the work before an event ends soon, or has failed; the event ends here.
     pub(crate) fn completes_soon(&self, event: u64, patience: Duration) -> bool {
-        let since = Instant::now();
-        let is_running = || self.own(id::cuEventQuery, &[event]) == Err(NOT_READY);
-        let mut ends = !is_running();
-        while !ends && since.elapsed() < patience {
-            // Most work is short, and a sleep takes longer.
-            if since.elapsed() > SHORT {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-            ends = !is_running();
-        }
+        let ends = self.poll(patience, |api| api.own(id::cuEventQuery, &[event]));
         // Its memory is released when it is complete (cuEventDestroy).
         let _ = self.own(id::cuEventDestroy_v2, &[event]);
-        ends
+        ends != Err(NOT_READY)
+    }
+
+    /// Repeats a query until work is complete, or for so long.
+    pub(crate) fn poll(
+        &self,
+        patience: Duration,
+        query: impl Fn(&Self) -> Result<(), Code>,
+    ) -> Result<(), Code> {
+        let since = Instant::now();
+        loop {
+            match query(self) {
+                Err(NOT_READY) if since.elapsed() < patience => {}
+                answer => return answer,
+            }
+            // Most work is short, and a sleep takes longer.
+            if since.elapsed() > SHORT {
+                std::thread::sleep(PAUSE);
+            }
+        }
     }
 
     /// A limit of the current context.
     pub(crate) fn limit(&self, limit: u32) -> Result<u64, Code> {
         self.get(id::cuCtxGetLimit, &[u64::from(limit)])
+    }
+}
+
+/// Graphs that stop.
+impl Api {
+    /// Adds a node of memory operations to a live graph, after other nodes.
+    pub(crate) fn add_operations(
+        &self,
+        graph: u64,
+        after: &[u64],
+        operations: &[u8],
+    ) -> Result<u64, Code> {
+        use CUDA_BATCH_MEM_OP_NODE_PARAMS as Params;
+        let count = operations.len() / size_of::<CUstreamBatchMemOpParams>();
+        let operations = Buffer::of(operations);
+        let mut params = vec![0; size_of::<Params>()];
+        set_word(
+            &mut params,
+            offset_of!(Params, ctx),
+            self.current_context()?,
+        );
+        set_word(&mut params, offset_of!(Params, count), count as u64);
+        set_word(
+            &mut params,
+            offset_of!(Params, paramArray),
+            operations.address(),
+        );
+        let params = Buffer::of(&params);
+        let count = after.len() as u64;
+        let after = Buffer::of_words(after);
+        let rest = [graph, after.address(), count, params.address()];
+        self.get(id::cuGraphAddBatchMemOpNode, &rest)
+    }
+
+    /// Adds an edge to a live graph.
+    pub(crate) fn add_edge(&self, graph: u64, (from, to): (u64, u64)) -> Result<(), Code> {
+        let [from, to] = [from, to].map(|node| Buffer::of_words(&[node]));
+        let args = [graph, from.address(), to.address()];
+        match self.exports(id::cuGraphAddDependencies_v2) {
+            true => {
+                let [graph, from, to] = args;
+                self.own(id::cuGraphAddDependencies_v2, &[graph, from, to, 0, 1])
+            }
+            false => {
+                let [graph, from, to] = args;
+                self.own(id::cuGraphAddDependencies, &[graph, from, to, 1])
+            }
+        }
+    }
+
+    /// Page-locked memory that all contexts can use, at the same address on the host.
+    pub(crate) fn allocate_portable(&self, bytes: u64) -> Result<u64, Code> {
+        /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
+        const PORTABLE_MAPPED: u64 = 3;
+        self.get(id::cuMemHostAlloc, &[bytes, PORTABLE_MAPPED])
+    }
+
+    /// A stream that the default stream does not wait for.
+    pub(crate) fn create_stream(&self) -> Result<u64, Code> {
+        const NON_BLOCKING: u64 = 1;
+        self.get(id::cuStreamCreate, &[NON_BLOCKING])
+    }
+
+    /// Its resources are released when its work is complete (cuStreamDestroy).
+    pub(crate) fn destroy_stream(&self, stream: u64) -> Result<(), Code> {
+        self.own(id::cuStreamDestroy_v2, &[stream])
+    }
+
+    pub(crate) fn launch_graph(&self, exec: u64, stream: u64) -> Result<(), Code> {
+        self.own(id::cuGraphLaunch, &[exec, stream])
+    }
+
+    /// Whether the work of a live stream is complete.
+    pub(crate) fn query_stream(&self, (stream, per_thread): (u64, bool)) -> Result<(), Code> {
+        let id = match per_thread {
+            true => id::cuStreamQuery_ptsz,
+            false => id::cuStreamQuery,
+        };
+        self.own(id, &[stream])
+    }
+
+    /// Lets a live stream wait for the work of another one until now.
+    pub(crate) fn wait_in(
+        &self,
+        (stream, per_thread): (u64, bool),
+        other: u64,
+    ) -> Result<(), Code> {
+        let id = match per_thread {
+            true => id::cuStreamWaitEvent_ptsz,
+            false => id::cuStreamWaitEvent,
+        };
+        let event = self.create_mark()?;
+        let waits = self.record_mark(event, other, false);
+        let waits = waits.and_then(|()| self.own(id, &[stream, event, 0]));
+        // Its memory is released when it is complete (cuEventDestroy).
+        self.own(id::cuEventDestroy_v2, &[event]).and(waits)
     }
 }
 
@@ -173,6 +284,34 @@ impl Api {
         self.node_params(id::cuGraphMemcpyNodeGetParams, node, length)
     }
 
+    pub(crate) fn allocation_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
+        self.node_params(id::cuGraphMemAllocNodeGetParams, node, length)
+    }
+
+    /// The live address that a free node frees.
+    pub(crate) fn freed_by(&self, node: u64) -> Result<u64, Code> {
+        let mut address = 0u64;
+        let place = &raw mut address as u64;
+        self.own(id::cuGraphMemFreeNodeGetParams, &[node, place])?;
+        Ok(address)
+    }
+
+    /// The elements of `CUstreamBatchMemOpParams` of a node of memory operations.
+    pub(crate) fn operations_of(&self, node: u64) -> Result<Vec<u8>, Code> {
+        use CUDA_BATCH_MEM_OP_NODE_PARAMS as Params;
+        let params = self.node_params(
+            id::cuGraphBatchMemOpNodeGetParams,
+            node,
+            size_of::<Params>(),
+        )?;
+        let count = word(&params, offset_of!(Params, count)) as u32 as usize;
+        let array = word(&params, offset_of!(Params, paramArray));
+        Ok(read_memory(
+            array,
+            count * size_of::<CUstreamBatchMemOpParams>(),
+        ))
+    }
+
     pub(crate) fn memset_params(&self, node: u64, length: usize) -> Result<Vec<u8>, Code> {
         self.node_params(id::cuGraphMemsetNodeGetParams, node, length)
     }
@@ -215,6 +354,14 @@ impl Api {
             0 | 1 => self.own(line, &[target, value, width]),
             _ => self.own(plane, &[target, pitch, value, width, height]),
         }
+    }
+
+    /// Does memory operations in the default stream, by elements of `CUstreamBatchMemOpParams`.
+    pub(crate) fn operate_on_memory(&self, operations: &[u8]) -> Result<(), Code> {
+        let count = operations.len() / size_of::<CUstreamBatchMemOpParams>();
+        let operations = Buffer::of(operations);
+        let args = [0, count as u64, operations.address(), 0];
+        self.own(id::cuStreamBatchMemOp_v2, &args)
     }
 
     /// Launches a live function or kernel in the default stream. `pointers` is an array of

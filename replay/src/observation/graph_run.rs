@@ -1,4 +1,6 @@
-//! Runs an observed graph node by node, in place of its launch.
+//! Runs an observed graph node by node, in place of its launch, or lets it stop after each node.
+
+use std::time::Duration;
 
 use crate::api::{Api, Code, result_name};
 use crate::observation::job::{ObservedCall, ObservedLaunch, Reach, Writer};
@@ -6,8 +8,24 @@ use crate::observation::memory::{Reader, Region};
 use crate::observation::nodes::{KernelNode, NodeStep, Step};
 use crate::observation::observer::{GraphRun, Observer, Pending};
 use crate::observation::read::{Reachable, read_after, read_before};
+use crate::observation::stops::{Reached, Stopped};
 use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, variables_of};
+
+/// Runs the next node, and waits for it: with a call, or lets the graph itself go on. A node that is
+/// switched off does nothing.
+fn run_next(
+    api: &Api,
+    stopped: &mut Option<Stopped>,
+    (step, is_enabled): (&Step, bool),
+    patience: Duration,
+) -> Result<Reached, Code> {
+    match stopped {
+        Some(stopped) => stopped.go_on(api, patience),
+        None if is_enabled => step.run(api).map(|()| Reached::Node),
+        None => Ok(Reached::Node),
+    }
+}
 
 impl Observer {
     /// True if a graph runs node by node in place of the call in progress.
@@ -16,11 +34,28 @@ impl Observer {
         self.graph.is_some()
     }
 
-    /// Runs the nodes, and observes the wanted ones; the result of the launch.
-    pub(crate) fn run_graph(&mut self, api: &Api) -> Code {
+    /// Runs the nodes of a live executable graph, and observes the wanted ones; the result of the
+    /// launch. `stream` is the live stream that the program launches it on.
+    pub(crate) fn run_graph(&mut self, api: &Api, exec: u64, stream: (u64, bool)) -> Code {
         let Some(run) = self.graph.take() else {
             return 0;
         };
+        let stopped = run.stops.map(|stops| Stopped::new(api, stops, exec));
+        let mut stopped = match stopped.transpose() {
+            Ok(stopped) => stopped,
+            Err(code) => return code,
+        };
+        let done = self.run_nodes(api, &run, &mut stopped);
+        let finished = stopped.map_or(Ok(()), |stopped| stopped.finish(api, stream));
+        done.and(finished).err().unwrap_or(0)
+    }
+
+    fn run_nodes(
+        &mut self,
+        api: &Api,
+        run: &GraphRun,
+        stopped: &mut Option<Stopped>,
+    ) -> Result<(), Code> {
         let is_kernel = |step: &&NodeStep| matches!(step.step, Step::Kernel(_));
         let count = run.steps.iter().filter(is_kernel).count();
         let mut number = 0;
@@ -28,27 +63,30 @@ impl Observer {
             let NodeStep {
                 is_enabled, step, ..
             } = step;
-            let done = match step {
+            let mut go_on = || run_next(api, stopped, (step, *is_enabled), run.patience);
+            let reached = match step {
                 Step::Kernel(node) => {
-                    let is_wanted = self.wants_node(&run, number, count);
+                    let is_wanted = self.wants_node(run, number, count);
                     number += 1;
-                    match (is_wanted, is_enabled) {
-                        (true, true) => self.run_observed(api, &run, node, step, number - 1),
-                        (false, true) => step.run(api),
-                        (_, false) => {
-                            self.refuse_disabled(&run, number - 1);
-                            Ok(())
-                        }
+                    if is_wanted && !is_enabled {
+                        self.refuse_disabled(run, number - 1);
+                    }
+                    match is_wanted && *is_enabled {
+                        true => self.run_observed(api, run, node, &mut go_on, number - 1),
+                        false => go_on(),
                     }
                 }
-                _ if *is_enabled => step.run(api),
-                _ => Ok(()),
+                _ => go_on(),
             };
-            if let Err(code) = done {
-                return code;
+            if reached? == Reached::Nothing {
+                self.stop_looking(run, place, step);
+                return Ok(());
             }
             if !*is_enabled {
                 continue;
+            }
+            if let Step::InGraph(node) = *step {
+                self.follow_memory(api, run.call, node);
             }
             let writer = || Writer::Node(place, step.describe());
             if self.searching.is_active(run.call) {
@@ -65,7 +103,19 @@ impl Observer {
                 }
             }
         }
-        0
+        Ok(())
+    }
+
+    /// The work of a graph does not end.
+    fn stop_looking(&mut self, run: &GraphRun, place: u32, step: &Step) {
+        let (call, what) = (run.call, step.describe());
+        let seconds = run.patience.as_secs();
+        self.endless = Some(call);
+        self.watch.since.get_or_insert(call);
+        self.watch.left_out.push(format!(
+            "node {place} of the graph of call {call} ({what}) did not end in {seconds} s: it may wait for \
+             what the CPU or a later call does"
+        ));
     }
 
     /// Says so if the one node that is wanted does not run.
@@ -97,9 +147,9 @@ impl Observer {
         api: &Api,
         run: &GraphRun,
         node: &KernelNode,
-        step: &Step,
+        go_on: &mut dyn FnMut() -> Result<Reached, Code>,
         number: usize,
-    ) -> Result<(), Code> {
+    ) -> Result<Reached, Code> {
         let loaded = self.functions.get(&node.handle);
         let loaded = loaded
             .or_else(|| self.functions.get(&node.function))
@@ -138,7 +188,7 @@ impl Observer {
             Err(why) => {
                 pending.observed.refused = Some(why);
                 self.done.push(pending.observed);
-                return step.run(api);
+                return go_on();
             }
         };
         let mut variables = Vec::new();
@@ -173,9 +223,10 @@ impl Observer {
         };
         read_before(&mut reader, &reachable, &mut pending, true);
         mark_as_loaded(&mut reader, &self.first_seen, &run.named, &mut pending);
-        let done = step.run(api);
+        let done = go_on();
         let after = match done {
-            Ok(()) => read_after(&mut reader, |_| true, &mut pending),
+            Ok(Reached::Node) => read_after(&mut reader, |_| true, &mut pending),
+            Ok(Reached::Nothing) => Err("its work did not end".into()),
             Err(code) => Err(format!("it returned {}", result_name(code))),
         };
         pending.observed.refused = after.err();

@@ -13,8 +13,6 @@ use crate::api::{Api, Code, INVALID_VALUE};
 
 /// How long work is kept back: the program may wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`.
-const PORTABLE_MAPPED: u64 = 3;
 /// The value that a stream waits for; it waits until the one in memory is as great.
 const GO: u32 = 1;
 /// The page of such values.
@@ -115,7 +113,7 @@ fn free_word(api: &Api) -> Result<&'static AtomicU32, Code> {
     let address = match WORDS.get() {
         Some(&address) => address,
         None => {
-            let address = api.get(id::cuMemHostAlloc, &[PAGE as u64, PORTABLE_MAPPED])?;
+            let address = api.allocate_portable(PAGE as u64)?;
             *WORDS.get_or_init(|| address)
         }
     };

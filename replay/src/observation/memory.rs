@@ -8,7 +8,7 @@ use cutape_registry::Kind;
 use crate::api::buffer::number;
 use crate::api::{Api, Code, result_name};
 use crate::compare::received::append_memory;
-use crate::observation::job::{ArrayShape, MemoryKind, ObservedMemory, Piece};
+use crate::observation::job::{ArrayShape, MemoryKind, ObservedMemory, Piece, WatchedRange};
 use crate::observation::pages::{PAGE, Pages};
 use crate::place::address::Range;
 use crate::process::position::Counters;
@@ -108,6 +108,18 @@ impl Region {
             length: end.saturating_sub(start),
             ..self.clone()
         }
+    }
+
+    /// Whether a recorded range begins in it.
+    pub(crate) fn has(&self, range: WatchedRange) -> bool {
+        let end = self.recorded.saturating_add(self.length);
+        (self.recorded..end).contains(&range.address)
+    }
+
+    /// The part that a recorded range has, which begins in it.
+    pub(crate) fn of_range(&self, range: WatchedRange) -> Self {
+        let start = self.live + (range.address - self.recorded);
+        self.part(start, start.saturating_add(range.length).min(self.end()))
     }
 
     /// Memory that is mapped into a reservation.

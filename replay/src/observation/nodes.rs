@@ -1,16 +1,22 @@
 //! The nodes of a live graph, as the driver tells them, in an order in which they can run one after
 //! the other.
 
+use std::collections::HashSet;
 use std::mem::offset_of;
 
-use cutape_driver::types::{CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
+use cutape_driver::types::{
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS,
+    CUstreamBatchMemOpParams,
+};
 use cutape_registry::NodeKind;
+use rustc_hash::FxHashMap;
 
 use crate::api::buffer::{Buffer, set_word, word};
-use crate::api::{Api, Code, result_name};
+use crate::api::{Api, Code, NOT_SUPPORTED, result_name};
 use crate::compare::received::read_memory;
 use crate::observation::job::ObservedLaunch;
 use crate::observation::memset::Memset;
+use crate::observation::stops::{Order, Stops, is_stop};
 
 /// How deep child graphs are followed.
 const DEEPEST: usize = 16;
@@ -19,6 +25,9 @@ const DEEPEST: usize = 16;
 /// kernel runs.
 const ATTRIBUTES: [u32; 5] = [2, 4, 5, 11, 14];
 const ATTRIBUTE_VALUE_BYTES: usize = 64;
+/// CU_GRAPH_NODE_TYPE_GRAPH, _BATCH_MEM_OP.
+const CHILD: u32 = 4;
+const OPERATIONS: u32 = 12;
 
 /// A node of a graph.
 #[derive(Clone, Debug)]
@@ -37,6 +46,85 @@ pub(crate) enum Step {
     /// A `CUDA_MEMCPY3D`.
     Copy(Vec<u8>),
     Memset(Memset),
+    /// Elements of `CUstreamBatchMemOpParams` that write values.
+    Writes(Vec<u8>),
+    /// No call does the same.
+    InGraph(InGraph),
+}
+
+/// A node that only its graph can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InGraph {
+    /// Allocates memory at that live address.
+    Allocation(u64),
+    /// Frees it.
+    Free(u64),
+    /// Operations that wait for values in memory, which a parallel node may write.
+    Waits,
+    /// What its condition is, kernels of the graph decide, and no other graph can have its handle
+    /// (CUDA Driver API, cuGraphConditionalHandleCreate: it belongs to a node of this graph or of
+    /// its children).
+    Condition,
+}
+
+impl InGraph {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Allocation(_) => "an allocation",
+            Self::Free(_) => "a free",
+            Self::Waits => "operations that wait for values in memory",
+            Self::Condition => "a conditional node",
+        }
+    }
+}
+
+/// The nodes of a graph, each after those that it depends on.
+#[derive(Clone, Debug)]
+pub(crate) struct Nodes {
+    pub(crate) steps: Vec<NodeStep>,
+    /// The graph itself runs, and stops after each of them.
+    pub(crate) stops: Option<Stops>,
+}
+
+impl Nodes {
+    /// What the nodes of a live graph do that is about to be instantiated. If some can only run in it,
+    /// it stops after each of them, or is refused.
+    ///
+    /// # Errors
+    /// Which node cannot run by itself.
+    pub(crate) fn of(api: &Api, graph: u64, may_stop: bool) -> Result<Self, String> {
+        let mut found = Found::default();
+        found.add(api, graph, DEEPEST)?;
+        let Found {
+            steps,
+            stops,
+            order,
+        } = found;
+        let in_graph = steps.iter().find_map(NodeStep::only_in_graph);
+        let stops = match (in_graph, stops.first()) {
+            (None, None) => None,
+            (Some(_), None) if may_stop => {
+                let added = Stops::new(api).and_then(|stops| stops.add_to(api, &order));
+                Some(added.map_err(|code| {
+                    let why = result_name(code);
+                    format!("adding nodes at which it stops returned {why}")
+                })?)
+            }
+            (Some(only), None) => return Err(format!("the graph has {}", only.describe())),
+            (_, Some(&first)) if stops.len() == steps.len() => Some(Stops::at(first)),
+            _ => return Err("nodes were added to the graph after it was instantiated".into()),
+        };
+        Ok(Self { steps, stops })
+    }
+}
+
+/// What there is in a graph.
+#[derive(Debug, Default)]
+struct Found {
+    steps: Vec<NodeStep>,
+    /// The values that stops write, in the order in which they run.
+    stops: Vec<u64>,
+    order: Order,
 }
 
 /// A kernel node.
@@ -51,58 +139,118 @@ pub(crate) struct KernelNode {
     pub(crate) refused: Option<String>,
 }
 
-/// What the nodes of a live graph do, each after those that it depends on.
-///
-/// # Errors
-/// Which node cannot run by itself.
-pub(crate) fn steps_of(api: &Api, graph: u64) -> Result<Vec<NodeStep>, String> {
-    let mut steps = Vec::new();
-    add_steps(api, graph, DEEPEST, &mut steps)?;
-    Ok(steps)
+impl NodeStep {
+    fn only_in_graph(&self) -> Option<InGraph> {
+        match self.step {
+            Step::InGraph(only) => Some(only),
+            _ => None,
+        }
+    }
 }
 
 fn refused(function: &'static str) -> impl Fn(Code) -> String {
     move |code| format!("{function} returned {}", result_name(code))
 }
 
-fn add_steps(api: &Api, graph: u64, depth: usize, steps: &mut Vec<NodeStep>) -> Result<(), String> {
-    let nodes = api.nodes_of(graph).map_err(refused("cuGraphGetNodes"))?;
-    let edges = api.edges_of(graph).map_err(refused("cuGraphGetEdges"))?;
-    for node in in_order(&nodes, &edges) {
-        let kind = api.type_of(node).map_err(refused("cuGraphNodeGetType"))?;
-        let step = match kind {
-            0 => Step::Kernel(Box::new(kernel_node(api, node)?)),
-            1 => {
-                let params = api.copy_params(node, size_of::<CUDA_MEMCPY3D>());
-                Step::Copy(params.map_err(refused("cuGraphMemcpyNodeGetParams"))?)
-            }
-            2 => {
-                let params = api.memset_params(node, size_of::<CUDA_MEMSET_NODE_PARAMS>());
-                Step::Memset(memset_of(
-                    &params.map_err(refused("cuGraphMemsetNodeGetParams"))?,
-                ))
-            }
-            4 if depth > 0 => {
-                let child = api.child_of(node);
-                let child = child.map_err(refused("cuGraphChildGraphNodeGetGraph"))?;
-                add_steps(api, child, depth - 1, steps)?;
-                continue;
-            }
-            // Host functions do nothing at replay; nothing else runs that events order.
-            3 | 5 | 6 | 7 => continue,
-            8 | 9 => return Err("the graph has a node of an external semaphore".into()),
-            10 | 11 => return Err("the graph allocates or frees memory".into()),
-            12 => return Err("the graph has a node of operations in memory".into()),
-            13 => return Err("the graph has a conditional node".into()),
-            other => return Err(format!("the graph has a node of type {other}")),
+impl Found {
+    fn add(&mut self, api: &Api, graph: u64, depth: usize) -> Result<(), String> {
+        let nodes = api.nodes_of(graph).map_err(refused("cuGraphGetNodes"))?;
+        let edges = api.edges_of(graph).map_err(refused("cuGraphGetEdges"))?;
+        let mut kinds = FxHashMap::default();
+        for &node in &nodes {
+            let kind = api.type_of(node).map_err(refused("cuGraphNodeGetType"))?;
+            kinds.insert(node, kind);
+        }
+        // What a node waits for may be what a parallel one writes.
+        let is_late = |node: u64| kinds.get(&node) == Some(&OPERATIONS) && waits(api, node);
+        let mut order = Order {
+            graph,
+            ..Order::default()
         };
-        steps.push(NodeStep {
-            node,
-            is_enabled: true,
-            step,
-        });
+        for node in in_order(&nodes, &edges, is_late) {
+            let kind = kinds.get(&node).copied().unwrap_or_default();
+            let step = match kind {
+                OPERATIONS => {
+                    let operations = api.operations_of(node);
+                    let operations =
+                        operations.map_err(refused("cuGraphBatchMemOpNodeGetParams"))?;
+                    if let Some(mark) = is_stop(&operations) {
+                        self.stops.push(mark);
+                        continue;
+                    }
+                    operations_step(operations)
+                }
+                CHILD if depth > 0 => {
+                    let child = api.child_of(node);
+                    let child = child.map_err(refused("cuGraphChildGraphNodeGetGraph"))?;
+                    self.add(api, child, depth - 1)?;
+                    let inner = std::mem::take(&mut self.order);
+                    order.nodes.push((node, Some(inner)));
+                    continue;
+                }
+                // Host functions do nothing at replay; nothing else runs that events order.
+                3 | 5 | 6 | 7 => continue,
+                kind => step_of(api, node, kind)?,
+            };
+            order.nodes.push((node, None));
+            self.steps.push(NodeStep {
+                node,
+                is_enabled: true,
+                step,
+            });
+        }
+        self.order = Order { edges, ..order };
+        Ok(())
     }
-    Ok(())
+}
+
+fn step_of(api: &Api, node: u64, kind: u32) -> Result<Step, String> {
+    Ok(match kind {
+        0 => Step::Kernel(Box::new(kernel_node(api, node)?)),
+        1 => {
+            let params = api.copy_params(node, size_of::<CUDA_MEMCPY3D>());
+            Step::Copy(params.map_err(refused("cuGraphMemcpyNodeGetParams"))?)
+        }
+        2 => {
+            let params = api.memset_params(node, size_of::<CUDA_MEMSET_NODE_PARAMS>());
+            let params = params.map_err(refused("cuGraphMemsetNodeGetParams"))?;
+            Step::Memset(memset_of(&params))
+        }
+        8 | 9 => return Err("the graph has a node of an external semaphore".into()),
+        10 => {
+            let params = api.allocation_params(node, size_of::<CUDA_MEM_ALLOC_NODE_PARAMS>());
+            let params = params.map_err(refused("cuGraphMemAllocNodeGetParams"))?;
+            let address = word(&params, offset_of!(CUDA_MEM_ALLOC_NODE_PARAMS, dptr));
+            Step::InGraph(InGraph::Allocation(address))
+        }
+        11 => {
+            let address = api.freed_by(node);
+            let address = address.map_err(refused("cuGraphMemFreeNodeGetParams"))?;
+            Step::InGraph(InGraph::Free(address))
+        }
+        13 => Step::InGraph(InGraph::Condition),
+        other => return Err(format!("the graph has a node of type {other}")),
+    })
+}
+
+/// By elements of `CUstreamBatchMemOpParams`.
+fn operations_step(operations: Vec<u8>) -> Step {
+    match has_wait(&operations) {
+        true => Step::InGraph(InGraph::Waits),
+        false => Step::Writes(operations),
+    }
+}
+
+fn waits(api: &Api, node: u64) -> bool {
+    let operations = api.operations_of(node);
+    operations.is_ok_and(|operations| has_wait(&operations) && is_stop(&operations).is_none())
+}
+
+fn has_wait(operations: &[u8]) -> bool {
+    // CU_STREAM_MEM_OP_WAIT_VALUE_32, _64.
+    let kind = |operation: &[u8]| word(operation, 0) as u32;
+    let mut operations = operations.chunks_exact(size_of::<CUstreamBatchMemOpParams>());
+    operations.any(|operation| matches!(kind(operation), 1 | 4))
 }
 
 /// Gives a node of an executable graph other parameters, with live addresses and handles.
@@ -130,33 +278,41 @@ pub(crate) fn set_step(
         }
         (NodeKind::Copy, Step::Copy(known)) => *known = params.to_vec(),
         (NodeKind::Memset, Step::Memset(known)) => *known = memset_of(params),
+        // The graph itself runs.
+        (_, Step::InGraph(_)) => {}
         _ => return Err("a node of the graph was changed into one of another kind".into()),
     }
     Ok(())
 }
 
-/// Nodes after those that they depend on, otherwise as they come.
-fn in_order(nodes: &[u64], edges: &[(u64, u64)]) -> Vec<u64> {
+/// Nodes after those that they depend on, otherwise as they come; those that are late after all that
+/// do not depend on them.
+fn in_order(nodes: &[u64], edges: &[(u64, u64)], is_late: impl Fn(u64) -> bool) -> Vec<u64> {
     let mut ordered = Vec::new();
     let mut left = nodes.to_vec();
-    let mut is_done = std::collections::HashSet::new();
+    let mut is_done: HashSet<u64> = HashSet::new();
     let mut before: std::collections::HashMap<u64, Vec<u64>> = Default::default();
     for &(from, to) in edges {
         before.entry(to).or_default().push(from);
     }
+    let mut takes_late = false;
     while !left.is_empty() {
         let count = left.len();
-        left.retain(|node| {
-            let waits = before.get(node).into_iter().flatten();
-            let is_ready = waits.into_iter().all(|earlier| is_done.contains(earlier));
-            if is_ready {
-                is_done.insert(*node);
-                ordered.push(*node);
+        left.retain(|&node| {
+            let mut waits = before.get(&node).into_iter().flatten();
+            let is_ready = waits.all(|earlier| is_done.contains(earlier));
+            let is_next = is_ready && (takes_late || !is_late(node));
+            if is_next {
+                // One at a time: others may follow it.
+                takes_late = false;
+                is_done.insert(node);
+                ordered.push(node);
             }
-            !is_ready
+            !is_next
         });
-        if left.len() == count {
-            break;
+        match left.len() == count {
+            true if takes_late => break,
+            no_progress => takes_late = no_progress,
         }
     }
     ordered
@@ -252,6 +408,8 @@ impl Step {
             Self::Kernel(node) => node.launch.kernel.clone(),
             Self::Copy(_) => "a copy".into(),
             Self::Memset(_) => "a memset".into(),
+            Self::Writes(_) => "operations that write values".into(),
+            Self::InGraph(only) => only.describe().into(),
         }
     }
 
@@ -261,6 +419,9 @@ impl Step {
             Self::Kernel(node) => node.run(api)?,
             Self::Copy(params) => api.copy_described(params)?,
             Self::Memset(memset) => api.set_described(memset)?,
+            Self::Writes(operations) => api.operate_on_memory(operations)?,
+            // `Nodes::of` has refused a graph without stops.
+            Self::InGraph(_) => return Err(NOT_SUPPORTED),
         }
         api.synchronize()
     }
@@ -298,7 +459,20 @@ mod tests {
             // A circle cannot run.
             (&[(1, 2), (2, 1)], &[3, 4]),
         ] {
-            assert_eq!(in_order(&[1, 2, 3, 4], edges), expected, "{edges:?}");
+            let ordered = in_order(&[1, 2, 3, 4], edges, |_| false);
+            assert_eq!(ordered, expected, "{edges:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_that_wait_come_after_all_that_do_not_depend_on_them() {
+        for (edges, expected) in [
+            (&[][..], &[2, 3, 4, 1][..]),
+            (&[(1, 2), (3, 4)], &[3, 4, 1, 2]),
+            (&[(2, 1), (1, 4)], &[2, 3, 1, 4]),
+        ] {
+            let ordered = in_order(&[1, 2, 3, 4], edges, |node| node == 1);
+            assert_eq!(ordered, expected, "{edges:?}");
         }
     }
 }

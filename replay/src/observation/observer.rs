@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::time::Duration;
 
 use cutape_format::Call;
 use cutape_registry::NodeKind;
@@ -12,12 +13,14 @@ use crate::error::Error;
 use crate::observation::hold::OrderedWork;
 use crate::observation::job::{Moments, Observation, Observed, ObservedCall, ObservedLaunch};
 use crate::observation::memory::{Reader, Region};
-use crate::observation::nodes::{NodeStep, set_step};
+use crate::observation::nodes::{InGraph, NodeStep, Nodes, Step, set_step};
 use crate::observation::pages::Pages;
 use crate::observation::places::{FirstSeen, Places};
 use crate::observation::search::Searching;
 use crate::observation::session::Served;
+use crate::observation::stops::Stops;
 use crate::observation::watch::Watch;
+use crate::place::address::Range;
 
 /// Observes calls of a replay.
 #[derive(Debug)]
@@ -38,14 +41,20 @@ pub(crate) struct Observer {
     /// By live function or kernel that was launched: the call that loaded its module.
     pub(crate) functions: FxHashMap<u64, u64>,
     /// By recorded executable graph: its nodes, or why they cannot run one by one.
-    pub(crate) execs: FxHashMap<u64, Result<Vec<NodeStep>, String>>,
+    pub(crate) execs: FxHashMap<u64, Result<Nodes, String>>,
+    /// The nodes of the graph that was instantiated last, or is about to be.
+    pub(crate) instantiated: Result<Nodes, String>,
     /// The last call whose change of a node of an executable graph is in `execs`.
     pub(crate) followed: Option<u64>,
+    /// By live address: memory that nodes allocate.
+    pub(crate) graph_memory: FxHashMap<u64, GraphMemory>,
     /// The graph that the call in progress launches.
     pub(crate) graph: Option<GraphRun>,
     /// A stream may wait for a value in memory that a later call writes: waiting for it would not
     /// end.
     pub(crate) waits_for_memory: bool,
+    /// No work of earlier calls that may write memory is in flight.
+    pub(crate) is_idle: bool,
     /// The observed call whose work did not end: later ones are not waited for.
     pub(crate) endless: Option<u64>,
     /// Memory is read through it.
@@ -71,12 +80,24 @@ pub(crate) struct Pending {
     pub(crate) after: bool,
 }
 
+/// Memory that a node of a graph allocates. It can be read only while it is allocated: reading it
+/// otherwise may end the context.
+#[derive(Debug)]
+pub(crate) struct GraphMemory {
+    pub(crate) range: Range,
+    pub(crate) is_allocated: bool,
+}
+
 /// A graph that is about to be launched.
 #[derive(Debug)]
 pub(crate) struct GraphRun {
     pub(crate) call: u64,
     pub(crate) moments: Moments,
     pub(crate) steps: Vec<NodeStep>,
+    /// The graph itself runs, and stops after each of them.
+    pub(crate) stops: Option<Stops>,
+    /// How long a node may take.
+    pub(crate) patience: Duration,
     /// All live memory, and the variables of modules.
     pub(crate) regions: Vec<Region>,
     /// Addresses of variables that calls of the program can name.
@@ -105,9 +126,12 @@ impl Observer {
             launched: BTreeMap::new(),
             functions: FxHashMap::default(),
             execs: FxHashMap::default(),
+            instantiated: Err(String::new()),
             followed: None,
+            graph_memory: FxHashMap::default(),
             graph: None,
             waits_for_memory: false,
+            is_idle: false,
             endless: None,
             buffer: Vec::new(),
             watch,
@@ -143,12 +167,53 @@ impl Observer {
         params: &[u8],
     ) {
         let exec = call.argument(0);
-        if let Some(Ok(steps)) = self.execs.get_mut(&exec)
-            && let Err(why) = set_step(api, steps, (node, kind), params)
+        if let Some(Ok(nodes)) = self.execs.get_mut(&exec)
+            && let Err(why) = set_step(api, &mut nodes.steps, (node, kind), params)
         {
             self.execs.insert(exec, Err(why));
         }
         self.followed = Some(call.index);
+    }
+
+    /// Whether some memory is that of a graph which no launch has allocated, or which has freed it.
+    pub(crate) fn is_unallocated(&self, range: &Range) -> bool {
+        let known = self.graph_memory.get(&range.live);
+        known.is_some_and(|known| known.range.made == range.made && !known.is_allocated)
+    }
+
+    /// Whether an executable graph, by recorded handle, allocates watched memory.
+    pub(crate) fn allocates_watched(&self, exec: u64) -> bool {
+        let Some(Ok(nodes)) = self.execs.get(&exec) else {
+            return false;
+        };
+        nodes.steps.iter().any(|step| match step.step {
+            Step::InGraph(InGraph::Allocation(address)) => {
+                let known = self.graph_memory.get(&address);
+                let region = known.and_then(|known| Region::of(&known.range));
+                region.is_some_and(|region| self.watch.is_in(&region))
+            }
+            _ => false,
+        })
+    }
+
+    /// A node was reached that allocates or frees memory, in the launch by a call.
+    pub(super) fn follow_memory(&mut self, api: &Api, call: u64, node: InGraph) {
+        let (InGraph::Allocation(address) | InGraph::Free(address)) = node else {
+            return;
+        };
+        let Some(known) = self.graph_memory.get_mut(&address) else {
+            return;
+        };
+        known.is_allocated = matches!(node, InGraph::Allocation(_));
+        let Some(region) = Region::of(&known.range) else {
+            return;
+        };
+        if known.is_allocated {
+            self.watch.begin(call, &region);
+        } else {
+            self.watch.end(call, &region);
+            self.searching.end_memory(api, &region);
+        }
     }
 
     /// What was observed, as far as an observer knows it.

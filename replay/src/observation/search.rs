@@ -8,7 +8,7 @@ use crate::api::{Api, Code, result_name};
 use crate::observation::area::{Area, Known};
 use crate::observation::dirty_table::{Found, Table, Tables};
 use crate::observation::job::{Hit, Search, WriteSet, Writer, Written};
-use crate::observation::memory::Reader;
+use crate::observation::memory::{Reader, Region};
 use crate::observation::write_set;
 
 /// What a search has found.
@@ -145,6 +145,18 @@ impl Searching {
     fn add(&mut self, api: &Api, context: u64, area: Area) -> Result<u64, Code> {
         let table = self.tables.make(api, context)?;
         table.add(api, area.live, area.length)
+    }
+
+    /// Some memory has ended.
+    pub(crate) fn end_memory(&mut self, api: &Api, ended: &Region) {
+        let is_in = |area: &Area| area.made == ended.made && area.live >= ended.live;
+        let mut areas = HashMap::new();
+        for (&area, known) in self.known.iter().filter(|(area, _)| !is_in(area)) {
+            areas.insert(area, known.context);
+        }
+        if areas.len() < self.known.len() {
+            self.place(api, &areas);
+        }
     }
 
     /// A context has ended.

@@ -123,6 +123,42 @@ impl Held {
     }
 }
 
+impl Watched {
+    /// It lies in that memory from now on, a part of a whole; true if that begins.
+    fn place(
+        &mut self,
+        call: u64,
+        found: Option<(Region, Region)>,
+        keep: Keep,
+        tables: &mut Tables,
+    ) -> bool {
+        let identity = |region: &Region| (region.made, region.live, region.length);
+        let known = self.region.as_ref().map(identity);
+        if found.as_ref().map(|(part, _)| identity(part)) == known {
+            return false;
+        }
+        let parts = vec![(0, self.seen.range.length)];
+        let change = |by| Change {
+            call,
+            since: call,
+            by,
+            parts: parts.clone(),
+            ..Change::default()
+        };
+        if let Some((_, _, length)) = known {
+            self.held.forget(length, tables);
+            self.seen.add(change(Writer::Ends), keep);
+        }
+        if let Some((_, whole)) = &found {
+            self.seen.add(change(Writer::Begins), keep);
+            self.seen.kind = Some(whole.kind);
+            self.seen.made = Some((whole.name.clone(), whole.made, whole.recorded, whole.length));
+        }
+        self.region = found.map(|(part, _)| part);
+        self.region.as_ref().is_some_and(|part| part.length > 0)
+    }
+}
+
 impl Watch {
     /// Watches ranges, and keeps the last changes of each; or the first ones from a call on.
     pub(crate) fn new(ranges: &[WatchedRange], most: usize, first: Option<u64>) -> Self {
@@ -178,6 +214,11 @@ impl Watch {
         self.tables.retain(lives);
     }
 
+    /// Whether one of the ranges lies in some memory.
+    pub(crate) fn is_in(&self, whole: &Region) -> bool {
+        self.watched.iter().any(|one| whole.has(one.seen.range))
+    }
+
     /// Finds the ranges again after a call that may have made or ended memory; true if one begins,
     /// so that it has to be looked at.
     pub(crate) fn place(
@@ -187,39 +228,36 @@ impl Watch {
     ) -> bool {
         let mut begins = false;
         for one in &mut self.watched {
-            if one.seen.range.is_over(Writer::Begins.moment(call)) {
-                continue;
+            if !one.seen.range.is_over(Writer::Begins.moment(call)) {
+                begins |= one.place(call, find(one.seen.range), self.keep, &mut self.tables);
             }
-            let found = find(one.seen.range);
-            let identity = |region: &Region| (region.made, region.live, region.length);
-            let known = one.region.as_ref().map(identity);
-            if found.as_ref().map(|(part, _)| identity(part)) == known {
-                continue;
-            }
-            let parts = vec![(0, one.seen.range.length)];
-            let change = |by| Change {
-                call,
-                since: call,
-                by,
-                parts: parts.clone(),
-                ..Change::default()
-            };
-            if let Some((_, _, length)) = known {
-                one.held.forget(length, &mut self.tables);
-                let ends = change(Writer::Ends);
-                one.seen.add(ends, self.keep);
-            }
-            if let Some((part, whole)) = &found {
-                let begin = change(Writer::Begins);
-                one.seen.add(begin, self.keep);
-                one.seen.kind = Some(whole.kind);
-                one.seen.made =
-                    Some((whole.name.clone(), whole.made, whole.recorded, whole.length));
-                begins |= part.length > 0;
-            }
-            one.region = found.map(|(part, _)| part);
         }
         begins
+    }
+
+    /// Some memory begins in a call.
+    pub(crate) fn begin(&mut self, call: u64, whole: &Region) {
+        for one in &mut self.watched {
+            let range = one.seen.range;
+            // What a later node reads of it is wanted, too.
+            if whole.has(range) && !range.is_over(Writer::Host.moment(call)) {
+                let found = Some((whole.of_range(range), whole.clone()));
+                one.place(call, found, self.keep, &mut self.tables);
+            }
+        }
+    }
+
+    /// Some memory ends in a call.
+    pub(crate) fn end(&mut self, call: u64, whole: &Region) {
+        for one in &mut self.watched {
+            let is_in = one
+                .region
+                .as_ref()
+                .is_some_and(|region| region.is_in(whole));
+            if is_in && !one.seen.range.is_over(Writer::Ends.moment(call)) {
+                one.place(call, None, self.keep, &mut self.tables);
+            }
+        }
     }
 
     /// Looks at all ranges, or at those in host memory; what has changed was changed by `by`.

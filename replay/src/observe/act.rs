@@ -10,7 +10,7 @@ use crate::observation::read::{Reachable, read_after, read_before};
 use crate::observation::texture::arrays_of;
 use crate::observation::variables::{hashes_of, mark_as_loaded, named_addresses, variables_of};
 use crate::observe::changes;
-use crate::observe::graph::{follow_graphs, prepare_graph};
+use crate::observe::graph::{follow_graphs, follow_memory, prepare_graph, see_nodes};
 use crate::observe::launch;
 use crate::observe::live::{add_variables, all_live, clipped};
 use crate::observe::order;
@@ -47,6 +47,7 @@ fn begin(job: &mut Job<'_, '_>, observer: &mut Observer) -> bool {
     }
     order::before(job, observer);
     session::serve(job, observer, false);
+    see_nodes(job, observer);
     if observer.looks_for_changes() {
         changes::split_graph(job, observer);
     }
@@ -110,7 +111,7 @@ fn observe(
     if moments.before || moments.reach != Reach::All {
         wait(job, observer, "before")?;
     }
-    let mut regions = all_live(job);
+    let mut regions = all_live(job, observer);
     if moments.reach == Reach::Part {
         return read_reachable(job, observer, &regions, pending);
     }
@@ -178,6 +179,7 @@ fn end(job: &mut Job<'_, '_>, observer: &mut Observer, skipped: Option<&str>) {
         && skipped.is_none();
     if skipped.is_none() && job.call.succeeded() {
         follow_graphs(job, observer);
+        follow_memory(job, observer);
     }
     order::after(job, observer, skipped);
     if observer.looks_for_changes() && observer.pending.is_none() {
@@ -224,7 +226,7 @@ fn read_again(
     pending: &mut Pending,
 ) -> Result<(), String> {
     wait(job, observer, "after")?;
-    let live = all_live(job);
+    let live = all_live(job, observer);
     let still_lives =
         |region: &Region| region.is_of_launch() || live.iter().any(|other| region.is_in(other));
     read_after(&mut reader(job, observer), still_lives, pending)

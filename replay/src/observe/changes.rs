@@ -5,7 +5,7 @@ use cutape_registry::{Family, GraphOp};
 use crate::observation::job::{Moments, Reach};
 use crate::observation::observer::Observer;
 use crate::observe::graph::prepare_graph;
-use crate::observe::wait::wait;
+use crate::observe::wait::{wait, wait_for_call};
 use crate::observe::{search, watch};
 use crate::player::Job;
 
@@ -35,9 +35,14 @@ pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
 pub(super) fn split_graph(job: &Job<'_, '_>, observer: &mut Observer) {
     let call = job.call.index;
     let is_graph = job.function.family == Family::Graph(GraphOp::Launch);
+    if !is_graph || !job.call.succeeded() || job.captures.any_open() {
+        return;
+    }
     let is_watched = observer.watch.has_memory() && observer.watch.is_wanted(call);
-    let is_looked_at = is_watched || observer.searching.is_active(call);
-    if !is_graph || !job.call.succeeded() || job.captures.any_open() || !is_looked_at {
+    let is_looked_at = is_watched
+        || observer.searching.is_active(call)
+        || observer.allocates_watched(job.call.argument(0));
+    if !is_looked_at {
         return;
     }
     let whole = Moments {
@@ -57,6 +62,9 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
         return;
     }
     let call = job.call.index;
+    if job.traits.destroys {
+        search::end_contexts(job, observer);
+    }
     let begins = watch::place(job, observer);
     let may_write =
         job.function.changes_device_memory() || matches!(job.function.family, Family::Copy(_));
@@ -68,7 +76,11 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
     let is_watched = is_wanted || is_last_before;
     let is_searched = may_write && observer.searching.is_active(call);
     let has_new_memory = observer.searching.is_wanted() && search::may_begin_memory(job);
-    if job.current.is_captured || !(is_watched || is_searched || has_new_memory) {
+    if job.current.is_captured {
+        return;
+    }
+    if !(is_watched || is_searched || has_new_memory) {
+        observer.is_idle &= !may_write;
         return;
     }
     let put_off = |observer: &mut Observer| {
@@ -80,9 +92,10 @@ pub(super) fn after(job: &mut Job<'_, '_>, observer: &mut Observer, is_issued: b
         }
     };
     if job.captures.any_open() || observer.waits_for_memory || observer.endless.is_some() {
+        observer.is_idle = false;
         return put_off(observer);
     }
-    if let Err(why) = wait(job, observer, "after") {
+    if let Err(why) = wait_for_call(job, observer) {
         put_off(observer);
         return observer.watch.left_out.push(format!("call {call}: {why}"));
     }

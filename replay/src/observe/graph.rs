@@ -5,12 +5,14 @@ use cutape_registry::{Family, GraphOp, Kind};
 use crate::objects::handles::Resolved;
 use crate::observation::job::Moments;
 use crate::observation::memory::Region;
-use crate::observation::nodes::{Step, steps_of};
-use crate::observation::observer::{GraphRun, Observer};
+use crate::observation::nodes::{InGraph, Nodes, Step};
+use crate::observation::observer::{GraphMemory, GraphRun, Observer};
 use crate::observation::texture::textures_of;
 use crate::observation::variables::named_addresses;
 use crate::observe::launch;
+use crate::observe::wait::patience;
 use crate::overrides::graph_node::live_node;
+use crate::place::address::{Found, Range};
 use crate::player::Job;
 
 /// Lets a graph run node by node.
@@ -20,8 +22,8 @@ pub(super) fn prepare_graph(
     moments: Moments,
     regions: Vec<Region>,
 ) -> Result<(), String> {
-    let mut steps = match observer.execs.get(&job.call.argument(0)) {
-        Some(Ok(steps)) => steps.clone(),
+    let Nodes { mut steps, stops } = match observer.execs.get(&job.call.argument(0)) {
+        Some(Ok(nodes)) => nodes.clone(),
         Some(Err(why)) => return Err(why.clone()),
         None => return Err("the replay did not see how the graph was instantiated".into()),
     };
@@ -49,6 +51,8 @@ pub(super) fn prepare_graph(
         call: job.call.index,
         moments,
         steps,
+        stops,
+        patience: patience(job),
         regions,
         named: named_addresses(&job.ranges),
         context: launch::of_context(job),
@@ -56,31 +60,76 @@ pub(super) fn prepare_graph(
     Ok(())
 }
 
+/// Before a graph is instantiated: asks what its nodes do.
+pub(super) fn see_nodes(job: &Job<'_, '_>, observer: &mut Observer) {
+    let Family::Graph(GraphOp::Instantiate { .. } | GraphOp::Update) = job.function.family else {
+        return;
+    };
+    let may_stop = observer.looks_for_changes() || observer.session.is_some();
+    observer.instantiated = match job.handles.resolve(Kind::Graph, job.call.argument(1)) {
+        Resolved::Live(graph) => Nodes::of(&job.api, graph, may_stop),
+        _ => Err("the replay does not have the graph".into()),
+    };
+}
+
+/// Follows which memory of graphs is allocated, after a call.
+pub(super) fn follow_memory(job: &mut Job<'_, '_>, observer: &mut Observer) {
+    let is_node = matches!(job.function.family, Family::Graph(GraphOp::AddNode(_)));
+    if is_node || job.current.is_captured && job.traits.places {
+        let made = |range: &&Range| range.made == job.call.index;
+        for range in job.ranges.all_live().filter(made) {
+            let known = GraphMemory {
+                range: range.clone(),
+                is_allocated: false,
+            };
+            observer.graph_memory.insert(range.live, known);
+        }
+    }
+    if job.function.family != Family::Graph(GraphOp::Launch) {
+        return;
+    }
+    let Some(Ok(nodes)) = observer.execs.get(&job.call.argument(0)) else {
+        return;
+    };
+    for step in &nodes.steps {
+        let (address, is_allocated) = match step.step {
+            Step::InGraph(InGraph::Allocation(address)) => (address, true),
+            Step::InGraph(InGraph::Free(address)) => (address, false),
+            _ => continue,
+        };
+        let Some(known) = observer.graph_memory.get_mut(&address) else {
+            continue;
+        };
+        known.is_allocated = is_allocated;
+        // No call returns its address a second time.
+        if is_allocated && matches!(job.ranges.find(known.range.start), Found::Freed(_)) {
+            job.ranges.insert(known.range.clone());
+        }
+    }
+}
+
 /// Follows the nodes of executable graphs.
 pub(super) fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
     let Family::Graph(op) = job.function.family else {
         return;
     };
-    let live = |recorded| match job.handles.resolve(Kind::Graph, recorded) {
-        Resolved::Live(graph) => steps_of(&job.api, graph),
-        _ => Err("the replay does not have the graph".into()),
-    };
     let exec = job.call.argument(0);
     match op {
         GraphOp::Instantiate { .. } => {
             if let Some(exec) = job.call.out(0) {
-                observer.execs.insert(exec, live(job.call.argument(1)));
+                let nodes = observer.instantiated.clone();
+                observer.execs.insert(exec, nodes);
             }
         }
         GraphOp::Update => {
-            let mut updated = live(job.call.argument(1));
+            let mut updated = observer.instantiated.clone();
             // Nodes stay switched off (assumed).
             if let (Some(Ok(before)), Ok(updated)) = (observer.execs.get(&exec), &mut updated) {
                 let is_off = |node| {
-                    let mut before = before.iter();
+                    let mut before = before.steps.iter();
                     before.any(|step| step.node == node && !step.is_enabled)
                 };
-                for step in updated {
+                for step in &mut updated.steps {
                     step.is_enabled = !is_off(step.node);
                 }
             }
@@ -94,8 +143,8 @@ pub(super) fn follow_graphs(job: &Job<'_, '_>, observer: &mut Observer) {
         GraphOp::SetEnabled => {
             const ENABLED: usize = 2;
             let node = live_node(job);
-            if let Some(Ok(steps)) = observer.execs.get_mut(&exec) {
-                let mut steps = steps.iter_mut();
+            if let Some(Ok(nodes)) = observer.execs.get_mut(&exec) {
+                let mut steps = nodes.steps.iter_mut();
                 match steps.find(|step| Some(step.node) == node) {
                     Some(step) => step.is_enabled = job.call.argument(ENABLED) as u32 != 0,
                     None => {

@@ -11,8 +11,10 @@ use crate::observation::variables::variables_of;
 use crate::player::{Job, Player};
 
 /// All live memory, sorted by live address. Mapped memory in one piece is one region.
-pub(super) fn all_live(player: &Player<'_>) -> Vec<Region> {
-    let mut regions: Vec<Region> = player.ranges.all_live().filter_map(Region::of).collect();
+pub(super) fn all_live(player: &Player<'_>, observer: &Observer) -> Vec<Region> {
+    let live = player.ranges.all_live();
+    let live = live.filter(|range| !observer.is_unallocated(range));
+    let mut regions: Vec<Region> = live.filter_map(Region::of).collect();
     for region in &mut regions {
         if !player.handles.is_taken(Kind::Context, region.context) {
             region.context = 0;

@@ -105,7 +105,7 @@ fn run(job: &Job<'_, '_>, work: &mut OrderedWork, order: &ForcedOrder) -> Result
         let kept_back = work.pending.values().any(|(hold, _)| hold.is_some());
         let patience: Duration = match kept_back {
             true => hold::PATIENCE,
-            false => wait::PATIENCE,
+            false => wait::patience(job),
         };
         let ends = event.is_none_or(|event| job.api.completes_soon(event, patience));
         if !is_in_time || !ends {

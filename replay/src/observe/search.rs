@@ -27,22 +27,33 @@ pub(super) fn begin(job: &Job<'_, '_>, observer: &mut Observer) {
     searching.begin(&mut reader);
 }
 
-/// Follows which memory lives, and looks at it if the call may have written. All work must be done.
-pub(super) fn look(job: &Job<'_, '_>, observer: &mut Observer, may_have_written: bool) {
-    let searching = &mut observer.searching;
+/// Forgets contexts that have ended, before others get their handles.
+pub(super) fn end_contexts(job: &Job<'_, '_>, observer: &mut Observer) {
     let current = job.api.current_context().unwrap_or(0);
     let is_taken = |context| job.handles.is_taken(Kind::Context, context);
+    let searching = &mut observer.searching;
     searching.end_contexts(|context| context == current || is_taken(context));
-    let areas = areas(job, |area| searching.within(area));
+}
+
+/// Follows which memory lives, and looks at it if the call may have written. All work must be done.
+pub(super) fn look(job: &Job<'_, '_>, observer: &mut Observer, may_have_written: bool) {
+    end_contexts(job, observer);
+    let mut searching = std::mem::take(&mut observer.searching);
+    let areas = areas(job, observer, |area| searching.within(area));
     searching.place(&job.api, &areas);
     if may_have_written {
         let (searching, mut reader) = observer.search_with(&job.api);
         searching.look(&mut reader, job.call.index, &Writer::Call);
     }
+    observer.searching = searching;
 }
 
 /// The device memory that lives, with a live context in which it can be read.
-fn areas(player: &Player<'_>, within: impl Fn(Area) -> Vec<Area>) -> HashMap<Area, u64> {
+fn areas(
+    player: &Player<'_>,
+    observer: &Observer,
+    within: impl Fn(Area) -> Vec<Area>,
+) -> HashMap<Area, u64> {
     let current = player.api.current_context().unwrap_or(0);
     let mut areas = HashMap::new();
     let mut add = |area: Area, context: u64| {
@@ -51,9 +62,8 @@ fn areas(player: &Player<'_>, within: impl Fn(Area) -> Vec<Area>) -> HashMap<Are
         }
     };
     for range in player.ranges.all_live() {
-        // Memory of a graph is mapped only while the graph has it: reading it may end the context.
-        let is_of_graph = matches!(range.made_by.family, Family::Graph(_));
-        if is_of_graph || !matches!(range.kind, Kind::Memory | Kind::Global) {
+        let is_of_device = matches!(range.kind, Kind::Memory | Kind::Global);
+        if !is_of_device || observer.is_unallocated(range) {
             continue;
         }
         let is_live = player.handles.is_taken(Kind::Context, range.context);

@@ -8,7 +8,7 @@ use crate::observation::observer::Observer;
 use crate::observation::session::{Act, Done, Reply, Served, Stop};
 use crate::observation::watch::Watch;
 use crate::observe::wait::{check_readable, wait};
-use crate::observe::watch::find;
+use crate::observe::watch::{find, place};
 use crate::player::Job;
 
 /// Before or after a call: does what the session asks for at this stop, and waits for the next
@@ -66,7 +66,7 @@ fn act(job: &Job<'_, '_>, observer: &mut Observer, act: Act) -> Result<Done, Str
         length,
         until: None,
     };
-    let found = find(job, range);
+    let found = find(job, observer, range);
     let (part, _) = found.ok_or_else(|| format!("no memory lies at {address:#x} there"))?;
     let failed = |code| {
         format!(
@@ -94,7 +94,7 @@ fn watch(job: &Job<'_, '_>, observer: &mut Observer, ranges: &[WatchedRange]) {
     const KEPT: usize = 1;
     observer.watch = Watch::new(ranges, KEPT, None);
     let call = job.call.index;
-    observer.watch.place(call, |range| find(job, range));
+    place(job, observer);
     if check_readable(job, observer).is_ok() && wait(job, observer, "before").is_ok() {
         observer.watch.look(&job.api, call, &Writer::Call, false);
     }

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use crate::api::result_name;
+use crate::api::{Code, NOT_READY, result_name};
 use crate::observation::observer::Observer;
 use crate::player::Job;
 
+/// How long an observation waits for work, at most.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// How long an observation waits for work: less than the time after which a call of a replay hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) fn patience(job: &Job<'_, '_>) -> Duration {
+    LONGEST.min(job.options.watchdog / 2)
+}
 
 /// Whether memory can be read, once all work is done.
 ///
@@ -25,7 +30,8 @@ pub(super) fn check_readable(job: &Job<'_, '_>, observer: &Observer) -> Result<(
         return Err("streams may wait for values in memory".into());
     }
     if let Some(call) = observer.endless {
-        return Err(endless(&format!("the work that call {call} waited for")));
+        let work = format!("the work that call {call} waited for");
+        return Err(endless(&work, patience(job)));
     }
     Ok(())
 }
@@ -34,21 +40,44 @@ pub(super) fn check_readable(job: &Job<'_, '_>, observer: &Observer) -> Result<(
 pub(super) fn wait(job: &Job<'_, '_>, observer: &mut Observer, when: &str) -> Result<(), String> {
     let current = job.api.current_context().unwrap_or(0);
     let contexts = job.contexts_with_work([], current);
-    let ends = |&context: &u64| job.api.ends_soon(context, PATIENCE);
+    let patience = patience(job);
+    let ends = |&context: &u64| job.api.ends_soon(context, patience);
     if !contexts.iter().all(ends) {
-        observer.endless = Some(job.call.index);
-        return Err(endless(&format!("the work {when} it")));
+        return Err(give_up(job, observer, when, patience));
     }
-    let waited = job.wait_for_contexts([]);
-    waited.map_err(|code| {
-        format!(
-            "waiting for the work {when} it returned {}",
-            result_name(code)
-        )
-    })
+    job.wait_for_contexts([]).map_err(|code| failed(when, code))
 }
 
-fn endless(work: &str) -> String {
-    let seconds = PATIENCE.as_secs();
+/// Waits for the work of a call. If all earlier work is done, it is the last in the call's stream.
+pub(super) fn wait_for_call(job: &mut Job<'_, '_>, observer: &mut Observer) -> Result<(), String> {
+    const WHEN: &str = "after";
+    let stream = job.uncaptured_stream().filter(|_| observer.is_idle);
+    let done = match stream {
+        Some(stream) => {
+            let patience = patience(job);
+            let done = job.api.poll(patience, |api| api.query_stream(stream));
+            match done {
+                Err(NOT_READY) => Err(give_up(job, observer, WHEN, patience)),
+                done => done.map_err(|code| failed(WHEN, code)),
+            }
+        }
+        None => wait(job, observer, WHEN),
+    };
+    observer.is_idle = done.is_ok();
+    done
+}
+
+fn give_up(job: &Job<'_, '_>, observer: &mut Observer, when: &str, patience: Duration) -> String {
+    observer.endless = Some(job.call.index);
+    endless(&format!("the work {when} it"), patience)
+}
+
+fn failed(when: &str, code: Code) -> String {
+    let name = result_name(code);
+    format!("waiting for the work {when} it returned {name}")
+}
+
+fn endless(work: &str, patience: Duration) -> String {
+    let seconds = patience.as_secs();
     format!("{work} did not end in {seconds} s: a kernel may wait for what the CPU does later")
 }

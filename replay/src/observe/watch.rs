@@ -31,8 +31,10 @@ pub(super) fn before(job: &Job<'_, '_>, observer: &mut Observer) {
 /// After a call: finds watched memory again. True if some of it begins, so that it has to be looked
 /// at.
 pub(super) fn place(job: &Job<'_, '_>, observer: &mut Observer) -> bool {
-    let call = job.call.index;
-    observer.watch.place(call, |range| find(job, range))
+    let (call, mut watch) = (job.call.index, std::mem::take(&mut observer.watch));
+    let begins = watch.place(call, |range| find(job, observer, range));
+    observer.watch = watch;
+    begins
 }
 
 /// Looks at watched memory, of which some begins with the call. All work must be done.
@@ -59,7 +61,7 @@ fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: 
         let watch = &mut observer.watch;
         watch.add_parameters(call, &Writer::Call, &described.launch);
     }
-    let regions = all_live(job);
+    let regions = all_live(job, observer);
     let first = regions.first().map_or(0, |region| region.live);
     let end = regions.iter().map(Region::end).max().unwrap_or(0);
     observer.watch.resolve_parameters(call, |live| {
@@ -69,10 +71,17 @@ fn name_parameters(job: &mut Job<'_, '_>, observer: &mut Observer, has_changed: 
 }
 
 /// Where a recorded range lies, and the memory around it.
-pub(super) fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, Region)> {
+pub(super) fn find(
+    player: &Player<'_>,
+    observer: &Observer,
+    range: WatchedRange,
+) -> Option<(Region, Region)> {
     let Found::Live(found, _) = player.ranges.find(range.address) else {
         return None;
     };
+    if observer.is_unallocated(found) {
+        return None;
+    }
     let mut whole = match found.kind {
         Kind::Reservation => {
             let (bytes, mapping) = player.mapped.mappings.find(range.address)?;
@@ -85,7 +94,5 @@ pub(super) fn find(player: &Player<'_>, range: WatchedRange) -> Option<(Region, 
     if !player.handles.is_taken(Kind::Context, whole.context) {
         whole.context = 0;
     }
-    let start = whole.live + (range.address - whole.recorded);
-    let end = start.saturating_add(range.length).min(whole.end());
-    Some((whole.part(start, end), whole))
+    Some((whole.of_range(range), whole))
 }

@@ -244,6 +244,31 @@ def triton_kernel():
     print(float(a[1500]) == -12)
 
 
+def triton_graph():
+    import torch
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def scale(data, factor, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(data + at, mask=at < n)
+        x = tl.where(at == 1500, x * factor, x)
+        tl.store(data + at, x, mask=at < n)
+
+    a = torch.ones(4096, device="cuda")
+    scale[(4,)](torch.ones_like(a), 1.0, 4096, BLOCK=1024)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.add_(1)
+        scale[(4,)](a, -2.0, 4096, BLOCK=1024)
+    graph.replay()
+    planted(a.data_ptr() + 6003, "graph")
+    torch.cuda.synchronize()
+    print(float(a[1500]) == -4)
+
+
 def numba_kernel():
     import numpy
     from numba import cuda
