@@ -115,11 +115,7 @@ impl Debugger<'_> {
     }
 
     fn watch(&mut self, place: &Place) -> Result<String, String> {
-        let bytes = self.bytes(place, false)?;
-        let number = self
-            .points
-            .add_watchpoint(&place.text, bytes, place.element);
-        let Bytes { address, length } = bytes;
+        let (number, Bytes { address, length }) = self.add_watchpoint(place)?;
         let bytes = count(length, "byte");
         Ok(format!("watchpoint {number}: {address:#x}, {bytes}\n"))
     }

@@ -192,10 +192,7 @@ pub(crate) const WORDS: [Word; 18] = [
         &["w"],
         "BYTES [TYPE]",
         "stop when bytes change, forward and back",
-        |rest| match print(rest, "watch")? {
-            (place, false) => Ok(Command::Watch(place)),
-            (_, true) => Err("`after` is of print".to_owned()),
-        },
+        |rest| Command::parse_place(rest).map(Command::Watch),
     ),
     word(
         "delete",
@@ -297,6 +294,17 @@ fn print(rest: &str, word: &str) -> Result<(Place, bool), String> {
 }
 
 impl Command {
+    /// Parses what follows `watch`.
+    ///
+    /// # Errors
+    /// As [`Command::parse`].
+    pub(crate) fn parse_place(rest: &str) -> Result<Place, String> {
+        match print(rest, "watch")? {
+            (place, false) => Ok(place),
+            (_, true) => Err("`after` is of print".to_owned()),
+        }
+    }
+
     /// Parses a line, which is not empty.
     ///
     /// # Errors

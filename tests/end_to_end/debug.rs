@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use cutape_tests::{Output, Screen, compiled, parts, record, run};
+use cutape_tests::{Output, Screen, Verdict, compiled, parts, record, root, run};
 use serde_json::{Value, json};
 
 cutape_tests::tests![
@@ -17,6 +17,7 @@ cutape_tests::tests![
     a_prompt_repeats_and_completes,
     an_editor_steps_through_calls,
     an_editor_is_told_what_is_wrong,
+    a_real_client_debugs,
 ];
 
 fn recorded(folder: &Path, name: &str) -> PathBuf {
@@ -541,4 +542,27 @@ fn an_editor_is_told_what_is_wrong(folder: &Path) {
     editor.get("terminate", json!({}));
     editor.event("terminated");
     editor.end();
+}
+
+/// The client of Visual Studio Code's own tests of debug adapters.
+fn a_real_client_debugs(folder: &Path) -> Verdict {
+    let target = parts().cutape.ancestors().nth(2).unwrap();
+    let modules = target.join("dap/node_modules");
+    if !modules.join("@vscode/debugadapter-testsupport").is_dir() {
+        let why = "the client is not installed: `cargo xtask tools` does that, with npm";
+        return Verdict::Ignored(why.to_owned());
+    }
+    let trace = recorded(folder, "memory_history");
+    let adapter = folder.join("adapter");
+    let cutape = parts().cutape.display();
+    fs::write(
+        &adapter,
+        format!("exec '{cutape}' debug --dap --driver null\n"),
+    )
+    .unwrap();
+    let session = root().join("tests/dap/session.js");
+    let mut client = Command::new("node");
+    client.env("NODE_PATH", modules);
+    run(client.args([&session, &adapter, &trace])).assert_code(0);
+    Verdict::Passed
 }
