@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use cutape_terminal::failure::Failure;
+use cutape_terminal::output_folder::remove_on_signals;
 
 /// A folder that only this user can read, and that is removed with its files when dropped.
 #[derive(Debug)]
@@ -21,6 +22,12 @@ impl PrivateFolder {
             Failure::unusable(format!("cannot make {folder}: {error}; set TMPDIR"))
         })?;
         Ok(Self(folder))
+    }
+
+    /// Removes it when a signal ends the program, too. Needs
+    /// [`hold_signals`](cutape_terminal::output_folder::hold_signals).
+    pub(crate) fn remove_on_signals(&self) {
+        remove_on_signals(self.0.clone());
     }
 
     /// A file in it.

@@ -152,7 +152,7 @@ fn the_next_and_the_last_change_are_found() {
     };
     let mut changes = |is_last, from, to| {
         let found = match is_last {
-            true => session.last_change(to, &[range]),
+            true => session.last_change(Stop::default(), to, &[range]),
             false => session.first_change(from, to, &[range]),
         };
         let (seen, left_out) = found.unwrap();

@@ -153,7 +153,7 @@ fn ending_signals() -> libc::sigset_t {
     }
 }
 
-/// Leaves signals that end a program to [`Folder`]'s thread. Called before other threads start.
+/// Leaves signals that end a program to [`remove_on_signals`]. Called before other threads start.
 pub fn hold_signals() {
     let set = ending_signals();
     // SAFETY: the set is valid; the mask of this thread is not asked for.
@@ -161,7 +161,7 @@ pub fn hold_signals() {
 }
 
 /// Removes a folder when a signal ends the program.
-fn remove_on_signals(partial: PathBuf) {
+pub fn remove_on_signals(partial: PathBuf) {
     let _ = thread::Builder::new().spawn(move || {
         let set = ending_signals();
         let mut signal = 0;

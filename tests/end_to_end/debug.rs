@@ -12,6 +12,8 @@ cutape_tests::tests![
     a_script_moves_both_ways,
     memory_is_read_and_watched_both_ways,
     nodes_of_graphs_change_memory,
+    checkpoints_change_no_answer,
+    checkpoints_end_with_the_session,
     a_script_ends_at_the_first_line_that_fails,
     lines_come_from_stdin,
     a_prompt_repeats_and_completes,
@@ -206,6 +208,88 @@ fn nodes_of_graphs_change_memory(folder: &Path) {
         by_node.is_some_and(|answer| answer.contains("cuGraphLaunch")),
         "{found:#?}"
     );
+}
+
+/// Goes back through memory that calls write, and that no call reads any more.
+const BACK: [&str; 16] = [
+    "call 150",
+    "print memory#4+0+32 u32",
+    "rn",
+    "print memory#4+0+32 u32",
+    "print memory#5+0+32",
+    "print memory#1+0+8 u64",
+    "watch memory#3+2048+8 u32",
+    "rc",
+    "print memory#3+2048+8 u32 after",
+    "delete",
+    "call 60",
+    "print memory#3+2048+8 u32 after",
+    "watch memory#4",
+    "rc",
+    "rc",
+    "print memory#2+0+32 u32",
+];
+
+fn with_checkpoints(trace: &Path, options: &[&str]) -> Output {
+    let script = trace.with_extension("script");
+    fs::write(&script, BACK.join("\n")).unwrap();
+    let mut command = parts().cutape(&[&"debug", &"--driver", &"null", &"--log", &"debug"]);
+    run(command.args(options).arg("-x").arg(&script).arg(trace))
+}
+
+fn checkpoints_change_no_answer(folder: &Path) {
+    let trace = recorded(folder, "memory_history");
+    let eager = "--eager-checkpoints";
+    let none = with_checkpoints(&trace, &["--checkpoints=0", eager]);
+    none.assert_code(0);
+    let taken = |output: &Output| output.stderr.matches("checkpoint at call ").count();
+    assert_eq!(taken(&none), 0, "{}", none.stderr);
+    let refused = "since no checkpoint can be taken: one takes ";
+    // Room for two, and for none.
+    for (size, least, is_refused) in [("70K", 10, false), ("1K", 0, true)] {
+        let found = with_checkpoints(&trace, &["--checkpoints", size, eager]);
+        found.assert_code(0);
+        assert_eq!(found.stdout, none.stdout, "{size}");
+        assert!(taken(&found) >= least, "{size}: {}", found.stderr);
+        let count = found.stderr.matches(refused).count();
+        assert_eq!(count, usize::from(is_refused), "{size}: {}", found.stderr);
+    }
+}
+
+fn checkpoints_end_with_the_session(folder: &Path) {
+    let trace = recorded(folder, "memory_history");
+    let files = folder.join("files");
+    fs::create_dir(&files).unwrap();
+    let left = || fs::read_dir(&files).unwrap().count();
+    for signal in ["", "INT", "TERM"] {
+        let mut command = parts().cutape(&[&"debug", &"--driver", &"null", &trace]);
+        command.arg("--eager-checkpoints").env("TMPDIR", &files);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let lines = "call 60\nprint memory#3\nrn\nprint memory#3\nrn\nprint memory#3\n";
+        input.write_all(lines.as_bytes()).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut answers = 0;
+        while answers < 3 {
+            let line = output.next().unwrap().unwrap();
+            answers += usize::from(line.starts_with("  +0: "));
+        }
+        let inside = fs::read_dir(&files)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path();
+        assert!(fs::read_dir(inside).unwrap().count() > 2);
+        if !signal.is_empty() {
+            let number = child.id().to_string();
+            run(Command::new("kill").args(["-s", signal, &number])).assert_code(0);
+        }
+        let open = (!signal.is_empty()).then_some(input);
+        let status = child.wait().unwrap();
+        assert_eq!((status.success(), left()), (open.is_none(), 0), "{signal}");
+    }
 }
 
 fn a_script_ends_at_the_first_line_that_fails(folder: &Path) {
