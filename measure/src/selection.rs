@@ -144,7 +144,7 @@ fn together(trace: &Trace, set: Option<&CallSet>, text: Option<&str>) -> Selecti
     };
     let name = text.map_or_else(
         || "trace".to_owned(),
-        |text| format!("calls {}", safe(text)),
+        |text| format!("calls {}", distinct(text, text)),
     );
     let subjects = calls.first().map(|&call| Subject {
         call,
@@ -251,11 +251,16 @@ fn launches(
 
 /// A readable and unique name of a kernel, for a folder.
 fn short(kernel: &str, readable: &str) -> String {
-    let plain = safe(&last_name(readable));
-    match plain == kernel {
+    distinct(&last_name(readable), kernel)
+}
+
+/// A readable part for a folder's name, and a hash of the whole if that is more: it tells overloads,
+/// instances of templates and long sets apart.
+fn distinct(readable: &str, whole: &str) -> String {
+    let plain = safe(readable);
+    match plain == whole {
         true => plain,
-        // What was left out tells overloads and instances of templates apart.
-        false => format!("{plain}-{:08x}", hash(kernel)),
+        false => format!("{plain}-{:08x}", hash(whole)),
     }
 }
 
@@ -360,7 +365,12 @@ mod tests {
                 "void at::native::add<double>(double)"
             )
         );
-        assert_eq!(safe("100..200,kernel:a*"), "100..200,kernel_a_");
+        assert_eq!(distinct("100..200", "100..200"), "100..200");
+        let glob = "100..200,kernel:a*";
+        assert!(distinct(glob, glob).starts_with("100..200,kernel_a_-"));
+        let long = |end: &str| format!("kernel:{}{end}", "x".repeat(40));
+        let [one, two] = ["1", "2"].map(|end| distinct(&long(end), &long(end)));
+        assert_ne!(one, two);
         for (name, kept) in [("x".repeat(58), true), ("x".repeat(59), false)] {
             assert_eq!(fitting(&name) == name, kept);
             assert_eq!(fitting(&name).len(), 58);

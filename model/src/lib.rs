@@ -28,6 +28,7 @@ mod memory_kind;
 mod needs;
 mod objects;
 mod order;
+mod private_functions;
 mod sharing;
 mod site;
 mod state;
@@ -58,6 +59,7 @@ pub use memory_kind::MemoryKind;
 pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, PartReads, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, StreamKey, StreamKind};
+pub use private_functions::kinds_of_origin;
 pub use sharing::{
     Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, HostChanges, Identity, Link,
     MappedFile, RefusedImport, Sharing,

@@ -99,10 +99,10 @@ pub struct StreamData {
 
 /// An object to be created when the call that creates it has returned.
 #[derive(Clone, Debug)]
-struct PendingObject<X> {
-    new: NewObject,
-    data: Data<X>,
-    size: u64,
+pub(crate) struct PendingObject<X> {
+    pub(crate) new: NewObject,
+    pub(crate) data: Data<X>,
+    pub(crate) size: u64,
 }
 
 /// What calls have changed since this was last taken.
@@ -225,7 +225,7 @@ impl<X> State<X> {
         }
     }
 
-    fn create(&mut self, pending: PendingObject<X>) -> ObjectId {
+    pub(crate) fn create(&mut self, pending: PendingObject<X>) -> ObjectId {
         let PendingObject { new, data, size } = pending;
         let (id, superseded) = self.objects.create(new, data);
         self.changes.superseded.extend(superseded);
@@ -494,7 +494,7 @@ impl<X> State<X> {
     }
 
     /// The context that a child of `parent` lives in.
-    fn context_of(&self, thread: u32, parent: Option<ObjectId>) -> Option<ObjectId> {
+    pub(crate) fn context_of(&self, thread: u32, parent: Option<ObjectId>) -> Option<ObjectId> {
         let parent = parent?;
         let object = self.objects.get(parent)?;
         match object.kind {

@@ -6,6 +6,7 @@ use cutape_registry::{Family, Function, FunctionOp, Kind};
 
 use crate::effects::{Effect, Effects};
 use crate::objects::{Lookup, NewObject, Origin, Retention};
+use crate::private_functions::tells_of_functions;
 use crate::site::Site;
 use crate::state::{Changes, State};
 
@@ -123,7 +124,9 @@ impl TraceState {
     /// Whether calls of this function change the state; the others need not be observed.
     pub fn depends_on(&mut self, call: &Call<'_>) -> bool {
         let tracked = self.tracked(call);
-        tracked.effects.is_some() || matches!(tracked.event, KernelEvent::NameQuery { .. })
+        tracked.effects.is_some()
+            || matches!(tracked.event, KernelEvent::NameQuery { .. })
+            || tells_of_functions(call)
     }
 
     fn tracked(&mut self, call: &Call<'_>) -> &Tracked {
@@ -139,9 +142,13 @@ impl TraceState {
 
     /// Applies a call; expects every call, in order. Returns what it changed.
     pub fn observe(&mut self, call: &Call<'_>) -> Option<Changes> {
-        if !self.depends_on(call) || call.leave.is_none() {
+        if !self.depends_on(call) {
             return None;
         }
+        if tells_of_functions(call) {
+            self.state.find_noted(call);
+        }
+        call.leave.as_ref()?;
         let place = usize::from(call.signature.id);
         let tracked = self.functions.get(place)?.as_ref()?;
         if !call.succeeded() {
@@ -235,6 +242,7 @@ impl TraceState {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use cutape_format::layout::OriginNote;
     use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 
     use super::*;
@@ -315,6 +323,21 @@ mod tests {
                 ],
             );
         launch(&mut builder, 0x70);
+        // Only a note tells of it.
+        let origin = OriginNote {
+            handle: 0x80,
+            owner: 0x11,
+            is_kernel: 0,
+        };
+        builder
+            .call(NewCall {
+                name: "cuFuncGetAttribute",
+                arguments: &[0x7000, 0, 0x80],
+                ..NewCall::default()
+            })
+            .origin_note(0, origin, "fifth")
+            .leave(0, 0, &[]);
+        launch(&mut builder, 0x80);
         let trace = open(&builder);
         let mut state = TraceState::new(Scope::Kernels);
         let mut names = Vec::new();
@@ -324,7 +347,10 @@ mod tests {
                 names.push(state.launched_kernel(&call).unwrap_or("?").to_owned());
             }
         }
-        assert_eq!(names, ["?", "first", "second", "second", "third", "fourth"]);
+        assert_eq!(
+            names,
+            ["?", "first", "second", "second", "third", "fourth", "fifth"]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What calls need.
 
-use cutape_format::layout::field;
+use cutape_format::layout::{OriginNote, field};
 use cutape_format::{NewCall, NewSnapshot, Trace, TraceBuilder};
 use cutape_model::{Need, Needs, NeedsBuilder};
 
@@ -32,14 +32,21 @@ fn trace(name: &str, steps: &[Step]) -> Trace {
             "cuLaunchKernel" => [NewSnapshot::piece(9, field::KERNEL_PARAMETERS, &words)],
             _ => [NewSnapshot::pointee(1, &words)],
         };
-        builder
-            .call(NewCall {
-                name,
-                arguments,
-                snapshots: if words.is_empty() { &[] } else { &before },
-                ..NewCall::default()
-            })
-            .leave(0, 0, if handle == 0 { &[] } else { &written });
+        builder.call(NewCall {
+            name,
+            arguments,
+            snapshots: if words.is_empty() { &[] } else { &before },
+            ..NewCall::default()
+        });
+        if name == "cuFuncGetAttribute" {
+            let origin = OriginNote {
+                handle: PRIVATE,
+                owner: 0xa,
+                is_kernel: 0,
+            };
+            builder.origin_note(0, origin, "k");
+        }
+        builder.leave(0, 0, if handle == 0 { &[] } else { &written });
     }
     let file = format!("cutape-needs-{name}-{}.cutape", std::process::id());
     let path = std::env::temp_dir().join(file);
@@ -61,6 +68,9 @@ const START: [Step; 6] = [
 
 const LAUNCH: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0];
 const LAUNCH_ON_STREAM: &[u64] = &[0xf, 1, 1, 1, 1, 1, 1, 0, 0x5, 0, 0];
+/// A function of the module that no call returns.
+const PRIVATE: u64 = 0xf1;
+const LAUNCH_PRIVATE: &[u64] = &[PRIVATE, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0];
 const UPLOAD: &[u64] = &[0x10000, 0x7000, 0x1000];
 const CONTENT: &[u64] = &[1, 2];
 
@@ -232,6 +242,16 @@ const NEEDS_OF_THE_LAST: &[(&str, &[Step], &[u64])] = &[
             ("cuMemsetD8Async", &[0x10000, 1, 16, 0x6], 0, &[]),
         ],
         &[0, 1, 5, 6, 7, 9, 10, 11],
+    ),
+    (
+        "variable-of-a-private-function",
+        &[
+            ("cuModuleGetGlobal_v2", &[1, 0, 0xa, 3], 0x50000, &[]),
+            ("cuMemcpyHtoD_v2", &[0x50000, 0x7000, 16], 0, CONTENT),
+            ("cuFuncGetAttribute", &[1, 0, PRIVATE], 0, &[]),
+            ("cuLaunchKernel", LAUNCH_PRIVATE, 0, &[0x20000]),
+        ],
+        &[0, 2, 3, 6, 7, 8, 9],
     ),
     (
         "host-waits",

@@ -154,25 +154,53 @@ fn nvtx_library() -> Option<PathBuf> {
     (library::exports(&path, "cutape_mark") != Some(true)).then_some(path)
 }
 
+/// The process of the program; 0 when it has ended, because its number may be another's soon.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn forward_signal(signal: libc::c_int) {
-    // SAFETY: kill is async-signal-safe.
-    unsafe { libc::kill(PROGRAM.load(Ordering::Relaxed), signal) };
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program != 0 {
+        // SAFETY: kill is async-signal-safe. Nothing has waited for the process, so that the
+        // number is still its own.
+        unsafe { libc::kill(program, signal) };
+    }
 }
 
 /// Ignores what the terminal sends to the program too, because cutape must outlive it to collect
 /// the trace; forwards what only cutape receives.
 fn forward_signals_to(child: &Child) {
-    PROGRAM.store(child.id() as i32, Ordering::Relaxed);
+    PROGRAM.store(child.id() as i32, Ordering::SeqCst);
     // SAFETY: the handler reads an atomic and calls kill.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
         let forward = forward_signal as *const () as libc::sighandler_t;
-        libc::signal(libc::SIGTERM, forward);
-        libc::signal(libc::SIGHUP, forward);
+        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+            libc::signal(signal, forward);
+        }
     }
+}
+
+/// Whether the program has ended; `true` waits for that. It can still be waited for.
+fn ended(child: &Child, waits: bool) -> bool {
+    let flags = libc::WEXITED | libc::WNOWAIT | if waits { 0 } else { libc::WNOHANG };
+    // SAFETY: all zeros are valid for it, and it outlives the call that fills it.
+    let (result, is_told) = unsafe {
+        let mut told: libc::siginfo_t = std::mem::zeroed();
+        let result = loop {
+            let result = libc::waitid(libc::P_PID, child.id(), &raw mut told, flags);
+            let error = std::io::Error::last_os_error();
+            if result == 0 || error.kind() != std::io::ErrorKind::Interrupted {
+                break result;
+            }
+        };
+        (result, told.si_pid() != 0)
+    };
+    let has_ended = result != 0 || is_told;
+    if has_ended {
+        PROGRAM.store(0, Ordering::SeqCst);
+    }
+    has_ended
 }
 
 impl Session {
@@ -187,8 +215,8 @@ impl Session {
     }
 
     /// Whether the program has ended.
-    pub fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+    pub fn has_ended(&self) -> bool {
+        ended(&self.child, false)
     }
 
     /// Waits for the end of the program.
@@ -196,6 +224,7 @@ impl Session {
     /// # Errors
     /// If the system does not tell it.
     pub fn wait(mut self) -> Result<Outcome, Failure> {
+        ended(&self.child, true);
         let status = self
             .child
             .wait()

@@ -175,21 +175,24 @@ fn errors_of_the_driver_are_recorded_and_replayed(folder: &Path) {
 }
 
 fn a_signal_to_the_recorder_reaches_the_program(folder: &Path) {
-    let path = folder.join("t.cutape");
-    let log = folder.join("stdout");
-    let mut command = record(&path, &[], &[&ending(), "pause", "7"]);
-    let mut child = without_settings(&mut command)
-        .stdout(std::fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    wait_until("the program's line", || {
-        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("waiting"))
-    });
-    send("TERM", child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGTERM));
-    let trace = Trace::open(&path).unwrap();
-    assert_eq!(calls_of(&trace, "cuCtxSynchronize"), 7);
-    assert_eq!(trace.meta_value("exit.signal"), Some("15"));
+    for (name, signal) in [("TERM", libc::SIGTERM), ("USR1", libc::SIGUSR1)] {
+        let path = folder.join(format!("{name}.cutape"));
+        let log = folder.join(name);
+        let mut command = record(&path, &[], &[&ending(), "pause", "7"]);
+        let mut child = without_settings(&mut command)
+            .stdout(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        wait_until("the program's line", || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.contains("waiting"))
+        });
+        send(name, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(128 + signal), "{name}");
+        let trace = Trace::open(&path).unwrap();
+        assert_eq!(calls_of(&trace, "cuCtxSynchronize"), 7, "{name}");
+        let ended_by = signal.to_string();
+        assert_eq!(trace.meta_value("exit.signal"), Some(&*ended_by));
+    }
 }
 
 /// The only child of a process, if it still runs.

@@ -36,7 +36,7 @@ pub(super) fn check_program(
         }
     };
     let reservation = Reservation::named(&trace_name(&path), overwrite)?;
-    let mut session = cutape_recording::start(recording, program, reservation)?;
+    let session = cutape_recording::start(recording, program, reservation)?;
     let mut live = LiveCheck::default();
     let clock = TickClock::start();
     while !session.has_ended() {

@@ -11,7 +11,6 @@ use crate::error::Error;
 use crate::minimize::environment::Environment;
 
 const STATE: &str = "state.json";
-const BEST: &str = "best.cutape";
 const CANDIDATE: &str = "candidate.cutape";
 
 /// What the folder says of the search.
@@ -21,7 +20,10 @@ struct State {
     choice: String,
     /// Hashes of the images of `--replace-image`.
     images_blake3: Vec<String>,
-    /// The calls of the smallest trace so far, by their indices in the source.
+    /// The number in the name of the smallest trace so far. One that was put there when the search
+    /// was killed, before this says so, has another.
+    best: u64,
+    /// Its calls, by their indices in the source.
     calls: Option<String>,
     /// Those of them that were made smaller.
     changed: String,
@@ -63,6 +65,7 @@ impl<'e> Files<'e> {
             source_blake3: hash.to_owned(),
             choice: choice.to_owned(),
             images_blake3: images,
+            best: 0,
             calls: None,
             changed: String::new(),
             tests: 0,
@@ -129,7 +132,7 @@ impl<'e> Files<'e> {
 
     /// The path of the smallest trace so far.
     pub(super) fn best_path(&self) -> PathBuf {
-        self.folder.join(BEST)
+        self.folder.join(format!("best-{}.cutape", self.state.best))
     }
 
     /// The smallest trace so far.
@@ -161,12 +164,17 @@ impl<'e> Files<'e> {
 
     /// The attempt is the smallest trace so far.
     pub(super) fn keep_candidate(&mut self, best: &Best, tests: u64) -> Result<(), Error> {
+        let old = self.best_path();
+        self.state.best += 1;
         fs::rename(self.folder.join(CANDIDATE), self.best_path())
             .map_err(|error| cannot_write(&self.folder, error))?;
         self.state.calls = Some(best.calls.to_string());
         self.state.changed = best.changed.to_string();
         self.state.tests = tests;
-        self.write_state()
+        self.write_state()?;
+        // Of the first one there is none.
+        let _ = fs::remove_file(old);
+        Ok(())
     }
 
     /// Puts the smallest trace so far into its place; removes the folder if the search is over.

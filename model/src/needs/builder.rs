@@ -18,7 +18,8 @@ use super::reads::{PartReads, StatePart};
 use super::table::{CallNeeds, Need, Needs};
 use crate::effects::{Effect, Effects};
 use crate::memory::IntervalMap;
-use crate::objects::{Lookup, ObjectId, Retention};
+use crate::objects::{ObjectId, Retention};
+use crate::private_functions::kinds_of_origin;
 use crate::state::State;
 use crate::trace_state::function_of;
 
@@ -83,8 +84,6 @@ pub struct NeedsBuilder {
     pub(super) waits: LastWaits,
     /// Linked cubins, which module loads take from the link state.
     pub(super) cubins: IntervalMap<u32>,
-    /// Owners of functions that no recorded call returned.
-    pub(super) origins: FxHashMap<u64, (Kind, u64)>,
     /// The last calls that returned a value of a type that only the driver makes.
     pub(super) tokens: FxHashMap<&'static str, u32>,
     /// The calls that returned strings of the driver.
@@ -124,7 +123,6 @@ impl Default for NeedsBuilder {
             captures: FxHashMap::default(),
             waits: LastWaits::default(),
             cubins: IntervalMap::default(),
-            origins: FxHashMap::default(),
             tokens: FxHashMap::default(),
             strings: FxHashMap::default(),
             not_made: FxHashMap::default(),
@@ -276,6 +274,7 @@ impl NeedsBuilder {
     }
 
     fn note(&mut self, call: &Call<'_>, index: u32) {
+        self.state.find_noted(call);
         for note in call.notes() {
             let address = match note {
                 Note::HostChanged(note, snapshot) => {
@@ -305,11 +304,10 @@ impl NeedsBuilder {
                     continue;
                 }
                 Note::Origin(note, _) => {
-                    let kind = match note.is_kernel {
-                        0 => Kind::Module,
-                        _ => Kind::Library,
-                    };
-                    self.origins.insert(note.handle, (kind, note.owner));
+                    let (kind, owner) = kinds_of_origin(&note);
+                    for (kind, handle) in [(owner, note.owner), (kind, note.handle)] {
+                        self.use_handle(index, kind, handle, false);
+                    }
                     continue;
                 }
                 _ => continue,
@@ -378,11 +376,6 @@ impl NeedsBuilder {
         }
         if let Some(id) = self.state.objects.resolve(kind, handle).known() {
             return self.use_object(call, id, changes);
-        }
-        if let Some(&(kind, owner)) = self.origins.get(&handle)
-            && let Lookup::Live(owner) = self.state.objects.find(kind, owner)
-        {
-            return self.use_object(call, owner, changes);
         }
         if kind == Kind::Context && handle != 0 {
             self.unreturned.entry(handle).or_default().push(call);

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use cutape_format::layout::OriginNote;
-use cutape_registry::Kind;
+use cutape_model::kinds_of_origin;
 
 use crate::api::result_name;
 use crate::objects::handles::{Belongs, Resolved, other_site};
@@ -13,11 +13,7 @@ use crate::player::Job;
 /// skipped with a reason.
 pub(crate) fn adopt(job: &mut Job<'_, '_>, origin: OriginNote, name: &str) {
     let is_kernel = origin.is_kernel != 0;
-    let (kind, owner_kind) = if is_kernel {
-        (Kind::Kernel, Kind::Library)
-    } else {
-        (Kind::Function, Kind::Module)
-    };
+    let (kind, owner_kind) = kinds_of_origin(&origin);
     if matches!(job.handles.resolve(kind, origin.handle), Resolved::Live(_)) {
         return;
     }
