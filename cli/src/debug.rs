@@ -97,18 +97,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let given = arguments.trace.as_deref().unwrap_or(Path::new(""));
     let script = arguments.script.as_deref().map(open_script).transpose()?;
-    with_debugger((given, folder), &arguments, |mut debugger| match script {
-        Some((path, lines)) => execute(&mut debugger, &path.display().to_string(), lines),
-        None if io::stdin().is_terminal() => prompt::run(&mut debugger),
-        None => execute(&mut debugger, "stdin", Box::new(io::stdin().lock())),
-    })
+    with_debugger(
+        (given, folder),
+        &arguments,
+        |mut debugger, trace| match script {
+            Some((path, lines)) => execute(&mut debugger, &path.display().to_string(), lines),
+            None if io::stdin().is_terminal() => prompt::run(&mut debugger, trace),
+            None => execute(&mut debugger, "stdin", Box::new(io::stdin().lock())),
+        },
+    )
 }
 
 /// Opens a trace for a session, whose checkpoints go to a folder.
 fn with_debugger<T>(
     (given, folder): (&Path, Option<&PrivateFolder>),
     arguments: &Arguments,
-    work: impl FnOnce(Debugger<'_>) -> Result<T, Failure>,
+    work: impl FnOnce(Debugger<'_>, &Path) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let source = arguments.replay.source(given)?;
     let trace = Arc::new(input::open(source.path())?);
@@ -125,7 +129,7 @@ fn with_debugger<T>(
         is_eager: arguments.eager_checkpoints,
     };
     let replays = Checkpoints::new(&replayer, Arc::clone(&trace), folder, policy);
-    work(Debugger::new(&trace, replays)?)
+    work(Debugger::new(&trace, replays)?, source.path())
 }
 
 /// Talks to an editor on stdin and stdout.
@@ -139,7 +143,7 @@ fn serve(arguments: &Arguments, folder: Option<&PrivateFolder>) -> Result<ExitCo
             continue;
         };
         let mut is_open = false;
-        let ran = with_debugger((given, folder), arguments, |debugger| {
+        let ran = with_debugger((given, folder), arguments, |debugger, _| {
             is_open = true;
             Ok(connection.run(&launch, debugger)?)
         });

@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Info(Subject),
     /// Shows the calls around.
     List,
+    /// Shows the trace in the viewer.
+    View,
     /// Lists the words.
     Help,
     /// Ends.
@@ -119,7 +121,7 @@ const fn word(
 }
 
 /// All words.
-pub(crate) const WORDS: [Word; 18] = [
+pub(crate) const WORDS: [Word; 19] = [
     word(
         "continue",
         &["c"],
@@ -233,6 +235,9 @@ pub(crate) const WORDS: [Word; 18] = [
     ),
     word("list", &["l"], "", "the calls around this one", |rest| {
         alone(rest, Command::List)
+    }),
+    word("view", &[], "", "the viewer, at this call", |rest| {
+        alone(rest, Command::View)
     }),
     word("help", &["h"], "", "these words", |rest| {
         alone(rest, Command::Help)

@@ -318,6 +318,7 @@ fn a_script_ends_at_the_first_line_that_fails(folder: &Path) {
         (&["print param:0"], 1, "call 0 does not launch a kernel"),
         (&["delete 7"], 1, "there is no breakpoint 7"),
         (&["delete"], 1, "there are no breakpoints"),
+        (&["view"], 1, "view needs the prompt"),
     ] {
         let output = debug(&trace, lines);
         output.assert_code(1);
@@ -358,6 +359,15 @@ fn a_prompt_repeats_and_completes(folder: &Path) {
     screen.shows(&["(cutape) reverse-step"]);
     screen.press("nonsense\r");
     screen.shows(&["no command `nonsense`"]);
+    // What is typed while the prompt is not there is lost.
+    screen.press("call 16\r");
+    screen.shows(&["#16 @0"]);
+    screen.press("view\r");
+    screen.shows(&["[1 Calls]", "cuLaunchKernel returned", "? help"]);
+    screen.press("q");
+    screen.shows(&["(cutape) view"]);
+    screen.press("next\r");
+    screen.shows(&["#17 @0"]);
     screen.press("quit\r");
     screen.ends(0);
 }

@@ -9,6 +9,7 @@ use crate::answer::Answer;
 use crate::command::completions;
 use crate::dap::wire::{Request, set};
 use crate::debugger::{Debugger, Stopped};
+use crate::script::NO_TERMINAL;
 
 /// An event with its body.
 pub(crate) type Event = (&'static str, Value);
@@ -183,6 +184,7 @@ impl<'t> Server<'t> {
         }
         let text = match &answer {
             Answer::Text(text) => text.trim_end(),
+            Answer::View(_) => return Err(NO_TERMINAL.to_owned()),
             Answer::Quit => "disconnect to end the session",
         };
         Ok(json!({ "result": text, "variablesReference": 0 }))
