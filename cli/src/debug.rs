@@ -2,29 +2,25 @@
 
 mod checkpoints;
 mod prompt;
+mod replayer;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use cutape_debugger::dap::Connection;
 use cutape_debugger::{Debugger, End, run_script};
-use cutape_format::Trace;
 use cutape_render::quantity::parse_bytes;
-use cutape_replay::{Options, Session};
 
 use self::checkpoints::{Checkpoints, Policy};
-use crate::guarded::GuardedOptions;
-use crate::one_rank::{ChildSource, Source};
+use self::replayer::Replayer;
+pub(crate) use self::replayer::{CHILD, ChildArguments, run_child};
 use crate::private_folder::PrivateFolder;
 use crate::replay_options::ReplayOptions;
-use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
+use cutape_terminal::failure::{FOUND, Failure};
 use cutape_terminal::{input, library, message, output_folder};
-
-/// The hidden verb of the guarded child.
-pub(crate) const CHILD: &str = "debug-child";
 
 const EPILOGUE: &str = "\
 Examples:
@@ -66,19 +62,6 @@ pub(crate) struct Arguments {
     eager_checkpoints: bool,
     #[command(flatten)]
     replay: ReplayOptions,
-}
-
-/// The arguments of the guarded child.
-#[derive(clap::Args)]
-pub(crate) struct ChildArguments {
-    /// The resolved driver.
-    #[arg(long)]
-    child_driver: PathBuf,
-    #[command(flatten)]
-    source: ChildSource,
-    trace: PathBuf,
-    #[command(flatten)]
-    guarded: GuardedOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -179,43 +162,4 @@ fn execute(
             ExitCode::from(FOUND)
         }
     })
-}
-
-/// How traces are replayed in this session.
-struct Replayer<'a> {
-    program: PathBuf,
-    driver: PathBuf,
-    guarded: &'a GuardedOptions,
-    /// The whole trace.
-    source: &'a Source,
-}
-
-impl Replayer<'_> {
-    /// A replay of a trace that stops where it is asked to.
-    fn session(&self, trace: &Arc<Trace>, source: &Source) -> Session {
-        let (program, driver) = (self.program.clone(), self.driver.clone());
-        let (hidden, options) = (source.for_child(), self.guarded.for_child());
-        let path = trace.path().to_owned();
-        let command = move || {
-            let mut command = Command::new(&program);
-            command.arg(CHILD).arg("--child-driver").arg(&driver);
-            command.args(&hidden).args(&options).arg("--").arg(&path);
-            command
-        };
-        Session::new(Arc::clone(trace), command, self.guarded.guard())
-    }
-}
-
-/// The guarded child: replays, and obeys its parent through a socket.
-pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
-    let trace = Trace::open(child.source.path(&child.trace))?;
-    let options = Options {
-        keep_going: true,
-        alone: child.source.alone()?,
-        ..child
-            .guarded
-            .replay(child.child_driver.clone(), child.source.rank())
-    };
-    let status = cutape_replay::serve_as_child(&trace, &options);
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }

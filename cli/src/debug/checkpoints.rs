@@ -14,7 +14,7 @@ use cutape_render::quantity;
 use cutape_replay::{Session, SessionError, Stop, WatchedRange};
 use cutape_terminal::{library, message};
 
-use super::Replayer;
+use crate::debug::replayer::Replayer;
 use crate::observation;
 use crate::one_rank::Source;
 use crate::private_folder::PrivateFolder;
