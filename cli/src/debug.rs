@@ -1,26 +1,26 @@
 //! `cutape debug`: a session on a trace, at a prompt, from a script or for an editor.
 
+mod checkpoints;
 mod prompt;
+mod replayer;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use cutape_debugger::dap::Connection;
 use cutape_debugger::{Debugger, End, run_script};
-use cutape_format::Trace;
-use cutape_replay::{Options, Session};
+use cutape_render::quantity::parse_bytes;
 
-use crate::guarded::GuardedOptions;
-use crate::one_rank::{ChildSource, Source};
+use self::checkpoints::{Checkpoints, Policy};
+use self::replayer::Replayer;
+pub(crate) use self::replayer::{CHILD, ChildArguments, run_child};
 use crate::replay_options::ReplayOptions;
-use cutape_terminal::failure::{FOUND, Failure, UNUSABLE};
+use cutape_terminal::failure::{FOUND, Failure};
+use cutape_terminal::private_folder::PrivateFolder;
 use cutape_terminal::{input, library, message};
-
-/// The hidden verb of the guarded child.
-pub(crate) const CHILD: &str = "debug-child";
 
 const EPILOGUE: &str = "\
 Examples:
@@ -31,6 +31,10 @@ Examples:
 Moving needs no replay and no GPU; reading and watching memory does.
 
 Exit status: 1 if a line of a script fails, otherwise 0.";
+
+/// A folder for temporary files may be in memory: this leaves most of it to others on a machine with
+/// 32 GiB, as those with a GPU have (assumed).
+const CHECKPOINTS: &str = "4GiB";
 
 /// What `debug` takes.
 #[derive(clap::Args)]
@@ -46,51 +50,68 @@ pub(crate) struct Arguments {
     /// Speak the Debug Adapter Protocol on stdin and stdout, for an editor.
     #[arg(long, conflicts_with = "script")]
     dap: bool,
+    /// The most that checkpoints of memory take in the folder for temporary files.
+    ///
+    /// Going back replays from the nearest one. They are taken where that saves more
+    /// time than it costs; 0 takes none.
+    #[arg(long, value_name = "SIZE", default_value = CHECKPOINTS, value_parser = parse_bytes)]
+    #[arg(verbatim_doc_comment)]
+    checkpoints: u64,
+    /// For tests: takes checkpoints whatever they cost.
+    #[arg(long, hide = true)]
+    eager_checkpoints: bool,
     #[command(flatten)]
     replay: ReplayOptions,
 }
 
-/// The arguments of the guarded child.
-#[derive(clap::Args)]
-pub(crate) struct ChildArguments {
-    /// The resolved driver.
-    #[arg(long)]
-    child_driver: PathBuf,
-    #[command(flatten)]
-    source: ChildSource,
-    trace: PathBuf,
-    #[command(flatten)]
-    guarded: GuardedOptions,
-}
-
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let folder = match arguments.checkpoints {
+        0 => None,
+        _ => Some(PrivateFolder::create("debug")?),
+    };
+    let folder = folder.as_ref();
     if arguments.dap {
-        return serve(&arguments);
+        return serve(&arguments, folder);
     }
     let given = arguments.trace.as_deref().unwrap_or(Path::new(""));
     let script = arguments.script.as_deref().map(open_script).transpose()?;
-    with_debugger(given, &arguments, |mut debugger| match script {
-        Some((path, lines)) => execute(&mut debugger, &path.display().to_string(), lines),
-        None if io::stdin().is_terminal() => prompt::run(&mut debugger),
-        None => execute(&mut debugger, "stdin", Box::new(io::stdin().lock())),
-    })
+    with_debugger(
+        (given, folder),
+        &arguments,
+        |mut debugger, trace| match script {
+            Some((path, lines)) => execute(&mut debugger, &path.display().to_string(), lines),
+            None if io::stdin().is_terminal() => prompt::run(&mut debugger, trace),
+            None => execute(&mut debugger, "stdin", Box::new(io::stdin().lock())),
+        },
+    )
 }
 
-/// Opens a trace for a session.
+/// Opens a trace for a session, whose checkpoints go to a folder.
 fn with_debugger<T>(
-    given: &Path,
+    (given, folder): (&Path, Option<&PrivateFolder>),
     arguments: &Arguments,
-    work: impl FnOnce(Debugger<'_>) -> Result<T, Failure>,
+    work: impl FnOnce(Debugger<'_>, &Path) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let source = arguments.replay.source(given)?;
     let trace = Arc::new(input::open(source.path())?);
-    let driver = arguments.replay.driver()?;
-    let session = session((&trace, &source), driver, &arguments.replay.guarded)?;
-    work(Debugger::new(&trace, session)?)
+    let replayer = Replayer {
+        program: library::own_path()?,
+        driver: arguments.replay.driver()?,
+        guarded: &arguments.replay.guarded,
+        source: &source,
+    };
+    // What a rank shared with others is known by the calls of its whole trace.
+    let folder = folder.filter(|_| !source.is_of_rank());
+    let policy = Policy {
+        budget: arguments.checkpoints,
+        is_eager: arguments.eager_checkpoints,
+    };
+    let replays = Checkpoints::new(&replayer, Arc::clone(&trace), folder, policy);
+    work(Debugger::new(&trace, replays)?, source.path())
 }
 
 /// Talks to an editor on stdin and stdout.
-fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
+fn serve(arguments: &Arguments, folder: Option<&PrivateFolder>) -> Result<ExitCode, Failure> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut connection = Connection::new(&mut input, &mut output);
     while let Some(launch) = connection.launch()? {
@@ -100,7 +121,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode, Failure> {
             continue;
         };
         let mut is_open = false;
-        let ran = with_debugger(given, arguments, |debugger| {
+        let ran = with_debugger((given, folder), arguments, |debugger, _| {
             is_open = true;
             Ok(connection.run(&launch, debugger)?)
         });
@@ -136,36 +157,4 @@ fn execute(
             ExitCode::from(FOUND)
         }
     })
-}
-
-/// A replay of the trace that stops where it is asked to.
-fn session(
-    (trace, source): (&Arc<Trace>, &Source),
-    driver: PathBuf,
-    guarded: &GuardedOptions,
-) -> Result<Session, Failure> {
-    let program = library::own_path()?;
-    let (hidden, options) = (source.for_child(), guarded.for_child());
-    let path = trace.path().to_owned();
-    let command = move || {
-        let mut command = Command::new(&program);
-        command.arg(CHILD).arg("--child-driver").arg(&driver);
-        command.args(&hidden).args(&options).arg("--").arg(&path);
-        command
-    };
-    Ok(Session::new(Arc::clone(trace), command, guarded.guard()))
-}
-
-/// The guarded child: replays, and obeys its parent through a socket.
-pub(crate) fn run_child(child: ChildArguments) -> Result<ExitCode, Failure> {
-    let trace = Trace::open(child.source.path(&child.trace))?;
-    let options = Options {
-        keep_going: true,
-        alone: child.source.alone()?,
-        ..child
-            .guarded
-            .replay(child.child_driver.clone(), child.source.rank())
-    };
-    let status = cutape_replay::serve_as_child(&trace, &options);
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(UNUSABLE)))
 }

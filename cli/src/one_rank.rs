@@ -43,12 +43,8 @@ impl RankOption {
             None => {
                 let frozen = FrozenTrace::of(given)?;
                 let path = frozen.as_ref().map_or(given, |frozen| &frozen.path);
-                Ok(Source {
-                    path: path.to_owned(),
-                    rank: None,
-                    alone: None,
-                    frozen,
-                })
+                let source = Source::of(path);
+                Ok(Source { frozen, ..source })
             }
         }
     }
@@ -66,6 +62,21 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// A trace by itself.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            rank: None,
+            alone: None,
+            frozen: None,
+        }
+    }
+
+    /// Whether it is a rank, which is replayed with what it shared with others.
+    pub(crate) fn is_of_rank(&self) -> bool {
+        self.alone.is_some()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

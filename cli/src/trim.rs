@@ -158,6 +158,7 @@ fn replayed<'t>(
         driver: &driver,
         is_null_driver: library::is_null_driver(&driver),
         is_forced: guarded.is_forced(),
+        takes_all: false,
         contents: &folder.path("contents"),
         observe: &observation::observer((trace, source), &driver, guarded, || {
             passes.next("replaying")

@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
         "Show only these calls at first. The key f changes it."
     ))]
     calls: Option<String>,
+    /// Select call N at first.
+    #[arg(long, value_name = "N")]
+    at: Option<u64>,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -30,6 +33,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let end = cutape_view::run(&Settings {
         trace: &arguments.trace,
         calls: arguments.calls.as_deref(),
+        at: arguments.at,
         is_coloured: output::coloured(),
     })?;
     Ok(ExitCode::from(match end {

@@ -27,6 +27,8 @@ const AROUND: u64 = 5;
 pub enum Answer {
     /// Lines of text; empty if there is nothing to say.
     Text(String),
+    /// The viewer is to show this call of the trace.
+    View(u64),
     /// The session is over.
     Quit,
 }
@@ -52,6 +54,7 @@ impl Debugger<'_> {
     pub fn execute(&mut self, line: &str) -> Result<Answer, String> {
         let mut text = match Command::parse(line)? {
             Command::Quit => return Ok(Answer::Quit),
+            Command::View => return Ok(Answer::View(self.position)),
             Command::Help => help(),
             Command::Continue(is_back) => self.resume(is_back).map(|why| self.moved(&why))?,
             Command::Next(is_back) => {
@@ -115,11 +118,7 @@ impl Debugger<'_> {
     }
 
     fn watch(&mut self, place: &Place) -> Result<String, String> {
-        let bytes = self.bytes(place, false)?;
-        let number = self
-            .points
-            .add_watchpoint(&place.text, bytes, place.element);
-        let Bytes { address, length } = bytes;
+        let (number, Bytes { address, length }) = self.add_watchpoint(place)?;
         let bytes = count(length, "byte");
         Ok(format!("watchpoint {number}: {address:#x}, {bytes}\n"))
     }

@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Info(Subject),
     /// Shows the calls around.
     List,
+    /// Shows the trace in the viewer.
+    View,
     /// Lists the words.
     Help,
     /// Ends.
@@ -119,7 +121,7 @@ const fn word(
 }
 
 /// All words.
-pub(crate) const WORDS: [Word; 18] = [
+pub(crate) const WORDS: [Word; 19] = [
     word(
         "continue",
         &["c"],
@@ -192,10 +194,7 @@ pub(crate) const WORDS: [Word; 18] = [
         &["w"],
         "BYTES [TYPE]",
         "stop when bytes change, forward and back",
-        |rest| match print(rest, "watch")? {
-            (place, false) => Ok(Command::Watch(place)),
-            (_, true) => Err("`after` is of print".to_owned()),
-        },
+        |rest| Command::parse_place(rest).map(Command::Watch),
     ),
     word(
         "delete",
@@ -236,6 +235,9 @@ pub(crate) const WORDS: [Word; 18] = [
     ),
     word("list", &["l"], "", "the calls around this one", |rest| {
         alone(rest, Command::List)
+    }),
+    word("view", &[], "", "the viewer, at this call", |rest| {
+        alone(rest, Command::View)
     }),
     word("help", &["h"], "", "these words", |rest| {
         alone(rest, Command::Help)
@@ -297,6 +299,17 @@ fn print(rest: &str, word: &str) -> Result<(Place, bool), String> {
 }
 
 impl Command {
+    /// Parses what follows `watch`.
+    ///
+    /// # Errors
+    /// As [`Command::parse`].
+    pub(crate) fn parse_place(rest: &str) -> Result<Place, String> {
+        match print(rest, "watch")? {
+            (place, false) => Ok(place),
+            (_, true) => Err("`after` is of print".to_owned()),
+        }
+    }
+
     /// Parses a line, which is not empty.
     ///
     /// # Errors

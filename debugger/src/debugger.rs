@@ -251,6 +251,14 @@ impl<'t> Debugger<'t> {
         }
     }
 
+    /// Watches bytes; its number, and where they are.
+    pub(crate) fn add_watchpoint(&mut self, place: &Place) -> Result<(u32, Bytes), String> {
+        let bytes = self.bytes(place, false)?;
+        let points = &mut self.points;
+        let number = points.add_watchpoint(&place.text, bytes, place.element);
+        Ok((number, bytes))
+    }
+
     /// The stack of a call, the innermost frame first; empty if the trace does not have it.
     pub(crate) fn frames(&mut self, call: u64) -> Vec<Frame> {
         let trace = self.tape.trace();

@@ -1,7 +1,7 @@
 //! Memory at a call: what a replay knows of it.
 
 use cutape_history::Bytes;
-use cutape_replay::{Seen, Session, Stop, WatchedRange};
+use cutape_replay::{Seen, Stop, WatchedRange};
 
 /// Changes of some ranges, one entry for each, and what could not be looked at.
 pub type Changes = (Vec<Seen>, Vec<String>);
@@ -39,31 +39,4 @@ pub trait Memory {
 
     /// Differences of the replay from the recording so far.
     fn divergences(&self) -> u64;
-}
-
-impl Memory for Session {
-    fn read(&mut self, stop: Stop, bytes: Bytes) -> Result<Vec<u8>, String> {
-        Self::read(self, stop, bytes.address, bytes.length).map_err(|error| error.to_string())
-    }
-
-    fn write(&mut self, stop: Stop, address: u64, bytes: &[u8]) -> Result<(), String> {
-        Self::write(self, stop, address, bytes).map_err(|error| error.to_string())
-    }
-
-    fn first_change(
-        &mut self,
-        from: Stop,
-        to: Stop,
-        ranges: &[WatchedRange],
-    ) -> Result<Changes, String> {
-        Self::first_change(self, from, to, ranges).map_err(|error| error.to_string())
-    }
-
-    fn last_change(&mut self, before: Stop, ranges: &[WatchedRange]) -> Result<Changes, String> {
-        Self::last_change(self, before, ranges).map_err(|error| error.to_string())
-    }
-
-    fn divergences(&self) -> u64 {
-        Self::divergences(self)
-    }
 }

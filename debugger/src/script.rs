@@ -8,6 +8,9 @@ use crate::debugger::Debugger;
 /// What stands before each command.
 pub const PROMPT: &str = "(cutape) ";
 
+/// Why there is no viewer.
+pub(crate) const NO_TERMINAL: &str = "view needs the prompt, on a terminal";
+
 /// How a script ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
@@ -39,6 +42,7 @@ pub fn run_script(
         match debugger.execute(line) {
             Ok(Answer::Text(text)) => out.write_all(text.as_bytes())?,
             Ok(Answer::Quit) => return Ok(End::Quit),
+            Ok(Answer::View(_)) => return Ok(End::Failed(number, NO_TERMINAL.to_owned())),
             Err(why) => {
                 out.flush()?;
                 return Ok(End::Failed(number, why));

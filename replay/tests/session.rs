@@ -152,7 +152,7 @@ fn the_next_and_the_last_change_are_found() {
     };
     let mut changes = |is_last, from, to| {
         let found = match is_last {
-            true => session.last_change(to, &[range]),
+            true => session.last_change(from, to, &[range]),
             false => session.first_change(from, to, &[range]),
         };
         let (seen, left_out) = found.unwrap();
@@ -178,6 +178,8 @@ fn the_next_and_the_last_change_are_found() {
         (true, before(0), before(second + 1), &two),
         (true, before(0), before(second), &one),
         (true, before(0), before(first), &begins),
+        (true, before(second), after(second), &two),
+        (true, before(first + 1), before(second), &None),
     ] {
         assert_eq!(&changes(is_last, from, to), expected, "{from:?} {to:?}");
     }

@@ -5,18 +5,21 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use cutape_tests::{Output, Screen, compiled, parts, record, run};
+use cutape_tests::{Output, Screen, Verdict, compiled, parts, record, root, run};
 use serde_json::{Value, json};
 
 cutape_tests::tests![
     a_script_moves_both_ways,
     memory_is_read_and_watched_both_ways,
     nodes_of_graphs_change_memory,
+    checkpoints_change_no_answer,
+    checkpoints_end_with_the_session,
     a_script_ends_at_the_first_line_that_fails,
     lines_come_from_stdin,
     a_prompt_repeats_and_completes,
     an_editor_steps_through_calls,
     an_editor_is_told_what_is_wrong,
+    a_real_client_debugs,
 ];
 
 fn recorded(folder: &Path, name: &str) -> PathBuf {
@@ -207,6 +210,88 @@ fn nodes_of_graphs_change_memory(folder: &Path) {
     );
 }
 
+/// Goes back through memory that calls write, and that no call reads any more.
+const BACK: [&str; 16] = [
+    "call 150",
+    "print memory#4+0+32 u32",
+    "rn",
+    "print memory#4+0+32 u32",
+    "print memory#5+0+32",
+    "print memory#1+0+8 u64",
+    "watch memory#3+2048+8 u32",
+    "rc",
+    "print memory#3+2048+8 u32 after",
+    "delete",
+    "call 60",
+    "print memory#3+2048+8 u32 after",
+    "watch memory#4",
+    "rc",
+    "rc",
+    "print memory#2+0+32 u32",
+];
+
+fn with_checkpoints(trace: &Path, options: &[&str]) -> Output {
+    let script = trace.with_extension("script");
+    fs::write(&script, BACK.join("\n")).unwrap();
+    let mut command = parts().cutape(&[&"debug", &"--driver", &"null", &"--log", &"debug"]);
+    run(command.args(options).arg("-x").arg(&script).arg(trace))
+}
+
+fn checkpoints_change_no_answer(folder: &Path) {
+    let trace = recorded(folder, "memory_history");
+    let eager = "--eager-checkpoints";
+    let none = with_checkpoints(&trace, &["--checkpoints=0", eager]);
+    none.assert_code(0);
+    let taken = |output: &Output| output.stderr.matches("checkpoint at call ").count();
+    assert_eq!(taken(&none), 0, "{}", none.stderr);
+    let refused = "since no checkpoint can be taken: one takes ";
+    // Room for two, and for none.
+    for (size, least, is_refused) in [("70K", 10, false), ("1K", 0, true)] {
+        let found = with_checkpoints(&trace, &["--checkpoints", size, eager]);
+        found.assert_code(0);
+        assert_eq!(found.stdout, none.stdout, "{size}");
+        assert!(taken(&found) >= least, "{size}: {}", found.stderr);
+        let count = found.stderr.matches(refused).count();
+        assert_eq!(count, usize::from(is_refused), "{size}: {}", found.stderr);
+    }
+}
+
+fn checkpoints_end_with_the_session(folder: &Path) {
+    let trace = recorded(folder, "memory_history");
+    let files = folder.join("files");
+    fs::create_dir(&files).unwrap();
+    let left = || fs::read_dir(&files).unwrap().count();
+    for signal in ["", "INT", "TERM"] {
+        let mut command = parts().cutape(&[&"debug", &"--driver", &"null", &trace]);
+        command.arg("--eager-checkpoints").env("TMPDIR", &files);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let lines = "call 60\nprint memory#3\nrn\nprint memory#3\nrn\nprint memory#3\n";
+        input.write_all(lines.as_bytes()).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut answers = 0;
+        while answers < 3 {
+            let line = output.next().unwrap().unwrap();
+            answers += usize::from(line.starts_with("  +0: "));
+        }
+        let inside = fs::read_dir(&files)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path();
+        assert!(fs::read_dir(inside).unwrap().count() > 2);
+        if !signal.is_empty() {
+            let number = child.id().to_string();
+            run(Command::new("kill").args(["-s", signal, &number])).assert_code(0);
+        }
+        let open = (!signal.is_empty()).then_some(input);
+        let status = child.wait().unwrap();
+        assert_eq!((status.success(), left()), (open.is_none(), 0), "{signal}");
+    }
+}
+
 fn a_script_ends_at_the_first_line_that_fails(folder: &Path) {
     let trace = recorded(folder, "memory_history");
     for (lines, line, why) in [
@@ -233,6 +318,7 @@ fn a_script_ends_at_the_first_line_that_fails(folder: &Path) {
         (&["print param:0"], 1, "call 0 does not launch a kernel"),
         (&["delete 7"], 1, "there is no breakpoint 7"),
         (&["delete"], 1, "there are no breakpoints"),
+        (&["view"], 1, "view needs the prompt"),
     ] {
         let output = debug(&trace, lines);
         output.assert_code(1);
@@ -273,6 +359,15 @@ fn a_prompt_repeats_and_completes(folder: &Path) {
     screen.shows(&["(cutape) reverse-step"]);
     screen.press("nonsense\r");
     screen.shows(&["no command `nonsense`"]);
+    // What is typed while the prompt is not there is lost.
+    screen.press("call 16\r");
+    screen.shows(&["#16 @0"]);
+    screen.press("view\r");
+    screen.shows(&["[1 Calls]", "cuLaunchKernel returned", "? help"]);
+    screen.press("q");
+    screen.shows(&["(cutape) view"]);
+    screen.press("next\r");
+    screen.shows(&["#17 @0"]);
     screen.press("quit\r");
     screen.ends(0);
 }
@@ -541,4 +636,27 @@ fn an_editor_is_told_what_is_wrong(folder: &Path) {
     editor.get("terminate", json!({}));
     editor.event("terminated");
     editor.end();
+}
+
+/// The client of Visual Studio Code's own tests of debug adapters.
+fn a_real_client_debugs(folder: &Path) -> Verdict {
+    let target = parts().cutape.ancestors().nth(2).unwrap();
+    let modules = target.join("dap/node_modules");
+    if !modules.join("@vscode/debugadapter-testsupport").is_dir() {
+        let why = "the client is not installed: `cargo xtask tools` does that, with npm";
+        return Verdict::Ignored(why.to_owned());
+    }
+    let trace = recorded(folder, "memory_history");
+    let adapter = folder.join("adapter");
+    let cutape = parts().cutape.display();
+    fs::write(
+        &adapter,
+        format!("exec '{cutape}' debug --dap --driver null\n"),
+    )
+    .unwrap();
+    let session = root().join("tests/dap/session.js");
+    let mut client = Command::new("node");
+    client.env("NODE_PATH", modules);
+    run(client.args([&session, &adapter, &trace])).assert_code(0);
+    Verdict::Passed
 }

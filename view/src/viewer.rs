@@ -26,6 +26,8 @@ pub struct Settings<'a> {
     pub trace: &'a Path,
     /// Show only these calls at first: the value of `--calls`.
     pub calls: Option<&'a str>,
+    /// Select this call at first, or the first one after it.
+    pub at: Option<u64>,
     /// With or without colours.
     pub is_coloured: bool,
 }
@@ -98,10 +100,12 @@ pub fn run(settings: &Settings<'_>) -> Result<End, Failure> {
     if let Some(missing) = missing {
         viewer.state.complain(missing);
     }
-    if let Some(text) = settings.calls {
-        let requests = viewer.state.show_scope(Scope::Set(text.to_owned()), None);
-        viewer.ask(requests).map_err(terminal)?;
-    }
+    let scope = match settings.calls {
+        Some(text) => Scope::Set(text.to_owned()),
+        None => Scope::All,
+    };
+    let requests = viewer.state.show_scope(scope, settings.at);
+    viewer.ask(requests).map_err(terminal)?;
     viewer.run(&messages).map_err(terminal)
 }
 

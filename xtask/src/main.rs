@@ -29,6 +29,7 @@ mod kinds;
 mod libraries;
 mod lines;
 mod members;
+mod node_packages;
 mod null_driver;
 mod package;
 mod parts;

@@ -1,4 +1,4 @@
-//! `tools`: the cargo plug-ins and Python packages that `ci` needs, installed in fixed versions.
+//! `tools`: the cargo plug-ins, Python and Node packages that `ci` needs, in fixed versions.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::Failure;
 use crate::engines;
 use crate::integrations;
+use crate::node_packages;
 use crate::step::{cargo, is_installed, output, run};
 
 /// Plug-in and version: the last one that builds with the Rust version of `rust-toolchain.toml`.
@@ -30,6 +31,9 @@ pub(crate) fn install(root: &Path) -> Result<(), Failure> {
     }
     if is_installed("python3") {
         integrations::python(root)?;
+    }
+    if is_installed(node_packages::PROGRAM) {
+        node_packages::install(root)?;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! The prompt on a terminal: lines with history and completion.
 
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use cutape_debugger::{Answer, Debugger, PROMPT, completions};
 use cutape_terminal::failure::Failure;
-use cutape_terminal::{message, output};
+use cutape_terminal::{library, message, output};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -43,7 +44,7 @@ impl Helper for Words {}
 
 /// Does what lines on the terminal ask for, until one ends the session. An empty line repeats the one
 /// before.
-pub(super) fn run(debugger: &mut Debugger<'_>) -> Result<ExitCode, Failure> {
+pub(super) fn run(debugger: &mut Debugger<'_>, trace: &Path) -> Result<ExitCode, Failure> {
     let wrong = |error: ReadlineError| Failure::unusable(format!("the terminal: {error}"));
     let config = Config::default();
     let history = MemHistory::with_config(&config);
@@ -63,6 +64,13 @@ pub(super) fn run(debugger: &mut Debugger<'_>) -> Result<ExitCode, Failure> {
         }
         match debugger.execute(&last) {
             Ok(Answer::Text(text)) => output::print(&text)?,
+            // A process of its own: its threads read the terminal until they end.
+            Ok(Answer::View(call)) => {
+                let mut viewer = Command::new(library::own_path()?);
+                viewer.args(["view", "--at"]).arg(call.to_string());
+                let status = viewer.arg(trace).status();
+                status.map_err(|error| Failure::unusable(format!("view: {error}")))?;
+            }
             Ok(Answer::Quit) => return Ok(ExitCode::SUCCESS),
             Err(why) => message!("{why}"),
         }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use cutape_format::{Call, StateOrigin, Trace};
-use cutape_model::{MemoryReads, Needs, function_of};
+use cutape_model::{Needs, function_of};
 use cutape_registry::{Family, Kind, Role, SharingOp};
 use cutape_render::quantity;
 use cutape_replay::{Moments, Observation, Observed, ObservedCall, ObservedMemory, Reach};
@@ -35,7 +35,11 @@ pub(super) fn take(
     let (part, needs, reads) = needs_of_state(trace, chosen, Default::default(), walks)?;
     payloads_are_there(trace, &needs, &part, true)?;
     let reads = reads.of(&part.calls);
-    let observation = observation_of(trace, &part, &reads, replay.contents);
+    let reads = match replay.takes_all || reads.is_unknown {
+        true => vec![(0, u64::MAX)],
+        false => reads.ranges.iter().map(|it| (it.start, it.end)).collect(),
+    };
+    let observation = observation_of(trace, &part, reads, replay.contents);
     let observed = (replay.observe)(&observation).map_err(Error::Unusable)?;
     let call = before_the_part(trace, &part, &observed, replay.is_forced)?;
     let own = without_imports(trace, call.memory);
@@ -57,7 +61,12 @@ pub(super) fn take(
     })
 }
 
-fn observation_of(trace: &Trace, part: &Part, reads: &MemoryReads, contents: &Path) -> Observation {
+fn observation_of(
+    trace: &Trace,
+    part: &Part,
+    reads: Vec<(u64, u64)>,
+    contents: &Path,
+) -> Observation {
     let loads = |call: &Call<'_>| {
         let family = function_of(call.signature).map(|function| function.family);
         let loads = matches!(family, Some(Family::ModuleLoad(_) | Family::LibraryLoad(_)));
@@ -72,14 +81,6 @@ fn observation_of(trace: &Trace, part: &Part, reads: &MemoryReads, contents: &Pa
         reach: Reach::Part,
         before: true,
         ..Moments::default()
-    };
-    let reads = match reads.is_unknown {
-        true => vec![(0, u64::MAX)],
-        false => reads
-            .ranges
-            .iter()
-            .map(|range| (range.start, range.end))
-            .collect(),
     };
     Observation {
         calls: BTreeMap::from([(part.start, moments)]),

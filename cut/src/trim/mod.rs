@@ -40,6 +40,8 @@ pub struct StateReplay<'a> {
     pub is_null_driver: bool,
     /// Takes the memory even if it may not be what the program had.
     pub is_forced: bool,
+    /// Takes all memory, not only what the part may read.
+    pub takes_all: bool,
     /// The file for the contents of memory.
     pub contents: &'a Path,
     /// Replays the trace.

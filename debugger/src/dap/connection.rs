@@ -11,6 +11,8 @@ use crate::debugger::Debugger;
 /// An editor.
 pub struct Connection<'a> {
     wire: Wire<'a>,
+    /// The number of the first line of a file.
+    first_line: i64,
 }
 
 /// A request for a session.
@@ -26,6 +28,7 @@ impl<'a> Connection<'a> {
     pub fn new(input: &'a mut dyn BufRead, output: &'a mut dyn Write) -> Self {
         Self {
             wire: Wire::new(input, output),
+            first_line: 1,
         }
     }
 
@@ -36,7 +39,11 @@ impl<'a> Connection<'a> {
     pub fn launch(&mut self) -> io::Result<Option<Launch>> {
         while let Some(request) = self.wire.read()? {
             let outcome = match &*request.command {
-                "initialize" => Ok(capabilities()),
+                "initialize" => {
+                    let starts_at_1 = request.arguments.get("linesStartAt1");
+                    self.first_line = i64::from(starts_at_1 != Some(&json!(false)));
+                    Ok(capabilities())
+                }
                 "launch" => {
                     let trace = request.text("trace").ok().map(str::to_owned);
                     return Ok(Some(Launch { request, trace }));
@@ -45,6 +52,7 @@ impl<'a> Connection<'a> {
                     self.wire.respond(&request, Ok(Value::Null))?;
                     return Ok(None);
                 }
+                "attach" => Err("a trace has ended: use launch with `trace`".to_owned()),
                 command => Err(format!("{command} before launch")),
             };
             self.wire.respond(&request, outcome)?;
@@ -67,7 +75,7 @@ impl<'a> Connection<'a> {
     pub fn run(&mut self, launch: &Launch, debugger: Debugger<'_>) -> io::Result<()> {
         self.wire.respond(&launch.request, Ok(Value::Null))?;
         self.wire.event("initialized", Value::Null)?;
-        let mut server = Server::new(debugger);
+        let mut server = Server::new(debugger, self.first_line);
         while let Some(request) = self.wire.read()? {
             let (outcome, events) = server.handle(&request);
             self.wire.respond(&request, outcome)?;
@@ -89,6 +97,8 @@ fn capabilities() -> Value {
     json!({
         "supportsConfigurationDoneRequest": true,
         "supportsFunctionBreakpoints": true,
+        "supportsDataBreakpoints": true,
+        "supportsDataBreakpointBytes": true,
         "supportsStepBack": true,
         "supportsReadMemoryRequest": true,
         "supportsWriteMemoryRequest": true,

@@ -15,12 +15,12 @@ use crate::dap::wire::{Request, set};
 /// The most bytes that are read at once.
 const MOST: i64 = 1 << 20;
 
+/// What has bytes.
+pub(super) const MEMORY: &[Kind] = &[Kind::Memory, Kind::HostMemory, Kind::Reservation];
+
 /// Live objects, by what an editor calls them.
 const OBJECTS: [(&str, &[Kind]); 4] = [
-    (
-        "Memory",
-        &[Kind::Memory, Kind::HostMemory, Kind::Reservation],
-    ),
+    ("Memory", MEMORY),
     ("Streams", &[Kind::Stream]),
     ("Modules", &[Kind::Module, Kind::Library]),
     ("Graphs", &[Kind::Graph, Kind::GraphExec]),
@@ -72,7 +72,8 @@ impl Server<'_> {
                 "source",
                 json!({ "name": name, "path": place.file }),
             );
-            set(&mut frame, "line", place.line);
+            let line = i64::from(place.line) - 1 + self.first_line;
+            set(&mut frame, "line", line);
         }
         frame
     }
@@ -96,16 +97,21 @@ impl Server<'_> {
     }
 
     pub(super) fn variables(&mut self, request: &Request) -> Result<Value, String> {
-        let reference = usize::try_from(request.number("variablesReference")? - 1).ok();
-        let known = reference.and_then(|at| self.variables.get(at).copied());
-        let variables = match known.ok_or("there are no such variables any more")? {
+        let variables = self.shown(request.number("variablesReference")?)?;
+        Ok(json!({ "variables": variables }))
+    }
+
+    /// The variables that a reference stands for.
+    pub(super) fn shown(&mut self, reference: i64) -> Result<Vec<Value>, String> {
+        let known = usize::try_from(reference - 1).ok();
+        let known = known.and_then(|at| self.variables.get(at).copied());
+        Ok(match known.ok_or("there are no such variables any more")? {
             Variables::Arguments(call) => self.arguments(call),
             Variables::Objects(kinds) => {
                 let objects = self.debugger.live_objects(kinds).into_iter();
                 objects.map(|object| object_json(&object, kinds)).collect()
             }
-        };
-        Ok(json!({ "variables": variables }))
+        })
     }
 
     fn arguments(&mut self, call: u64) -> Vec<Value> {
@@ -170,7 +176,7 @@ fn object_json(object: &LiveObject, kinds: &[Kind]) -> Value {
     value
 }
 
-fn address(text: &str) -> Option<u64> {
+pub(super) fn address(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 

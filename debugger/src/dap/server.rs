@@ -9,6 +9,7 @@ use crate::answer::Answer;
 use crate::command::completions;
 use crate::dap::wire::{Request, set};
 use crate::debugger::{Debugger, Stopped};
+use crate::script::NO_TERMINAL;
 
 /// An event with its body.
 pub(crate) type Event = (&'static str, Value);
@@ -40,8 +41,10 @@ pub(crate) struct Server<'t> {
     pub(crate) frames: Vec<u64>,
     /// By the numbers of references, from 1.
     pub(crate) variables: Vec<Variables>,
-    /// Breakpoints by what set them: functions, filters, source files.
+    /// Breakpoints by what set them: functions, filters, source files, data.
     pub(crate) breakpoints: HashMap<String, Vec<u32>>,
+    /// The number of the first line of a file: 1, unless the editor counts from 0.
+    pub(crate) first_line: i64,
     /// What is to be done after the response.
     next: Option<Move>,
 }
@@ -52,12 +55,13 @@ pub(crate) fn thread_id(thread: u32) -> i64 {
 }
 
 impl<'t> Server<'t> {
-    pub(crate) fn new(debugger: Debugger<'t>) -> Self {
+    pub(crate) fn new(debugger: Debugger<'t>, first_line: i64) -> Self {
         Self {
             debugger,
             frames: Vec::new(),
             variables: Vec::new(),
             breakpoints: HashMap::new(),
+            first_line,
             next: None,
         }
     }
@@ -69,6 +73,8 @@ impl<'t> Server<'t> {
             "setFunctionBreakpoints" => Ok(self.set_function_breakpoints(request)),
             "setBreakpoints" => self.set_source_breakpoints(request),
             "setExceptionBreakpoints" => Ok(self.set_exception_breakpoints(request)),
+            "dataBreakpointInfo" => self.data_breakpoint_info(request),
+            "setDataBreakpoints" => Ok(self.set_data_breakpoints(request)),
             "configurationDone" => self.moves(Move::Stay("entry"), Value::Null),
             "threads" => Ok(self.threads()),
             "stackTrace" => self.stack_trace(request),
@@ -127,16 +133,26 @@ impl<'t> Server<'t> {
         };
         Some(match stopped {
             Ok(Stopped::Breakpoints(numbers)) => {
-                let (event, mut body) = self.stopped("breakpoint", None);
-                set(&mut body, "hitBreakpointIds", json!(numbers));
-                (event, body)
+                let reason = match self.are_of_filters(&numbers) {
+                    true => "exception",
+                    false => "breakpoint",
+                };
+                self.hit(reason, None, &numbers)
             }
-            Ok(Stopped::Watchpoint(_, text)) => self.stopped("data breakpoint", Some(&text)),
+            Ok(Stopped::Watchpoint(number, text)) => {
+                self.hit("data breakpoint", Some(&text), &[number])
+            }
             Ok(Stopped::Moved) => self.stopped("step", None),
             Ok(Stopped::Begin) => self.stopped("step", Some("begin of the trace")),
             Ok(Stopped::End) => self.stopped("step", Some("end of the trace")),
             Err(why) => self.stopped("pause", Some(&why)),
         })
+    }
+
+    fn hit(&mut self, reason: &str, description: Option<&str>, numbers: &[u32]) -> Event {
+        let (event, mut body) = self.stopped(reason, description);
+        set(&mut body, "hitBreakpointIds", json!(numbers));
+        (event, body)
     }
 
     /// What the editor knew of the place before is out of date.
@@ -168,6 +184,7 @@ impl<'t> Server<'t> {
         }
         let text = match &answer {
             Answer::Text(text) => text.trim_end(),
+            Answer::View(_) => return Err(NO_TERMINAL.to_owned()),
             Answer::Quit => "disconnect to end the session",
         };
         Ok(json!({ "result": text, "variablesReference": 0 }))

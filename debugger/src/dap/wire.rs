@@ -41,6 +41,12 @@ impl Request {
     }
 }
 
+/// A text in an object that a request has.
+pub(crate) fn member<'v>(object: &'v Value, name: &str) -> Result<&'v str, String> {
+    let text = object.get(name).and_then(Value::as_str);
+    text.ok_or_else(|| format!("a breakpoint needs `{name}`, a text"))
+}
+
 /// Sets a member of an object.
 pub(crate) fn set(object: &mut Value, name: &str, value: impl Into<Value>) {
     if let Some(members) = object.as_object_mut() {

@@ -120,17 +120,35 @@ impl Session {
         self.watched(to, ranges, true)
     }
 
-    /// The last changes of ranges before a stop; and what could not be looked at.
+    /// The last changes of ranges from one stop on and before another; and what could not be looked
+    /// at.
     ///
     /// # Errors
     /// As [`Session::read`].
     pub fn last_change(
         &mut self,
+        from: Stop,
         before: Stop,
         ranges: &[WatchedRange],
     ) -> Result<(Vec<Seen>, Vec<String>), SessionError> {
-        self.child = None;
+        self.end();
+        self.watched(from, &[], false)?;
         self.watched(before, ranges, false)
+    }
+
+    /// Where the child is; `None` if there is none.
+    pub fn at(&self) -> Option<Stop> {
+        self.child.as_ref().map(|child| child.at)
+    }
+
+    /// Whether bytes were written that another child would not have.
+    pub fn has_written(&self) -> bool {
+        self.child.as_ref().is_some_and(|child| child.has_written)
+    }
+
+    /// Ends the child.
+    pub fn end(&mut self) {
+        self.child = None;
     }
 
     /// Differences of the replay from the recording, as far as it has got.
@@ -156,12 +174,8 @@ impl Session {
     }
 
     fn ask(&mut self, request: Request) -> Result<Done, SessionError> {
-        if self
-            .child
-            .as_ref()
-            .is_some_and(|child| child.at > request.stop)
-        {
-            self.child = None;
+        if self.at().is_some_and(|at| at > request.stop) {
+            self.end();
         }
         let child = match self.child.take() {
             Some(child) => child,
@@ -174,7 +188,7 @@ impl Session {
                 reply.done.map_err(SessionError::Refused)
             }
             Err(error) => {
-                self.child = None;
+                self.end();
                 Err(error.into())
             }
         }
