@@ -232,7 +232,7 @@ impl<'a> Checkpoints<'a> {
         };
         let walks = |_: &Trace| -> Box<dyn FnMut()> { Box::new(|| ()) };
         let cut = Cut::with_memory(&source.trace, &chosen, "debug".into(), &walks, &replay);
-        let path = folder.path(&format!("{}.cutape", self.made));
+        let path = folder.path(format!("{}.cutape", self.made));
         let written = cut.map_err(|error| error.to_string()).and_then(|cut| {
             let written = cut.write(&path, &|| ());
             let written = written.map_err(|error| format!("{}: {error}", path.display()))?;

@@ -104,7 +104,7 @@ impl Replays for Children<'_> {
     ) -> Result<Outcome, String> {
         let mut files = Vec::new();
         for (call, kernel) in kernels {
-            let file = self.folder.path(&format!("kernel-{call}"));
+            let file = self.folder.path(format!("kernel-{call}"));
             fs::write(&file, &kernel.image)
                 .map_err(|error| format!("{}: {error}", file.display()))?;
             files.push(KernelFile {
