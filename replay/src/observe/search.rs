@@ -38,14 +38,12 @@ pub(super) fn end_contexts(job: &Job<'_, '_>, observer: &mut Observer) {
 /// Follows which memory lives, and looks at it if the call may have written. All work must be done.
 pub(super) fn look(job: &Job<'_, '_>, observer: &mut Observer, may_have_written: bool) {
     end_contexts(job, observer);
-    let mut searching = std::mem::take(&mut observer.searching);
-    let areas = areas(job, observer, |area| searching.within(area));
-    searching.place(&job.api, &areas);
+    let areas = areas(job, observer, |area| observer.searching.within(area));
+    observer.searching.place(&job.api, &areas);
     if may_have_written {
         let (searching, mut reader) = observer.search_with(&job.api);
         searching.look(&mut reader, job.call.index, &Writer::Call);
     }
-    observer.searching = searching;
 }
 
 /// The device memory that lives, with a live context in which it can be read.
