@@ -103,7 +103,14 @@ impl Nodes {
         let in_graph = steps.iter().find_map(NodeStep::only_in_graph);
         let stops = match (in_graph, stops.first()) {
             (None, None) => None,
-            (Some(_), None) if may_stop => {
+            (Some(only), None) if may_stop => {
+                if steps.iter().any(NodeStep::copies_host_memory) {
+                    return Err(format!(
+                        "the graph has {} and copies from or to host memory, behind which copies of \
+                         the replay would wait",
+                        only.describe()
+                    ));
+                }
                 let added = Stops::new(api).and_then(|stops| stops.add_to(api, &order));
                 Some(added.map_err(|code| {
                     let why = result_name(code);
@@ -145,6 +152,24 @@ impl NodeStep {
             Step::InGraph(only) => Some(only),
             _ => None,
         }
+    }
+
+    /// Whether it may copy from or to host memory. While a graph stops before such a copy, copies of
+    /// other streams wait, too, and its launch does not return if pageable memory is written (seen
+    /// with 580.159.04).
+    fn copies_host_memory(&self) -> bool {
+        // CU_MEMORYTYPE_HOST, _UNIFIED, which may be host memory.
+        const MAY_BE_HOST: [u32; 2] = [1, 4];
+        let Step::Copy(params) = &self.step else {
+            return false;
+        };
+        let kinds = [
+            offset_of!(CUDA_MEMCPY3D, srcMemoryType),
+            offset_of!(CUDA_MEMCPY3D, dstMemoryType),
+        ];
+        kinds
+            .iter()
+            .any(|&at| MAY_BE_HOST.contains(&(word(params, at) as u32)))
     }
 }
 
