@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use cutape_calls::{self, CallSet};
 use cutape_cut::extract::{self, Extraction, Launch, Number, OutputFolder};
 use cutape_format::Trace;
+use cutape_render::quantity::parse_bytes;
 use cutape_terminal::failure::Failure;
 use cutape_terminal::library;
 use cutape_terminal::output_folder::Folder;
@@ -69,13 +70,13 @@ pub(crate) struct Arguments {
     /// Some programs allocate most of the device at once, JAX for example. A kernel
     /// that reads or writes further than that from an address that it is given does
     /// not give the recorded results.
-    #[arg(long, value_name = "BYTES", default_value = LONGEST, value_parser = size)]
+    #[arg(long, value_name = "BYTES", default_value = LONGEST, value_parser = parse_bytes)]
     #[arg(verbatim_doc_comment)]
     longest: u64,
     /// Leave out launches when the contents of memory take that many bytes.
     ///
     /// K, M and G are 2^10, 2^20 and 2^30. Equal pages count once, zeros not at all.
-    #[arg(long, value_name = "BYTES", default_value = LIMIT, value_parser = size)]
+    #[arg(long, value_name = "BYTES", default_value = LIMIT, value_parser = parse_bytes)]
     #[arg(verbatim_doc_comment)]
     limit_bytes: u64,
     /// The driver to replay on: a path, or `null`. Default: this machine's.
@@ -85,19 +86,6 @@ pub(crate) struct Arguments {
     guarded: GuardedOptions,
     #[command(flatten)]
     report: ReportOption,
-}
-
-/// Parses 512, 64K, 100M, 2G.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number: Option<u64> = digits.parse().ok();
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "give a number of bytes, e.g. 4096, 64K, 100M or 2G".to_owned())
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -184,29 +172,6 @@ fn extract_launches(
                 .map_err(Failure::unusable)?;
             folder.finish()?;
             report.write(&index, &index.summary(&arguments.folder))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, expected) in [
-            ("0", Some(0)),
-            ("512", Some(512)),
-            ("64K", Some(64 << 10)),
-            ("3M", Some(3 << 20)),
-            ("16G", Some(16 << 30)),
-            ("", None),
-            ("K", None),
-            ("1k", None),
-            ("-1", None),
-            ("99999999999G", None),
-        ] {
-            assert_eq!(size(text).ok(), expected, "{text}");
         }
     }
 }

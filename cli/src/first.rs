@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
     /// Default: 256M.
     #[arg(long, value_name = "SIZE", verbatim_doc_comment)]
     #[arg(conflicts_with_all = ["nan", "inf", "above", "differs"])]
-    #[arg(value_parser = crate::extract::size)]
+    #[arg(value_parser = cutape_render::quantity::parse_bytes)]
     budget: Option<u64>,
     #[command(flatten)]
     replay: ReplayOptions,

@@ -153,6 +153,10 @@ mod tests {
             ("1X", None),
             ("1.2.3", None),
             ("99999999T", None),
+            ("64K", Some(64 << 10)),
+            ("16G", Some(16 << 30)),
+            ("K", None),
+            ("99999999999G", None),
         ] {
             assert_eq!(parse_bytes(text).ok(), expected, "{text}");
         }
