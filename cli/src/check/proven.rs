@@ -35,12 +35,12 @@ pub(super) fn read(path: &Path, trace: &Trace) -> Result<Vec<ProvenPair>, Failur
     let unusable = |why: String| {
         let path = path.display();
         Failure::unusable(format!(
-            "--proven {path}: {why}; write it with `cutape race {} --report {path}`",
+            "--proven {path}: {why}; `cutape race {} --report NEW.json` writes a report",
             trace.path().display()
         ))
     };
-    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-    let report: Report = serde_json::from_str(&text)
+    let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let report: Report = serde_json::from_slice(&text)
         .map_err(|error| unusable(format!("not a report of `race` ({error})")))?;
     let mut proven = Vec::new();
     for race in report.races {
