@@ -64,8 +64,10 @@ impl Pausing {
     const PAUSED: u64 = 2;
     const REFUSED: u64 = 4;
     const CHANGE: u64 = 1 << 32;
-    /// No recorder writes it.
+    /// A word that is in no chunk.
     pub const NONE: Self = Self(0);
+    /// The word while there is no trace.
+    const NO_FILE: u64 = 1 << 31;
 
     /// Whether recording is paused.
     pub fn is_paused(self) -> bool {
@@ -90,7 +92,7 @@ impl Control {
             head: [0; CHUNK_HEAD_LENGTH],
             end: AtomicU64::new(0),
             incomplete: AtomicU64::new(0),
-            pausing: AtomicU64::new(u64::MAX),
+            pausing: AtomicU64::new(Pausing::NO_FILE),
             paused: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
             keeps_asked: AtomicU64::new(0),
@@ -139,7 +141,7 @@ impl Control {
     fn change(&self, may: impl Fn(Pausing) -> bool, ticks: u64) -> bool {
         let mut word = self.pausing();
         loop {
-            if word.0 & Pausing::WRITTEN == 0 || word.0 == u64::MAX || !may(word) {
+            if word.0 & Pausing::WRITTEN == 0 || !may(word) {
                 return false;
             }
             let place = if word.is_paused() {

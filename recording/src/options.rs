@@ -90,6 +90,10 @@ pub struct Recording {
         value_name = "NAME"
     )]
     pub backend: BackendChoice,
+    /// Begin with a pause: of the calls that only give the device work, wait or
+    /// ask, none is recorded until `cutape ctl PID start`.
+    #[arg(long, verbatim_doc_comment)]
+    pub start_paused: bool,
     /// Measure what recording costs, which itself costs a little.
     #[arg(skip)]
     pub measures_cost: bool,
@@ -116,6 +120,21 @@ impl Recording {
                 "--outputs-of-exchanges keeps bytes that a replay puts back; --payloads {} leaves \
                  them out: give one of the two",
                 self.payloads.word()
+            )));
+        }
+        let excluding = [
+            ("--digests", self.digests.is_some()),
+            (
+                "--outputs-of-exchanges",
+                self.outputs_of_exchanges.is_some(),
+            ),
+        ];
+        if let Some((option, _)) = excluding.iter().find(|(_, is_given)| *is_given)
+            && self.start_paused
+        {
+            return Err(Failure::unusable(format!(
+                "{option} says what all work leaves in memory, --start-paused leaves work out: \
+                 give one of the two"
             )));
         }
         Ok(())

@@ -46,6 +46,7 @@ impl Settings<'_> {
             }
             RecorderSetting::DriverLog => switch(recording.no_driver_log, Switch::Off),
             RecorderSetting::Cost => switch(recording.measures_cost, Switch::On),
+            RecorderSetting::StartPaused => switch(recording.start_paused, Switch::On),
         }
     }
 }

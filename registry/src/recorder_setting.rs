@@ -66,6 +66,8 @@ settings! {
     DriverLog "DRIVER_LOG";
     /// Whether the cost of recording is measured: set if it is.
     Cost "COST";
+    /// Whether recording begins with a pause: a [`Switch`]; without it, no.
+    StartPaused "START_PAUSED";
 }
 
 impl RecorderSetting {

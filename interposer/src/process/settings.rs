@@ -33,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) checks_sources: bool,
     pub(crate) driver_log: bool,
     pub(crate) measures_cost: bool,
+    pub(crate) starts_paused: bool,
 }
 
 impl Default for Settings {
@@ -50,6 +51,7 @@ impl Default for Settings {
             checks_sources: false,
             driver_log: true,
             measures_cost: false,
+            starts_paused: false,
         }
     }
 }
@@ -91,6 +93,9 @@ impl Settings {
                 self.driver_log = Switch::from_word(word) != Some(Switch::Off);
             }
             RecorderSetting::Cost => self.measures_cost = true,
+            RecorderSetting::StartPaused => {
+                self.starts_paused = Switch::from_word(word) == Some(Switch::On);
+            }
             // Read where they are needed: here, and in the auditing library.
             RecorderSetting::Backend | RecorderSetting::AuditLeadsTo => {}
         }
