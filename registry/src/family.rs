@@ -101,18 +101,14 @@ impl Family {
         )
     }
 
-    /// Whether successful calls only give the device work, wait for it, or ask: a recording that is
-    /// paused leaves them out. Calls that make, change, find or end an object do more, and so does a
-    /// launch in a stream that captures.
+    /// Whether successful calls only give the device work, order it, wait for it, or ask: a recording
+    /// that is paused leaves them out. A launch in a stream that captures does more.
     pub const fn changes_no_state(self) -> bool {
         match self {
             Self::Launch(_)
-            | Self::HostFunction
-            | Self::StreamCallback
             | Self::Copy(_)
             | Self::Memset
             | Self::Prefetch
-            | Self::StreamMemory(_)
             | Self::Occupancy(_)
             | Self::DriverVersion => true,
             Self::Stream(op) => matches!(
@@ -132,6 +128,8 @@ impl Family {
             Self::Device(op) => matches!(op, DeviceOp::Property | DeviceOp::Hardware),
             Self::Pointer(op) => !matches!(op, PointerOp::SetAttribute),
             Self::Function(op) | Self::Kernel(op) => matches!(op, FunctionOp::GetAttribute),
+            // They let the program and streams wait for each other, also after a pause.
+            Self::HostFunction | Self::StreamCallback | Self::StreamMemory(_) => false,
             Self::Plain
             | Self::Init
             | Self::ProcAddress { .. }

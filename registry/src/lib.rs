@@ -134,6 +134,8 @@ mod tests {
             ("cuCtxSetCurrent", false),
             ("cuFuncSetAttribute", false),
             ("cuParamSetv", false),
+            ("cuLaunchHostFunc", false),
+            ("cuStreamWaitValue32_v2", false),
         ] {
             let family = function(name).map(|function| function.family);
             assert_eq!(
