@@ -38,9 +38,9 @@ pub struct Control {
     /// The ticks at which the last pause ended.
     resumed: AtomicU64,
     /// How often the flight recorder was asked to keep what it has.
-    pub keeps_asked: AtomicU64,
-    /// How often it has; 0 if there is no flight recorder that answers.
-    pub keeps_done: AtomicU64,
+    keeps_asked: AtomicU64,
+    /// 1 more than the number of requests that it has served; 0 if there is no flight recorder.
+    keeps_served: AtomicU64,
     rest: [u64; 241],
     /// Calls left out.
     left_out: [LeftOut; LEFT_OUT_COUNTERS],
@@ -96,7 +96,7 @@ impl Control {
             paused: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
             keeps_asked: AtomicU64::new(0),
-            keeps_done: AtomicU64::new(0),
+            keeps_served: AtomicU64::new(0),
             rest: [0; 241],
             left_out: [const { LeftOut(AtomicU64::new(0)) }; LEFT_OUT_COUNTERS],
         }
@@ -162,6 +162,30 @@ impl Control {
                 Err(now) => word = Pausing(now),
             }
         }
+    }
+
+    /// Says, as the flight recorder, that requests up to that number are served; with 0, that there is
+    /// one.
+    pub fn serve_keeps(&self, number: u64) {
+        self.keeps_served
+            .store(number.saturating_add(1), Ordering::Release);
+    }
+
+    /// Asks the flight recorder to keep what it has. The number of the request, from 1; `None` if
+    /// there is no flight recorder.
+    pub fn ask_to_keep(&self) -> Option<u64> {
+        (self.keeps_served.load(Ordering::Acquire) != 0)
+            .then(|| self.keeps_asked.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// How many requests there were.
+    pub fn keeps_asked(&self) -> u64 {
+        self.keeps_asked.load(Ordering::Acquire)
+    }
+
+    /// How many of them are served.
+    pub fn kept(&self) -> u64 {
+        self.keeps_served.load(Ordering::Acquire).saturating_sub(1)
     }
 
     /// Counts a call that a thread has left out; each thread has an ordinal of its own, from 0.
@@ -263,6 +287,19 @@ mod tests {
         assert!(control.pausing().is_refused() && !control.pause(1));
         control.begin(4096, true, Some(3));
         assert!(control.pausing().is_paused());
+    }
+
+    #[test]
+    fn flight_recorders_serve_requests() {
+        let control = Control::of_no_file();
+        assert_eq!(control.ask_to_keep(), None);
+        control.serve_keeps(0);
+        assert_eq!(
+            (control.ask_to_keep(), control.ask_to_keep()),
+            (Some(1), Some(2))
+        );
+        control.serve_keeps(1);
+        assert_eq!((control.keeps_asked(), control.kept()), (2, 1));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod hot;
 mod loaded;
 mod markers;
 mod overrides;
+mod pauses;
 mod process;
 mod queries;
 mod snapshot;

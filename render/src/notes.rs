@@ -138,6 +138,16 @@ fn gap(note: &GapNote, renderer: &CallRenderer<'_>) -> String {
     }
 }
 
+fn gap_json(note: &GapNote, renderer: &CallRenderer<'_>) -> Json {
+    json!({
+        "kind": "gap",
+        "calls": note.calls,
+        "pause": note.pause,
+        "paused_ns": time(note.paused, renderer),
+        "resumed_ns": time(note.resumed, renderer),
+    })
+}
+
 /// A moment in nanoseconds, if it is known.
 fn time(ticks: u64, renderer: &CallRenderer<'_>) -> Option<u64> {
     (ticks != 0).then(|| renderer.nanoseconds(ticks))
@@ -183,13 +193,7 @@ pub fn json<'t>(note: &Note<'t>, renderer: &CallRenderer<'t>) -> Option<Json> {
             "caller": format!("{:#x}", note.caller),
             "result": result_name(note.result),
         }),
-        Note::Gap(note) => json!({
-            "kind": "gap",
-            "calls": note.calls,
-            "pause": note.pause,
-            "paused_ns": time(note.paused, renderer),
-            "resumed_ns": time(note.resumed, renderer),
-        }),
+        Note::Gap(note) => gap_json(note, renderer),
         Note::HostSkipped(note) => json!({
             "kind": "host_skipped",
             "address": format!("{:#x}", note.address),
