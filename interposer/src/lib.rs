@@ -21,6 +21,7 @@
 mod async_readback;
 mod awaited_roles;
 mod call_order;
+mod conditions;
 mod described_copy;
 mod device_memory;
 mod driver;

@@ -18,8 +18,8 @@ use crate::process::settings::Settings;
 use crate::process::{errno, log};
 use crate::state::{self, functions};
 use crate::{
-    async_readback, awaited_roles, device_memory, driver, driver_log, host_memory, markers,
-    overrides, stack,
+    async_readback, awaited_roles, conditions, device_memory, driver, driver_log, host_memory,
+    markers, overrides, stack,
 };
 
 /// Makes sure that the recording has started, if this process records; returns whether it does.
@@ -94,7 +94,7 @@ fn create_trace() -> u8 {
     let pauses = Pauses {
         // Digests say what work left in memory, exchanges what it did together with other processes.
         can_pause: settings.digests.is_none() && settings.outputs_of_exchanges == 0,
-        is_paused: settings.starts_paused,
+        is_paused: conditions::configure(&settings),
     };
     if !trace_file::create(trace, clock, pauses) {
         return PASSING;
@@ -142,6 +142,7 @@ fn watch_forks() {
 extern "C" fn in_child() {
     identity::forget();
     recording::forget();
+    conditions::forget();
     async_readback::forget();
     state::forget();
     host_memory::forget();

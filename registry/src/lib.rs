@@ -11,12 +11,14 @@ mod family;
 #[macro_use]
 #[rustfmt::skip]
 mod generated;
+pub mod glob;
 mod launch_attribute;
 pub mod layout;
 mod length;
 mod model;
 mod names;
 mod null_setting;
+mod recorded_part;
 mod recorder_setting;
 mod result;
 mod stream;
@@ -36,6 +38,7 @@ pub use launch_attribute::{AttributeTarget, LaunchAttribute};
 pub use model::*;
 pub use names::{DRIVER_FOLDERS, PAST_AUDIT, asks_for_libcuda, names_a_folder, past_audit};
 pub use null_setting::NullSetting;
+pub use recorded_part::{RecordedLength, StartCondition};
 pub use recorder_setting::{Backend, Digests, HostMemory, RecorderSetting, Stacks, Switch};
 pub use result::{is_sticky, keeps_capturing};
 pub use stream::{STREAM_LEGACY, STREAM_PER_THREAD, canonical_stream, is_default_stream};

@@ -13,6 +13,8 @@ tests![
     every_piece_replays,
     a_pause_begins_and_ends_from_outside,
     recordings_begin_paused,
+    recordings_begin_and_end_with_conditions,
+    only_the_owner_controls_a_recording,
     misuse_after_a_pause_is_found,
     pauses_until_the_end,
     bad_requests,
@@ -210,6 +212,78 @@ fn recordings_begin_paused(folder: &Path) {
     assert_eq!(functions(&trace)["cuMemAlloc_v2"], 2);
     let replay = run(&mut parts().cutape(&[&"replay", &"--driver", &"null", &trace.path()]));
     replay.assert_code(0);
+}
+
+fn recordings_begin_and_end_with_conditions(folder: &Path) {
+    // Each round has one launch, in four calls; the program has launched `mark` before.
+    for (options, launches) in [
+        (&["--start-at", "kernel:fil?"][..], 7),
+        (&["--start-at", "kernel:fill", "--for", "3 launches"], 3),
+        (&["--start-at", "kernel:none"], 0),
+        (&["--for", "2 launches"], 2),
+        (&["--start-paused", "--for", "2 launches"], 0),
+        (&["--start-at", "call:cuStreamSynchronize:2"], 5),
+        (&["--start-at", "call:cuStreamCreate"], 7),
+        (&["--start-at", "mark:here"], 4),
+        (&["--start-at", "mark:there"], 0),
+        (&["--start-at", "mark:here", "--for", "6 calls"], 2),
+        (&["--for", "1h"], -1),
+        (&["--for", "3600s"], 8),
+        (&["--start-at", "mark:here", "--for", "1ms"], -2),
+    ] {
+        if launches == -1 {
+            let trace = folder.join("bad.cutape");
+            let output = run(&mut record(
+                &trace,
+                options,
+                &[&program(folder), "commands"],
+            ));
+            output.assert_code(2);
+            assert!(output.stderr.contains("100 launches"), "{}", output.stderr);
+            continue;
+        }
+        let _ = std::fs::remove_file(folder.join("live.cutape"));
+        let mut live = Live::start(folder, options);
+        live.tell("3");
+        live.tell("mark");
+        if launches == -2 {
+            live.tell("1");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        live.tell("4");
+        let trace = live.end();
+        let functions = functions(&trace);
+        let found = functions.get("cuLaunchKernel").copied().unwrap_or(0);
+        match launches {
+            -2 => assert!(found <= 1, "{options:?}: {found}"),
+            expected => assert_eq!(found, expected as u64, "{options:?}"),
+        }
+        assert_eq!(functions["cuMemAlloc_v2"], 2, "{options:?}");
+        run(&mut parts().cutape(&[&"check", &trace.path()])).assert_code(0);
+    }
+}
+
+/// The file of the trace is its owner's alone.
+fn only_the_owner_controls_a_recording(folder: &Path) {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    let mut live = Live::start(folder, &[]);
+    let mode = std::fs::metadata(&live.trace).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root {
+        let process = live.process();
+        let mut command = parts().cutape(&[&"ctl", &&*process, &"stop"]);
+        let output = run(command.uid(65534).gid(65534));
+        output.assert_code(2);
+        assert!(
+            output.stderr.to_lowercase().contains("permission denied"),
+            "{}",
+            output.stderr
+        );
+    }
+    live.tell("1");
+    assert_eq!(live.end().left_out(), None);
 }
 
 fn misuse_after_a_pause_is_found(folder: &Path) {

@@ -18,7 +18,7 @@ use crate::loaded::address_space;
 use crate::process::errno::Errno;
 use crate::start::ensure_started;
 use crate::state::{captures, followed_work};
-use crate::{driver, host_memory, overrides, snapshot, stack};
+use crate::{conditions, driver, host_memory, overrides, snapshot, stack};
 
 /// What the entry does next.
 #[repr(C)]
@@ -146,7 +146,7 @@ extern "C" fn enter_short(
 #[inline(never)]
 extern "C" fn pre_call_paused(thread: &Thread, frame: &mut Frame, stack: *const u64) -> Dispatch {
     let plan = plan::of(frame.index());
-    if !recording::is_recording() || !may_leave_out(plan) {
+    if !recording::is_recording() || !may_leave_out(plan) || conditions::wait_for_start() {
         return pre_call_slowly(frame, stack);
     }
     leave_out(thread, frame, stack)
@@ -216,6 +216,7 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
         return pass(frame);
     }
     let plan = plan::of(frame.index());
+    conditions::before(frame, plan);
     if recording::pausing().is_paused() && may_leave_out(plan) {
         return leave_out(thread, frame, stack);
     }
@@ -223,7 +224,7 @@ extern "C" fn pre_call_slowly(frame: &mut Frame, stack: *const u64) -> Dispatch 
     let state = STATE.load(Ordering::Relaxed);
     thread.begin_call(&mut frame.activation);
     frame.plan = plan;
-    thread.notice_pausing(state == RECORDING);
+    thread.notice_pausing(state == RECORDING && !conditions::count_calls());
     if crate::stack::is_on() {
         thread.ask_for_stack();
     }

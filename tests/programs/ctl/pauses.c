@@ -11,6 +11,7 @@ enum { THREADS = 8, ROUNDS = 300, COUNT = 256 };
 
 static int (*start_recording)(void);
 static int (*stop_recording)(void);
+static void (*mark_recording)(const char *);
 static CUfunction fill;
 static volatile int working;
 
@@ -21,6 +22,7 @@ static void find_recorder(void)
     EXPECT(library != NULL);
     start_recording = (int (*)(void))dlsym(library, "cutape_start");
     stop_recording = (int (*)(void))dlsym(library, "cutape_stop");
+    mark_recording = (void (*)(const char *))dlsym(library, "cutape_mark");
 }
 
 /* One round of work: filled by a kernel, read back, checked. */
@@ -105,8 +107,8 @@ static void threads(int toggles)
     fprintf(stderr, "cycles: %lu\n", cycles);
 }
 
-/* Rounds of work as lines of the standard input say: a number of rounds, `free` for the memory,
- * `wrong` for a launch that uses it all the same. */
+/* Rounds of work as lines of the standard input say: a number of rounds, `mark` for a mark, `free`
+ * for the memory, `wrong` for a launch that uses it all the same. */
 static void commands(void)
 {
     char line[32];
@@ -118,7 +120,10 @@ static void commands(void)
     fflush(stdout);
     int lives = 1;
     while (fgets(line, sizeof line, stdin) != NULL) {
-        if (strcmp(line, "free\n") == 0) {
+        if (strcmp(line, "mark\n") == 0) {
+            if (mark_recording != NULL)
+                mark_recording("here");
+        } else if (strcmp(line, "free\n") == 0) {
             CHECK(cuMemFree(memory));
             lives = 0;
         } else if (strcmp(line, "wrong\n") == 0) {
