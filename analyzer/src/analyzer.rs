@@ -169,12 +169,12 @@ impl Analyzer {
         if call.has_notes() {
             self.state.restore_memory(call);
         }
-        if self.gaps.is_before(call) {
-            self.state.apply_gap(call);
-            self.performance.apply_gap();
-        }
         self.state.in_flight |= call.leave.is_none();
         let checked = checked.take();
+        if self.gaps.is_before(call) {
+            self.state.apply_gap(call);
+            self.apply_gap();
+        }
         let question = self.question.take();
         if let Some(mut question) = question {
             if question.call == call.index && question.answer.is_none() {
@@ -198,6 +198,21 @@ impl Analyzer {
         };
         self.functions[id] = Some(Some(checked));
         findings
+    }
+
+    /// Calls are missing here: they may have shown that what looks like a mistake is none.
+    fn apply_gap(&mut self) {
+        self.performance.apply_gap();
+        self.deferred.retain(|deferred| match deferred.until {
+            Deferral::Function(_) | Deferral::Lookup(..) => false,
+            Deferral::Call => {
+                let mut functions = cutape_registry::FUNCTIONS.iter();
+                !functions.any(|function| {
+                    function.base == deferred.base && function.family.changes_no_state()
+                })
+            }
+            Deferral::Image(_) | Deferral::StickyError(_) | Deferral::Reuse(_) => true,
+        });
     }
 
     fn silence(
@@ -417,7 +432,7 @@ impl Analyzer {
         self.state.settle(u64::MAX, 0);
         if self.gaps.is_at_end(context.calls_left_out()) {
             self.state.forget_work();
-            self.performance.apply_gap();
+            self.apply_gap();
         }
         let mut drafts = self.performance.finish(context);
         drafts.retain(|draft| is_end || draft.rule != rule_ids::PERFORMANCE_EVENT_TIMING_UNNEEDED);

@@ -65,7 +65,7 @@ impl<X> State<X> {
         for id in events {
             if let Some(Data::Event(event)) = self.objects.get_mut(id).map(|event| &mut event.data)
             {
-                event.waited = true;
+                event.waited |= event.record.is_some() || event.early_wait.is_some();
             }
         }
     }

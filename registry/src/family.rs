@@ -127,7 +127,6 @@ impl Family {
             ),
             Self::Device(op) => matches!(op, DeviceOp::Property | DeviceOp::Hardware),
             Self::Pointer(op) => !matches!(op, PointerOp::SetAttribute),
-            Self::Function(op) | Self::Kernel(op) => matches!(op, FunctionOp::GetAttribute),
             // They let the program and streams wait for each other, also after a pause.
             Self::HostFunction | Self::StreamCallback | Self::StreamMemory(_) => false,
             Self::Plain
@@ -144,6 +143,8 @@ impl Family {
             | Self::LoadingMode
             | Self::LibraryModule
             | Self::Global(_)
+            | Self::Function(_)
+            | Self::Kernel(_)
             | Self::Link(_)
             | Self::Memory(_)
             | Self::HostMemory(_)

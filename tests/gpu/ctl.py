@@ -13,8 +13,11 @@ COLUMNS = ["same", "pauses", "recorded", "left out", "sum", "never us", "between
 
 
 def status(cutape, trace):
-    ended = Ended([cutape, "ctl", trace, "status", "--format", "json"])
-    return json.loads(ended.out)[0] if ended.status == 0 else {}
+    """What a trace says it has, and what was left out."""
+    said = json.loads(Ended([cutape, "info", "--format", "json", trace]).out)
+    left_out = said.get("left_out") or {"calls": 0, "pauses": 0}
+    calls = sum(thread["calls"] for thread in said["threads"])
+    return {"calls": calls, "left_out": left_out["calls"], "pauses": left_out["pauses"]}
 
 
 def judged(cutape, trace, results, cells, problems):
@@ -81,6 +84,7 @@ def training(cutape, results, cycles):
     if cells["same"] != "yes":
         problems.append("other losses than bare")
     cells["never us"], cells["between us"], cells["recorded us"] = (f"{after[key]:.1f}" for key in ("never us", "between us", "recorded us"))
+    print(f"losses {cells['same']}, {after['changed']} changes, {cells}", flush=True)
     print(f"bare: {before['never us']:.1f} us a step, {bare.seconds:.1f} s; recorded {recorded.seconds:.1f} s", flush=True)
     if after["changed"] != 2 * cycles:
         problems.append(f"{after['changed']} stops and starts of {2 * cycles}")
@@ -106,6 +110,7 @@ def main():
     for name, row in rows.items():
         cells, problems = row()
         mark = "  !" if problems else ""
+        print(name, cells, problems, flush=True)
         lines.append("  ".join([f"{name:10}"] + [f"{str(cells.get(column, '-')):>11}" for column in COLUMNS]) + mark)
         wrong += [f"{name}: {problem}" for problem in problems]
     text = "\n".join([*missing, *wrong, "", *lines, ""])

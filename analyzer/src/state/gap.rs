@@ -26,6 +26,7 @@ impl State {
         self.has_launched = true;
         self.forget_sources(None);
         self.launches.forget_work();
+        self.growth.apply_gap();
         let ordering = &mut self.ordering;
         ordering.accesses = Default::default();
         ordering.freed.clear();

@@ -13,6 +13,7 @@ use cutape_terminal::output;
 use serde::Serialize;
 
 use super::control_of;
+use crate::live;
 
 /// How `status` answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -30,9 +31,8 @@ pub(super) enum Format {
 #[derive(Debug, Serialize)]
 pub(super) struct Status {
     trace: PathBuf,
-    /// `None`: no process records any more.
-    process: Option<u32>,
-    /// `recording`, `paused` or `ended`.
+    process: u32,
+    /// `recording` or `paused`.
     state: &'static str,
     /// Calls in the trace.
     calls: u64,
@@ -104,33 +104,23 @@ const METRICS: [Metric; 9] = [
 impl Status {
     pub(super) fn of(path: &Path) -> Result<Self, Failure> {
         let trace = Trace::follow(path)?;
-        let process = trace.writer();
-        let control = match process {
-            Some(_) => Some(control_of(&trace)?),
-            None => None,
-        };
-        let is_paused = control
-            .as_ref()
-            .is_some_and(|control| control.pausing().is_paused());
+        let process = trace.writer().ok_or_else(|| live::not_recorded(path))?;
+        let control = control_of(&trace)?;
         let left_out = trace.left_out().unwrap_or_default();
-        let keeps = control
-            .as_ref()
-            .map_or((0, 0), |control| (control.keeps_asked(), control.kept()));
         let file = fs::metadata(path)
             .map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
         Ok(Self {
             trace: path.to_owned(),
             process,
-            state: match (process, is_paused) {
-                (None, _) => "ended",
-                (_, true) => "paused",
-                (_, false) => "recording",
+            state: match control.pausing().is_paused() {
+                true => "paused",
+                false => "recording",
             },
             calls: trace.calls().count() as u64,
             left_out: left_out.calls,
             pauses: left_out.pauses,
-            keeps_asked: keeps.0,
-            keeps: keeps.1,
+            keeps_asked: control.keeps_asked(),
+            keeps: control.kept(),
             bytes: file.len(),
             disk_bytes: file.blocks().saturating_mul(512),
             lost: trace.shortfall().map(|shortfall| shortfall.why),
@@ -138,12 +128,10 @@ impl Status {
     }
 
     fn text(&self) -> String {
-        let process = self
-            .process
-            .map_or(String::new(), |process| format!(" (process {process})"));
         let mut text = format!(
-            "{}{process}: {}\n  {} recorded, {} left out in {}\n  {} ({} on disk)\n",
+            "{} (process {}): {}\n  {} recorded, {} left out in {}\n  {} ({} on disk)\n",
             self.trace.display(),
+            self.process,
             self.state,
             quantity::count(self.calls, "call"),
             quantity::grouped(self.left_out),
@@ -169,7 +157,7 @@ fn prometheus(all: &[Status]) -> String {
         text += &format!("# HELP cutape_{name} {help}\n# TYPE cutape_{name} {kind}\n");
         for status in all {
             let trace = label(&status.trace);
-            let process = status.process.unwrap_or(0);
+            let process = status.process;
             let value = value(status);
             text += &format!("cutape_{name}{{trace=\"{trace}\",process=\"{process}\"}} {value}\n");
         }
@@ -219,7 +207,7 @@ mod tests {
     fn status(trace: &str) -> Status {
         Status {
             trace: PathBuf::from(trace),
-            process: Some(7),
+            process: 7,
             state: "paused",
             calls: 12,
             left_out: 345,
