@@ -15,9 +15,8 @@ COLUMNS = ["same", "pauses", "recorded", "left out", "sum", "never us", "between
 def status(cutape, trace):
     """What a trace says it has, and what was left out."""
     said = json.loads(Ended([cutape, "info", "--format", "json", trace]).out)
-    left_out = said.get("left_out") or {"calls": 0, "pauses": 0}
-    calls = sum(thread["calls"] for thread in said["threads"])
-    return {"calls": calls, "left_out": left_out["calls"], "pauses": left_out["pauses"]}
+    left_out = said["trace"].get("left_out") or {"calls": 0, "pauses": 0}
+    return {"calls": said["calls"]["total"], "left_out": left_out["calls"], "pauses": left_out["pauses"]}
 
 
 def judged(cutape, trace, results, cells, problems):
