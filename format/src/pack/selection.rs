@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::codec;
 use crate::layout::{
-    ChunkHead, ExchangeOutputNote, HostChangedNote, Mapping, MemoryNote, OriginNote,
+    ChunkHead, ExchangeOutputNote, GapNote, HostChangedNote, Mapping, MemoryNote, OriginNote,
     RECORD_HEAD_LENGTH, ReadbackNote, RecordHead, chunk_kind, note_kind, record_kind,
 };
 use crate::pack::change::CallChange;
@@ -311,6 +311,8 @@ struct LeftNotes {
     host: Vec<(u64, u64, Vec<u8>)>,
     /// What memory held, as a replay had read it.
     memory: Vec<u8>,
+    /// That calls are missing, which the recorder had left out: of all threads.
+    gap: Option<GapNote>,
     /// What exchanges have changed. An exchange may be entered after the call that finds it
     /// complete: a wait of another thread.
     outputs: Vec<(ExchangeOutputNote, Vec<u8>)>,
@@ -333,6 +335,11 @@ impl LeftNotes {
         for &(kind, bytes) in &call.notes {
             match (kind, Note::read(kind, bytes)) {
                 (_, Note::Thread(_)) => put_note(self.threads.entry(call.thread), kind, bytes),
+                (_, Note::Gap(gap)) => {
+                    let before = self.gap.map_or(0, |gap| gap.calls);
+                    let calls = gap.calls.saturating_add(before);
+                    self.gap = Some(GapNote { calls, ..gap });
+                }
                 (_, Note::Layout(handle, _)) => {
                     put_note(self.functions.entry(handle), kind, bytes);
                 }
@@ -405,6 +412,10 @@ impl LeftNotes {
         let host = self.host.drain(..);
         taken.extend(host.flat_map(|(_, _, record)| record));
         taken.append(&mut self.memory);
+        if let Some(gap) = self.gap.take() {
+            let gap = codec::encode_to_vec(gap);
+            put_record(&mut taken, note_head(note_kind::GAP), &gap);
+        }
         taken
     }
 }
