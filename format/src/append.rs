@@ -1,11 +1,11 @@
 //! Adding to a trace from outside, while its process is recording.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 
-use memmap2::MmapOptions;
+use memmap2::{MmapMut, MmapOptions};
 
 use crate::codec;
 use crate::control::{self, CONTROL_END, CONTROL_LENGTH, CONTROL_POSITION};
@@ -25,24 +25,8 @@ pub const LONGEST_MARK: usize =
 /// # Errors
 /// If the trace is not one that can grow, or the file cannot be written.
 pub fn append_mark(trace: &Trace, ticks: u64, text: &str) -> io::Result<()> {
-    let control = trace.source.head_at(CONTROL_POSITION as usize);
-    let has_control = control.is_some_and(|head| head.kind == chunk_kind::CONTROL);
-    if trace.source.is_packed() || !has_control {
-        let why = "no process is recording to it: it is packed, or of an early version";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(trace.path())?;
-    let mut options = MmapOptions::new();
-    options.offset(CONTROL_POSITION).len(CONTROL_LENGTH);
-    // SAFETY: the recorder never shortens its file, and the head shows that the chunk is there.
-    let map = unsafe { options.map_mut(&file) }?;
-    let end: *const AtomicU64 = map.as_ptr().wrapping_add(CONTROL_END).cast();
-    // SAFETY: within the map, and aligned, since maps begin with a page. The recorder uses it as an
-    // atomic as well.
-    let end = unsafe { &*end };
+    let recorded = RecordedFile::open(trace)?;
+    let end = recorded.word(CONTROL_END);
     let claimed = control::claim(end, CHUNK_ALIGNMENT, CHUNK_ALIGNMENT);
     let (position, _) = claimed.ok_or(io::ErrorKind::FileTooLarge)?;
     let body = record(ticks, text);
@@ -58,8 +42,48 @@ pub fn append_mark(trace: &Trace, ticks: u64, text: &str) -> io::Result<()> {
     padded.resize(CHUNK_ALIGNMENT as usize - CHUNK_HEAD_LENGTH, 0);
     // The head last: until then a reader sees a claimed place. Writing extends the file if that is
     // necessary, and never shortens it.
+    let file = &recorded.file;
     file.write_all_at(&padded, position + CHUNK_HEAD_LENGTH as u64)?;
     file.write_all_at(&head.encode(), position)
+}
+
+/// The file of a trace that a process on this machine is recording, to be written from outside.
+pub(crate) struct RecordedFile {
+    pub(crate) file: File,
+    control: MmapMut,
+}
+
+impl RecordedFile {
+    /// Opens it again.
+    ///
+    /// # Errors
+    /// If the trace is not one that can grow, or the file cannot be written.
+    pub(crate) fn open(trace: &Trace) -> io::Result<Self> {
+        let control = trace.source.head_at(CONTROL_POSITION as usize);
+        let has_control = control.is_some_and(|head| head.kind == chunk_kind::CONTROL);
+        if trace.source.is_packed() || !has_control {
+            let why = "no process is recording to it: it is packed, or of an early version";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(trace.path())?;
+        let mut options = MmapOptions::new();
+        options.offset(CONTROL_POSITION).len(CONTROL_LENGTH);
+        // SAFETY: the recorder never shortens its file, and the head shows that the chunk is there.
+        let control = unsafe { options.map_mut(&file) }?;
+        Ok(Self { file, control })
+    }
+
+    /// The word at an offset of the control chunk, a multiple of 8 below its length.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && offset < CONTROL_LENGTH);
+        let word: *const AtomicU64 = self.control.as_ptr().wrapping_add(offset).cast();
+        // SAFETY: within the map, and aligned, since maps begin with a page. The recorder uses it
+        // as an atomic as well.
+        unsafe { &*word }
+    }
 }
 
 fn record(ticks: u64, text: &str) -> Vec<u8> {

@@ -16,6 +16,10 @@ pub const CONTROL_END: usize = CHUNK_HEAD_LENGTH;
 /// Where [`Incomplete`] is in the chunk, since version 1.8; an atomic as well.
 pub const CONTROL_INCOMPLETE: usize = CONTROL_END + 8;
 
+/// Where the chunks of the file begin that later calls may name again as blobs, since version 1.12:
+/// what is before may be erased. An atomic u64, which whoever erases chunks writes.
+pub const CONTROL_REUSE_FROM: usize = CONTROL_END + 256;
+
 /// That a trace lacks something because its file could not grow; as a word, 0 is a trace that lacks
 /// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,6 +88,7 @@ pub(crate) fn blob(memory: &(impl Memory + ?Sized)) -> Result<BlobRef, NotKept> 
     };
     // Out of the table, so that other threads need not wait for the comparison.
     let known = KEPT.lock().remove(&key);
+    let known = known.filter(|kept| kept.blob.position >= trace_file::reuse_from());
     let known = known.and_then(|mut kept| {
         let view = kept.view.take().or_else(|| View::of(kept.blob))?;
         let is_same = holds(memory, view.bytes());

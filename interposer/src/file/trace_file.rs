@@ -5,7 +5,8 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
 use cutape_format::control::{
-    self, CONTROL_END, CONTROL_INCOMPLETE, CONTROL_LENGTH, CONTROL_POSITION, Incomplete,
+    self, CONTROL_END, CONTROL_INCOMPLETE, CONTROL_LENGTH, CONTROL_POSITION, CONTROL_REUSE_FROM,
+    Incomplete,
 };
 use cutape_format::layout::{
     BlobRef, CHUNK_ALIGNMENT, CHUNK_CLOSED, CHUNK_HEAD_LENGTH, ChunkHead, FILE_HEAD_LENGTH,
@@ -237,6 +238,19 @@ pub(crate) fn mark_incomplete(lacks_calls: bool) {
     if lacks_calls || place.load(Ordering::Relaxed) == 0 {
         place.store(word, Ordering::Release);
     }
+}
+
+/// Where chunks begin that later calls may name again; what was written before may be erased.
+pub(super) fn reuse_from() -> u64 {
+    let end = END.load(Ordering::Acquire);
+    if end.is_null() {
+        return 0;
+    }
+    let offset = CONTROL_REUSE_FROM - CONTROL_END;
+    // SAFETY: within the control chunk, which is never unmapped; aligned, as both are multiples of
+    // 8; who erases chunks uses it as an atomic as well.
+    let place = unsafe { &*end.cast::<u8>().add(offset).cast::<AtomicU64>() };
+    place.load(Ordering::Acquire)
 }
 
 /// Keeps the error for `mark_incomplete`.
