@@ -20,7 +20,7 @@ use crate::rules::silence::{Silence, not_about_calls, silence, succeeded};
 use crate::rules::undefined::is_same_source_name;
 use crate::rules::{self, Check, Deferral, Draft, Gates, Mistake, Rules};
 use crate::state::State;
-use cutape_model::{Site, function_of};
+use cutape_model::{Gaps, Site, function_of};
 
 /// A function of the trace.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ pub struct Analyzer {
     /// Empty between calls.
     drafts: Vec<Draft>,
     killed: bool,
+    gaps: Gaps,
     pairs: Option<Pairs>,
     chosen: Option<ChosenWork>,
     question: Option<Question>,
@@ -167,6 +168,10 @@ impl Analyzer {
         self.state.settle(call.ticks, call.thread);
         if call.has_notes() {
             self.state.restore_memory(call);
+        }
+        if self.gaps.is_before(call) {
+            self.state.apply_gap(call);
+            self.performance.apply_gap();
         }
         self.state.in_flight |= call.leave.is_none();
         let checked = checked.take();
@@ -410,6 +415,10 @@ impl Analyzer {
     /// lacks later calls, these may do what is missing, and nothing is found that depends on it.
     pub fn finish(&mut self, context: &dyn TraceContext, is_end: bool) -> Vec<Finding> {
         self.state.settle(u64::MAX, 0);
+        if self.gaps.is_at_end(context.calls_left_out()) {
+            self.state.forget_work();
+            self.performance.apply_gap();
+        }
         let mut drafts = self.performance.finish(context);
         drafts.retain(|draft| is_end || draft.rule != rule_ids::PERFORMANCE_EVENT_TIMING_UNNEEDED);
         // A program that died could not clean up.

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use cutape_format::layout::GapNote;
 use cutape_format::{Bytes, Call, CallSelection, Erased, Error, Needed, Note, Trace, pack_calls};
 use cutape_model::{Needs, NeedsBuilder};
 
@@ -22,7 +23,8 @@ pub struct Window {
     first: BTreeMap<u32, u64>,
     /// Blobs that calls of the part have.
     blobs: HashSet<u64>,
-    from_ticks: u64,
+    /// What is missing before the window.
+    gap: GapNote,
 }
 
 impl Window {
@@ -76,6 +78,15 @@ impl Window {
                 blobs.extend(names.iter().copied());
             }
         }
+        // Numbers count the calls that were erased earlier, too.
+        let all: u64 = first.values().sum();
+        let held: BTreeSet<(u32, u64)> = kept.iter().filter_map(place).collect();
+        let of_threads = held.iter().filter(|call| first.contains_key(&call.0));
+        let gap = GapNote {
+            calls: all.saturating_sub(of_threads.count() as u64),
+            resumed: from_ticks.max(1),
+            ..GapNote::default()
+        };
         let is_in = |call| call >= start || kept.contains(&call);
         let part = Part {
             calls: (0..calls).map(is_in).collect(),
@@ -83,12 +94,12 @@ impl Window {
             start,
         };
         Ok(Self {
-            held: kept.iter().filter_map(place).collect(),
+            held,
             part,
             needs,
             first,
             blobs,
-            from_ticks,
+            gap,
         })
     }
 
@@ -118,6 +129,7 @@ impl Window {
             keeps_host_memory: &is_noted,
             keeps_memory: &|_, _| false,
             changes: &changes,
+            gap: Some((self.part.start, self.gap)),
         };
         pack_calls(trace, target, meta, &selection, None)?;
         Ok(())
@@ -140,7 +152,7 @@ impl Window {
         let needed = Needed {
             calls: &has_calls,
             blob: &|name| self.blobs.contains(&name),
-            markers_from: self.from_ticks,
+            markers_from: self.gap.resumed,
         };
         trace.erase(&needed, blobs_before)
     }

@@ -4,15 +4,14 @@
 //! beside it, and the file system gets back all but its first page. So a recording of any length
 //! takes as much space as the calls that are kept.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::append::RecordedFile;
-use crate::control::{CONTROL_END, CONTROL_REUSE_FROM};
+use crate::append::LiveControl;
 use crate::layout::{CHUNK_ALIGNMENT, CHUNK_CLOSED, ChunkHead, chunk_kind, record_kind};
 use crate::read::record::records;
 use crate::read::trace::{Body, Chunk, Trace};
@@ -39,12 +38,13 @@ pub struct Erased {
 impl Trace {
     /// Erases the chunks of a trace that is being recorded which hold nothing that is needed. This
     /// trace must not be read afterwards. Blobs count only if they were written before the last
-    /// call of [`Self::end_reuse`] but one, so that the recorder names none of them again.
+    /// call of [`Control::end_reuse`](crate::control::Control::end_reuse) but one, so that the recorder names none of them again.
     ///
     /// # Errors
     /// If the trace is not one that grows, or its file system cannot give back parts of a file.
     pub fn erase(&self, needed: &Needed<'_>, blobs_before: u64) -> io::Result<Erased> {
-        let recorded = RecordedFile::open(self)?;
+        let control = LiveControl::open(self)?;
+        let file = control.file();
         let mut chunks: Vec<&Chunk> = self.chunks.iter().collect();
         chunks.sort_unstable_by_key(|chunk| chunk.position);
         let mut erased = Erased::default();
@@ -62,7 +62,7 @@ impl Trace {
                     ..known
                 }),
                 known => {
-                    known.map_or(Ok(()), |known| known.erase(&recorded))?;
+                    known.map_or(Ok(()), |known| known.erase(file))?;
                     Some(Run {
                         range: chunk.position..end,
                         head: chunk.head,
@@ -74,22 +74,8 @@ impl Trace {
             erased.total += length;
             erased.bytes += if was_erased { 0 } else { length };
         }
-        run.map_or(Ok(()), |run| run.erase(&recorded))?;
+        run.map_or(Ok(()), |run| run.erase(file))?;
         Ok(erased)
-    }
-
-    /// From now on the recorder writes what calls copy anew, if it was last written before this
-    /// moment. Returns where chunks begin that are written from now on.
-    ///
-    /// # Errors
-    /// If the trace is not one that grows.
-    pub fn end_reuse(&self) -> io::Result<u64> {
-        let recorded = RecordedFile::open(self)?;
-        let end = recorded.word(CONTROL_END).load(Ordering::Acquire);
-        recorded
-            .word(CONTROL_REUSE_FROM)
-            .store(end, Ordering::Release);
-        Ok(end)
     }
 
     /// Whether chunks of calls were erased, so that numbers of calls are missing.
@@ -98,8 +84,8 @@ impl Trace {
         heads.any(|head| head.kind == chunk_kind::ERASED)
     }
 
-    /// The file's bytes that later chunks than the one of these ticks take; the ticks of the oldest
-    /// chunk of calls of the last so many bytes.
+    /// When the oldest chunk of the last so many bytes of calls and blobs was opened, in ticks;
+    /// `None` if there are not as many.
     pub fn ticks_of_last_bytes(&self, bytes: u64) -> Option<u64> {
         let mut chunks: Vec<&Chunk> = self.chunks.iter().collect();
         chunks.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.position));
@@ -156,7 +142,7 @@ struct Run {
 }
 
 impl Run {
-    fn erase(self, recorded: &RecordedFile) -> io::Result<()> {
+    fn erase(self, file: &File) -> io::Result<()> {
         if !self.is_new {
             return Ok(());
         }
@@ -170,7 +156,6 @@ impl Run {
             ..ChunkHead::new(chunk_kind::ERASED)
         };
         // The head first: what it covers is passed over, whether it is still there or not.
-        let file = &recorded.file;
         file.write_all_at(&head.encode(), self.range.start)?;
         if length > CHUNK_ALIGNMENT {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

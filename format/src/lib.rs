@@ -46,7 +46,7 @@ mod parallel;
 mod read;
 
 #[cfg(feature = "read")]
-pub use append::{LONGEST_MARK, append_mark};
+pub use append::{LONGEST_MARK, LiveControl, append_mark};
 #[cfg(feature = "build")]
 pub use build::{NewCall, NewSnapshot, TraceBuilder};
 #[cfg(feature = "read")]
@@ -68,6 +68,7 @@ pub use read::{
     cursor::{Calls, Cursor},
     error::{Damage, Error},
     incomplete::Shortfall,
+    left_out::LeftOut,
     marker::{MarkedRange, Marker, MarkerAction, MarkerSource, Payload, marked_ranges},
     note::Note,
     positions::CallPositions,

@@ -7,6 +7,7 @@ mod bench;
 mod call_sets;
 mod causes;
 mod corpus;
+mod ctl;
 mod damage;
 mod debug;
 mod diff;
@@ -75,6 +76,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("bench", bench::add_to),
     ("call_sets", call_sets::add_to),
     ("causes", causes::add_to),
+    ("ctl", ctl::add_to),
     ("corpus", corpus::add_to),
     ("damage", damage::add_to),
     ("debug", debug::add_to),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cutape_cut::window::Window;
-use cutape_format::{Call, Trace};
+use cutape_format::{Call, LiveControl, Trace};
 use cutape_recording::{Outcome, Session, TICKS_PER_SECOND, pack_in_place};
 use cutape_registry::result_name;
 use cutape_render::quantity::{self, parse_bytes};
@@ -27,6 +27,8 @@ const POLL: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// A part of what is kept that may be there in addition before it is erased.
 const SLACK: u32 = 4;
+/// The longest time in which the same thing that happens again is not kept again.
+const AGAIN: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What `record --keep-last` takes.
@@ -92,6 +94,12 @@ pub(super) struct FlightRecorder<'o> {
 /// A trace that is being recorded.
 #[derive(Debug)]
 struct GrowingTrace {
+    control: Option<LiveControl>,
+    /// How long erasing took last.
+    took: Duration,
+    /// How often the program made calls faster than they could be looked at, so that recording was
+    /// paused for that.
+    pauses: u64,
     /// Calls before these ticks have been looked at.
     seen: u64,
     /// Where chunks begin that were written after each of the last two times that something was
@@ -116,6 +124,9 @@ impl GrowingTrace {
     fn new() -> Self {
         let now = Instant::now();
         Self {
+            control: None,
+            took: Duration::ZERO,
+            pauses: 0,
             seen: 0,
             reuse_from: [0; 2],
             erased: now,
@@ -132,10 +143,21 @@ impl GrowingTrace {
 /// Why something is kept: the place of the option, and in words.
 #[derive(Clone, Debug)]
 struct Reason {
-    option: usize,
+    option: Option<usize>,
     text: String,
     /// When it happened, in ticks.
     ticks: u64,
+}
+
+impl Reason {
+    /// `cutape ctl keep`.
+    fn asked() -> Self {
+        Self {
+            option: None,
+            text: "asked for".to_owned(),
+            ticks: clock::ticks(),
+        }
+    }
 }
 
 impl<'o> FlightRecorder<'o> {
@@ -192,26 +214,77 @@ impl<'o> FlightRecorder<'o> {
         file: &mut GrowingTrace,
         rate: Option<u64>,
     ) -> Result<(), String> {
+        if file.control.is_none() {
+            // The file or its tables may not be there yet.
+            let Ok(trace) = Trace::follow(path) else {
+                return Ok(());
+            };
+            let control = LiveControl::open(&trace).map_err(|error| error.to_string())?;
+            control.serve_keeps(0);
+            file.control = Some(control);
+        }
+        let Some(control) = file.control.take() else {
+            return Ok(());
+        };
+        let done = self.follow_one(path, file, &control, rate);
+        file.control = Some(control);
+        done
+    }
+
+    fn follow_one(
+        &mut self,
+        path: &Path,
+        file: &mut GrowingTrace,
+        control: &LiveControl,
+        rate: Option<u64>,
+    ) -> Result<(), String> {
+        let asked = control.keeps_asked();
+        if asked > control.kept() {
+            self.keep(path, &Reason::asked(), rate);
+            control.serve_keeps(asked);
+        }
         let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let grown = length.saturating_sub(file.length);
         let is_due = file.erased.elapsed() >= self.shortest_time() / SLACK
-            || length.saturating_sub(file.length) >= self.fewest_bytes() / u64::from(SLACK);
+            || grown >= self.fewest_bytes() / u64::from(SLACK);
         let may_stall = self
             .stall()
             .is_some_and(|(_, time)| file.asked.elapsed() >= LOOK.max(time / SLACK));
         if !is_due && !may_stall {
             return Ok(());
         }
-        file.asked = Instant::now();
+        let began = Instant::now();
+        file.asked = began;
+        let is_behind = grown > self.fewest_bytes() || file.took > self.shortest_time() / 2;
+        let is_paused = is_behind && control.pause(clock::ticks());
+        let done = self.erase(path, file, is_due, rate);
+        if is_paused {
+            control.resume(clock::ticks());
+            file.pauses += 1;
+        }
+        if is_due {
+            file.reuse_from = [file.reuse_from[1], control.end_reuse()];
+            (file.erased, file.length, file.took) = (began, length, began.elapsed());
+        }
+        done
+    }
+
+    /// Keeps a trace if something has happened, and erases what is no longer kept if that `is_due`.
+    fn erase(
+        &mut self,
+        path: &Path,
+        file: &mut GrowingTrace,
+        is_due: bool,
+        rate: Option<u64>,
+    ) -> Result<(), String> {
         let Ok(trace) = Trace::open_damaged(path) else {
-            // The file or its tables may not be there yet.
             return Ok(());
         };
         if trace.writer().is_none() || !trace.damage().is_empty() {
             return Ok(());
         }
-        let stalled = self.stalled(&trace, file);
-        if let Some(reason) = stalled {
-            self.keep(path, file, &reason, rate);
+        if let Some(reason) = self.stalled(&trace, file) {
+            self.keep_once(path, file, &reason, rate);
         }
         if !is_due {
             return Ok(());
@@ -230,10 +303,9 @@ impl<'o> FlightRecorder<'o> {
         file.seen = last;
         reasons.extend(self.marks(&trace, seen, last));
         for reason in &reasons {
-            self.keep(path, file, reason, rate);
+            self.keep_once(path, file, reason, rate);
         }
-        let [before, since] = file.reuse_from;
-        let erased = window.erase_others(&trace, before);
+        let erased = window.erase_others(&trace, file.reuse_from[0]);
         let erased = erased.map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => {
                 "its file system cannot give back parts of a file; write the trace to another one"
@@ -241,8 +313,6 @@ impl<'o> FlightRecorder<'o> {
             }
             _ => error.to_string(),
         })?;
-        file.reuse_from = [since, trace.end_reuse().map_err(|error| error.to_string())?];
-        (file.erased, file.length) = (Instant::now(), length);
         tracing::debug!(
             "{}: {} calls, {} earlier ones; erased {} bytes, {} in all",
             path.display(),
@@ -290,7 +360,7 @@ impl<'o> FlightRecorder<'o> {
             .position(|on| on.is_error(result))?;
         let name = result_name(result).map_or_else(|| result.to_string(), str::to_owned);
         Some(Reason {
-            option,
+            option: Some(option),
             text: format!("{} returned {name}", call.signature.name),
             ticks: call.ticks,
         })
@@ -307,7 +377,7 @@ impl<'o> FlightRecorder<'o> {
         let reason = |mark: cutape_format::Marker| {
             let option = wanted.clone().position(|on| on.is_mark(&mark.text))?;
             Some(Reason {
-                option,
+                option: Some(option),
                 text: format!("the mark {}", mark.text),
                 ticks: mark.ticks,
             })
@@ -338,21 +408,31 @@ impl<'o> FlightRecorder<'o> {
             return None;
         }
         Some(Reason {
-            option,
+            option: Some(option),
             text: format!("no call for {}", quantity::time(since.as_nanos() as u64)),
             ticks: clock::ticks(),
         })
     }
 
-    /// Writes the last calls to a trace of their own, unless that was done for the same reason while
-    /// they were there.
-    fn keep(&mut self, path: &Path, file: &mut GrowingTrace, reason: &Reason, rate: Option<u64>) {
-        let again = self.shortest_time().min(Duration::from_secs(60));
-        let last = file.kept.get(&reason.option);
-        if last.is_some_and(|last| last.elapsed() < again) {
-            return;
+    /// Keeps for a reason, unless that was done while what is kept now was there.
+    fn keep_once(
+        &mut self,
+        path: &Path,
+        file: &mut GrowingTrace,
+        reason: &Reason,
+        rate: Option<u64>,
+    ) {
+        let again = self.shortest_time().min(AGAIN);
+        let last = reason.option.and_then(|option| file.kept.get(&option));
+        if last.is_none_or(|last| last.elapsed() >= again) {
+            self.keep(path, reason, rate);
+            file.kept
+                .extend(reason.option.map(|option| (option, Instant::now())));
         }
-        file.kept.insert(reason.option, Instant::now());
+    }
+
+    /// Writes the last calls to a trace of their own.
+    fn keep(&mut self, path: &Path, reason: &Reason, rate: Option<u64>) {
         while self
             .kept
             .front()
@@ -435,6 +515,14 @@ impl<'o> FlightRecorder<'o> {
             window
                 .write(&trace, path, &meta)
                 .map_err(|error| Failure::cannot_write(path, &error))?;
+        }
+        let pauses: u64 = self.files.values().map(|file| file.pauses).sum();
+        if pauses > 0 {
+            message!(
+                "--keep-last: the program made calls faster than they could be looked at; recording \
+                 was paused {}, `info` shows what is missing",
+                quantity::count(pauses, "time")
+            );
         }
         if self.not_kept > 0 {
             message!(
