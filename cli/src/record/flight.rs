@@ -88,7 +88,6 @@ pub(super) struct FlightRecorder<'o> {
     kept: VecDeque<(Instant, u64)>,
     /// How often something happened and the budget was spent.
     not_kept: u64,
-    looked: Instant,
 }
 
 /// A trace that is being recorded.
@@ -167,17 +166,22 @@ impl<'o> FlightRecorder<'o> {
             files: BTreeMap::new(),
             kept: VecDeque::new(),
             not_kept: 0,
-            looked: Instant::now(),
         }
     }
 
     /// Keeps and erases until the program has ended.
     pub(super) fn follow(&mut self, session: &Session) {
+        let mut paths = Vec::new();
+        let mut listed: Option<Instant> = None;
         while !session.has_ended() {
             std::thread::sleep(POLL);
-            if self.looked.elapsed() >= LOOK.min(self.shortest_time() / SLACK) {
-                self.looked = Instant::now();
-                self.look(session);
+            if listed.is_none_or(|listed| listed.elapsed() >= LOOK) {
+                paths = session.traces();
+                // Before the first call there is none.
+                listed = (!paths.is_empty()).then(Instant::now);
+            }
+            for path in &paths {
+                self.look(path, session.ticks_per_second());
             }
         }
     }
@@ -194,18 +198,17 @@ impl<'o> FlightRecorder<'o> {
         times.min().unwrap_or(Duration::MAX)
     }
 
-    /// Looks at all traces once.
-    fn look(&mut self, session: &Session) {
-        for path in session.traces() {
-            let mut file = self.files.remove(&path).unwrap_or_else(GrowingTrace::new);
-            if let Err(error) = self.look_at(&path, &mut file, session.ticks_per_second())
-                && !std::mem::replace(&mut file.failed, true)
-            {
-                let path = output::shown(&path);
-                message!("{path}: it cannot be kept short: {error}");
-            }
-            self.files.insert(path, file);
+    /// Looks at a trace once.
+    fn look(&mut self, path: &Path, rate: Option<u64>) {
+        let file = self.files.remove(path);
+        let mut file = file.unwrap_or_else(GrowingTrace::new);
+        if let Err(error) = self.look_at(path, &mut file, rate)
+            && !std::mem::replace(&mut file.failed, true)
+        {
+            let path = output::shown(path);
+            message!("{path}: it cannot be kept short: {error}");
         }
+        self.files.insert(path.to_owned(), file);
     }
 
     fn look_at(
