@@ -1,7 +1,6 @@
 //! `cutape record`: runs a program and writes its driver calls to a trace.
 
 mod flight;
-mod keep_on;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -172,9 +171,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
 fn follow(session: Session, options: &FlightOptions) -> Result<Outcome, Failure> {
     let mut flight = FlightRecorder::new(options);
     flight.follow(&session);
-    let rate = session.ticks_per_second();
     let outcome = session.wait()?;
-    flight.finish(&outcome, rate)?;
+    flight.finish(&outcome)?;
     Ok(outcome)
 }
 

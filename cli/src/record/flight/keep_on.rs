@@ -1,47 +1,11 @@
-//! What a flight recorder keeps, and when.
+//! When a flight recorder keeps the last calls.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use cutape_registry::{enumeration, is_sticky, result_name};
-use cutape_render::quantity::parse_bytes;
 
-/// How much of a recording is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    Time(Duration),
-    Bytes(u64),
-}
-
-impl FromStr for Limit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(time) = duration(text) {
-            return Ok(Self::Time(time));
-        }
-        match parse_bytes(text) {
-            Ok(bytes) if bytes > 0 => Ok(Self::Bytes(bytes)),
-            _ => Err("not a time such as 60s or 5min, nor a size such as 1GiB".to_owned()),
-        }
-    }
-}
-
-/// `500ms`, `60s`, `5min`, `2h`; `None` for other words and for 0.
-fn duration(text: &str) -> Option<Duration> {
-    let at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-    let (number, unit) = text.split_at(at);
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    let time = Duration::try_from_secs_f64(number * seconds).ok()?;
-    (!time.is_zero()).then_some(time)
-}
+use super::limit::duration;
 
 /// Something at which the last calls are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,25 +79,6 @@ impl KeepOn {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_are_times_or_sizes() {
-        let time = |milliseconds| Ok(Limit::Time(Duration::from_millis(milliseconds)));
-        for (text, expected) in [
-            ("60s", time(60_000)),
-            ("500ms", time(500)),
-            ("1.5min", time(90_000)),
-            ("2h", time(7_200_000)),
-            ("1GiB", Ok(Limit::Bytes(1 << 30))),
-            ("10m", Ok(Limit::Bytes(10 << 20))),
-            ("4096", Ok(Limit::Bytes(4096))),
-        ] {
-            assert_eq!(text.parse::<Limit>(), expected, "{text}");
-        }
-        for text in ["", "0s", "0", "-1s", "s", "1 day", "1e99h", "60 s"] {
-            assert!(text.parse::<Limit>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn what_keeps() {
