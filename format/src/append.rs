@@ -49,6 +49,11 @@ impl LiveControl {
         let map = unsafe { options.map_mut(&file) }?;
         Ok(Self { map, file })
     }
+
+    /// The file of the trace.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
 }
 
 impl Deref for LiveControl {

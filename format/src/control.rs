@@ -41,7 +41,9 @@ pub struct Control {
     keeps_asked: AtomicU64,
     /// 1 more than the number of requests that it has served; 0 if there is no flight recorder.
     keeps_served: AtomicU64,
-    rest: [u64; 241],
+    /// Where chunks begin that later calls may name again; blobs before may be erased.
+    reuse_from: AtomicU64,
+    rest: [u64; 240],
     /// Calls left out.
     left_out: [LeftOut; LEFT_OUT_COUNTERS],
 }
@@ -97,7 +99,8 @@ impl Control {
             resumed: AtomicU64::new(0),
             keeps_asked: AtomicU64::new(0),
             keeps_served: AtomicU64::new(0),
-            rest: [0; 241],
+            reuse_from: AtomicU64::new(0),
+            rest: [0; 240],
             left_out: [const { LeftOut(AtomicU64::new(0)) }; LEFT_OUT_COUNTERS],
         }
     }
@@ -169,6 +172,18 @@ impl Control {
     pub fn serve_keeps(&self, number: u64) {
         self.keeps_served
             .store(number.saturating_add(1), Ordering::Release);
+    }
+
+    /// Where chunks begin that later calls may name again as blobs.
+    pub fn reuse_from(&self) -> u64 {
+        self.reuse_from.load(Ordering::Acquire)
+    }
+
+    /// Later calls name no blobs again that are in the file now. Returns where it ends.
+    pub fn end_reuse(&self) -> u64 {
+        let end = self.end.load(Ordering::Acquire);
+        self.reuse_from.store(end, Ordering::Release);
+        end
     }
 
     /// Asks the flight recorder to keep what it has. The number of the request, from 1; `None` if

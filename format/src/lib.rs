@@ -37,6 +37,8 @@ mod append;
 )]
 mod build;
 #[cfg(feature = "read")]
+mod erase;
+#[cfg(feature = "read")]
 mod pack;
 #[cfg(feature = "read")]
 mod parallel;
@@ -47,6 +49,8 @@ mod read;
 pub use append::{LONGEST_MARK, LiveControl, append_mark};
 #[cfg(feature = "build")]
 pub use build::{NewCall, NewSnapshot, TraceBuilder};
+#[cfg(feature = "read")]
+pub use erase::{Erased, Needed};
 pub use file_range::FileRange;
 #[cfg(feature = "read")]
 pub use layout::{Mapping, ResolvedAddress, SourceFrame, Symbol};

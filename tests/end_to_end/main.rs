@@ -21,6 +21,7 @@ mod extract;
 mod first;
 mod first_differs;
 mod first_look;
+mod flight;
 mod forward;
 mod golden;
 mod growing;
@@ -89,6 +90,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("first", first::add_to),
     ("first_differs", first_differs::add_to),
     ("first_look", first_look::add_to),
+    ("flight", flight::add_to),
     ("forward", forward::add_to),
     ("golden", golden::add_to),
     ("inputs", inputs::add_to),

@@ -32,6 +32,8 @@ pub struct CallSelection<'a> {
     pub changes: &'a BTreeMap<u64, CallChange>,
     /// Whether contents of memory that a note of a call has are kept.
     pub keeps_memory: &'a dyn Fn(u64, &MemoryNote) -> bool,
+    /// A call that is kept, before which calls are missing from now on.
+    pub gap: Option<(u64, GapNote)>,
 }
 
 /// The enum of the codes that calls return, which a function's line names only as its type.
@@ -123,6 +125,9 @@ impl Selection {
         self.stacks.extend(call.stack());
         if call.has_notes() {
             left.add_memory(call, wanted);
+        }
+        if let Some((_, gap)) = wanted.gap.filter(|gap| gap.0 == call.index) {
+            left.gap = Some(gap);
         }
         let mut moved = left.take(call);
         moved.extend_from_slice(memory);

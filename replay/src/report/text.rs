@@ -156,8 +156,8 @@ fn write_left_out(out: &mut String, report: &Report) {
     }
     let _ = writeln!(
         out,
-        "left out: {} while recording was paused; {} that may depend on them differ and are not \
-         compared",
+        "left out: {} that were not recorded or not kept; {} that may depend on them differ and are \
+         not compared",
         count(report.calls_left_out, "call"),
         ungrouped(report.bytes_unknown, "byte"),
     );
