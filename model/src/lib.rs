@@ -37,6 +37,7 @@ mod trace_state;
 mod virtual_memory;
 mod words;
 mod work;
+mod work_order;
 
 pub use accesses::{Access, AccessEffect, AccessKind, Accesses};
 pub use captures::{Capture, CapturePoint, CapturedStream, Captures};
