@@ -92,7 +92,7 @@ impl Returned {
 }
 
 /// Follows work that writes host memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HostWrites {
     work: WorkOrder,
     /// By signature number; `None` inside: the registry does not know it.
@@ -113,24 +113,6 @@ pub struct HostWrites {
     answers: Answers,
     /// The last writes that calls were to enqueue.
     recent: VecDeque<PendingWrite>,
-}
-
-impl Default for HostWrites {
-    fn default() -> Self {
-        Self {
-            work: WorkOrder::default(),
-            effects: Vec::new(),
-            returns: BinaryHeap::new(),
-            returned: FxHashMap::default(),
-            count: 0,
-            pending: Vec::new(),
-            of_graphs: FxHashMap::default(),
-            launched: FxHashMap::default(),
-            known: FxHashMap::default(),
-            answers: Answers::default(),
-            recent: VecDeque::new(),
-        }
-    }
 }
 
 impl HostWrites {

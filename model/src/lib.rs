@@ -28,6 +28,7 @@ mod memory_kind;
 mod needs;
 mod objects;
 mod order;
+mod pending_work;
 mod private_functions;
 mod sharing;
 mod site;
@@ -60,6 +61,9 @@ pub use memory_kind::MemoryKind;
 pub use needs::{MemoryReads, Need, Needs, NeedsBuilder, Operands, PartReads, ReadBytes};
 pub use objects::{End, Lookup, NewObject, Object, ObjectId, Objects, Origin, Retention};
 pub use order::{Clock, Order, StreamKey, StreamKind};
+pub use pending_work::{
+    HostWait, PendingKind, PendingStream, PendingWork, Proof, QueuedWork, StickyFailure,
+};
 pub use private_functions::kinds_of_origin;
 pub use sharing::{
     Evidence, Exchange, ExchangeBuilder, ExchangeSite, Exchanges, HostChanges, Identity, Link,
@@ -70,6 +74,8 @@ pub use state::{
     Changes, ContextData, Data, EVENT_DISABLE_TIMING, EVENT_EXTERNAL, EVENT_INTERPROCESS,
     EventData, State, StreamData,
 };
-pub use stream_values::{WrittenValue, may_wait, written_values};
+pub use stream_values::{
+    AwaitedValue, Condition, WrittenValue, awaited_values, may_wait, written_values,
+};
 pub use trace_state::{Scope, TraceState, function_of};
 pub use virtual_memory::{Mapping, VirtualMemory};

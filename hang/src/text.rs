@@ -1,0 +1,216 @@
+//! A report for people.
+
+use std::fmt::Write as _;
+
+use cutape_render::quantity;
+
+use crate::report::{Line, Memory, Report, Stream, Thread, Wait};
+
+/// The report as lines.
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    head(report, &mut out);
+    for stream in &report.streams {
+        out.push('\n');
+        stream_lines(stream, &mut out);
+    }
+    if !report.threads.is_empty() {
+        out.push('\n');
+    }
+    for thread in &report.threads {
+        thread_lines(thread, &mut out);
+    }
+    if let [first, ..] = report.cycle.as_slice() {
+        let circle = report.cycle.join(" waits for ");
+        put(
+            &mut out,
+            format_args!("\na circle: {circle} waits for {first}"),
+        );
+    }
+    out
+}
+
+fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a String never fails.
+    let _ = writeln!(out, "{line}");
+}
+
+fn head(report: &Report, out: &mut String) {
+    let (process, calls) = (report.process, report.calls);
+    match report.idle_ns {
+        Some(idle) => put(
+            out,
+            format_args!(
+                "process {process}: {calls} calls; no progress of its threads in the driver for {}",
+                quantity::time(idle)
+            ),
+        ),
+        None => put(
+            out,
+            format_args!("process {process}, which has ended: {calls} calls"),
+        ),
+    }
+    match (report.breadcrumbs, report.progress) {
+        (None, _) => put(
+            out,
+            format_args!(
+                "no breadcrumbs (record --breadcrumbs): complete is only what the program has \
+                 waited for"
+            ),
+        ),
+        (Some(every), Some(true)) => put(
+            out,
+            format_args!("breadcrumbs: every {every} launches; a stream has just written one"),
+        ),
+        (Some(every), Some(false)) => put(
+            out,
+            format_args!("breadcrumbs: every {every} launches; no stream writes any"),
+        ),
+        (Some(every), None) => put(out, format_args!("breadcrumbs: every {every} launches")),
+    }
+    for refusal in &report.without_breadcrumbs {
+        put(out, format_args!("no breadcrumbs: {refusal}"));
+    }
+    if let Some(failure) = &report.failure {
+        let result = &failure.result;
+        put(
+            out,
+            format_args!("work has failed: {result} was returned by"),
+        );
+        line(&failure.line, out);
+    }
+    if report.streams.is_empty() {
+        put(out, format_args!("no work is known that may still run"));
+    }
+}
+
+fn stream_lines(stream: &Stream, out: &mut String) {
+    let name = &stream.name;
+    let context = stream.context.as_ref();
+    let context = context.map_or_else(String::new, |context| format!(" ({context})"));
+    let count = stream.candidates.len() + stream.more_candidates;
+    let what = match (count, stream.waits.is_empty()) {
+        (1, false) => "waits at".to_owned(),
+        (1, true) => "runs".to_owned(),
+        (_, true) => format!("runs one of these {count}"),
+        (_, false) => format!("runs one of these {count}, or waits at the last of them"),
+    };
+    put(out, format_args!("{name}{context}: {what}"));
+    for candidate in &stream.candidates {
+        line(candidate, out);
+        for node in &candidate.nodes {
+            let (call, kernel) = (node.call, node.kernel.as_deref().unwrap_or("a kernel"));
+            put(
+                out,
+                format_args!("    node: {kernel}, added by call {call}"),
+            );
+        }
+    }
+    if stream.more_candidates != 0 {
+        put(out, format_args!("  and {} more", stream.more_candidates));
+    }
+    for wait in &stream.waits {
+        wait_line(wait, out);
+    }
+    if stream.queued != 0 {
+        let last = stream.last.as_ref().map_or(0, |last| last.call);
+        let queued = stream.queued;
+        put(
+            out,
+            format_args!("  queued after that: {queued}, up to call {last}"),
+        );
+    }
+    match &stream.completed {
+        Some(completed) => {
+            let proof = match completed.by_call {
+                Some(call) => format!("call {call} waited for it"),
+                None => "its breadcrumb is written".to_owned(),
+            };
+            put(
+                out,
+                format_args!("  complete: all up to this call; {proof}"),
+            );
+            line(&completed.line, out);
+        }
+        None => put(out, format_args!("  complete: nothing is known to be")),
+    }
+}
+
+fn line(line: &Line, out: &mut String) {
+    let (call, text) = (line.call, &line.text);
+    let place = line.place.as_ref();
+    let place = place.map_or_else(String::new, |place| format!("   from {place}"));
+    put(out, format_args!("    {call}  {text}{place}"));
+}
+
+fn wait_line(wait: &Wait, out: &mut String) {
+    match wait {
+        Wait::Event { record, streams } => {
+            let streams = streams.join(", ");
+            let record = record.as_ref().map_or_else(String::new, |record| {
+                format!(", which call {} recorded", record.call)
+            });
+            put(
+                out,
+                format_args!("  waits for an event{record}: {streams} has not come to it"),
+            );
+        }
+        Wait::Value {
+            address,
+            condition,
+            memory,
+            writers,
+        } => {
+            let found = match memory {
+                Memory::Holds(found) => format!("it is {found}"),
+                Memory::OfDevice => "memory of the device, which cannot be read".to_owned(),
+                Memory::Unreadable => "it cannot be read".to_owned(),
+            };
+            put(
+                out,
+                format_args!("  waits for a value {condition} at {address}: {found}"),
+            );
+            if writers.is_empty() {
+                put(
+                    out,
+                    format_args!("    no queued call writes it: the program or a kernel has to"),
+                );
+            }
+            for writer in writers {
+                let (stream, call) = (&writer.stream, writer.line.call);
+                put(
+                    out,
+                    format_args!("    {stream} is to write it: call {call}"),
+                );
+            }
+        }
+        Wait::Order { streams } => {
+            let streams = streams.join(", ");
+            put(
+                out,
+                format_args!("  comes after work that may still run in {streams}"),
+            );
+        }
+        Wait::HostFunction => put(
+            out,
+            format_args!("  a function of the program has not returned, or was not called yet"),
+        ),
+    }
+}
+
+fn thread_lines(thread: &Thread, out: &mut String) {
+    let (ordinal, name, number) = (thread.thread, &thread.name, thread.number);
+    let since = thread.since_ns;
+    let since = since.map_or_else(String::new, |since| {
+        format!(" for {}", quantity::time(since))
+    });
+    let streams = match thread.streams.as_slice() {
+        [] => String::new(),
+        streams => format!("; it waits for {}", streams.join(", ")),
+    };
+    put(
+        out,
+        format_args!("thread {ordinal} ({name}, {number}) is in a call{since}{streams}"),
+    );
+    line(&thread.line, out);
+}
