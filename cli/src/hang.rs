@@ -23,8 +23,8 @@ use crate::mark::trace_of;
 /// What `hang` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The process that is being recorded, by its number, or a trace.
-    #[arg(value_name = "PID|TRACE")]
+    /// A trace, or a process that is being recorded, by its number.
+    #[arg(value_name = "TRACE|PID")]
     what: OsString,
     /// Text for people, or JSON.
     #[arg(long, value_enum, default_value = "text")]

@@ -12,6 +12,7 @@ use cutape_order::{Clock, Moment};
 use cutape_registry::{Family, GraphOp, Kind, STREAM_PER_THREAD, StreamOp, is_sticky};
 use rustc_hash::FxHashMap;
 
+use crate::copied::was_complete;
 use crate::effects::Effects;
 use crate::graphs::Exec;
 use crate::stream_values::{AwaitedValue, WrittenValue, awaited_values, written_values};
@@ -260,7 +261,8 @@ impl PendingWork {
             self.records.insert(*event, call.index);
         }
         let has_completed = effect.is_some_and(|effect| self.work.apply(effect, returned));
-        if self.work.submit(effects, call) || is_wait {
+        let is_enqueued = self.work.submit(effects, call) && !was_complete(function, call);
+        if is_enqueued || is_wait {
             self.enqueue(effects, call, kind, awaited);
         }
         self.take_crumbs(effects, call, breadcrumb::AFTER, returned, read);

@@ -23,6 +23,7 @@ mod first_look;
 mod forward;
 mod golden;
 mod growing;
+mod hang;
 mod inputs;
 mod inspect;
 mod installed;
@@ -89,6 +90,7 @@ const FILES: &[(&str, AddTo)] = &[
     ("first_look", first_look::add_to),
     ("forward", forward::add_to),
     ("golden", golden::add_to),
+    ("hang", hang::add_to),
     ("inputs", inputs::add_to),
     ("inspect", inspect::add_to),
     ("installed", installed::add_to),
