@@ -508,3 +508,6 @@ impl PendingWork {
         self.work.state.graphs.exec(handle)
     }
 }
+
+#[cfg(test)]
+mod tests;
