@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from run import ROOT, Ended
+from run import Ended
 
 DRIVER = os.environ.get("DRIVER")
 SPIN = Path(__file__).resolve().parent / "programs" / "hang_spin.py"
@@ -61,7 +61,8 @@ class Hanging:
             if time.monotonic() - begun > WAITED or self.recorder.poll() is not None:
                 break
             time.sleep(0.02)
-        time.sleep(1)
+        # The program is then about to wait.
+        time.sleep(0.5)
         self.program = child_of(self.recorder.pid)
 
     def end(self):
@@ -100,7 +101,7 @@ def asked(package, results, case, options):
     hanging = None
     try:
         hanging = Hanging(package, results, case[0], [*options, "--stacks=all"])
-        said = Ended([package / "cutape", "hang", "--format", "json", str(hanging.program)])
+        said = Ended([package / "cutape", "hang", "--watch", "0.3", "--format", "json", str(hanging.program)])
         text = Ended([package / "cutape", "hang", "--watch", "0", str(hanging.program)])
         (results / f"{case[0]}{options[0]}.txt").write_bytes(text.out + text.err)
         (results / f"{case[0]}{options[0]}.json").write_bytes(said.out)
@@ -120,8 +121,7 @@ def cost(package, results, options):
     recorded = [package / "cutape", "record", *driver, *options, "--no-pack", "-o", trace, "--"]
     command = ([] if options is NOT_RECORDED else recorded) + [package / "hangs", "cost"]
     trace.unlink(missing_ok=True)
-    environment = os.environ | ({"LD_LIBRARY_PATH": str(package / "null")} if DRIVER else {})
-    said = Ended(command, stdin=subprocess.DEVNULL, env=environment)
+    said = Ended(command, stdin=subprocess.DEVNULL)
     found = re.search(rb"ns a launch: (\d+)", said.out)
     return int(found[1]) if found else None
 
@@ -143,8 +143,9 @@ def main():
         wrong += bool(exact[0] or default[0])
         rows.append((case[0], exact, default))
     costs = {}
+    ways = [[], ["--breadcrumbs"], ["--breadcrumbs=4"], ["--breadcrumbs=1"]]
     for _ in range(3):
-        for options in (NOT_RECORDED, [], ["--breadcrumbs"], ["--breadcrumbs=4"], ["--breadcrumbs=1"]):
+        for options in ways if DRIVER else [NOT_RECORDED, *ways]:
             costs.setdefault(" ".join(options) or "recorded", []).append(cost(package, results, options))
     print(f"{'hang':14} {'every 1':24} {'of':>3} {'s':>6}   {'every 16':24} {'of':>3} {'s':>6}")
     for name, *both in rows:
