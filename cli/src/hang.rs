@@ -1,6 +1,8 @@
 //! `cutape hang`: says which work may still run, and what waits for what, in a process that is being
 //! recorded or at the end of a trace.
 
+mod core_dump;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,6 +34,11 @@ pub(crate) struct Arguments {
     /// How long to watch whether streams go on, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     watch: Duration,
+    /// Then let the driver write a core dump of the GPU, which ends the program.
+    /// It must have been started with CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1,
+    /// CUDA_COREDUMP_PIPE and CUDA_COREDUMP_FILE.
+    #[arg(long, verbatim_doc_comment)]
+    core: bool,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -56,12 +63,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let memory = process.and_then(memory_of);
     let memory = memory.as_ref().map(|memory| memory as &dyn ProcessMemory);
     let running = process.map(|_| (memory, now(&trace)));
-    let report = examine(&trace, running, &mut || std::thread::sleep(arguments.watch));
+    let mut report = examine(&trace, running, &mut || std::thread::sleep(arguments.watch));
+    // What is known is worth more than a dump.
+    let requested = match arguments.core {
+        true => core_dump::request(&trace),
+        false => Ok(()),
+    };
+    report.core_dumps = core_dump::existing(&trace);
     let mut out = io::stdout().lock();
     match arguments.format {
         Format::Text => out.write_all(text(&report).as_bytes())?,
         Format::Json => output::json_line(&mut out, &report)?,
     }
+    requested?;
     let is_clean =
         report.failure.is_none() && report.streams.is_empty() && report.threads.is_empty();
     Ok(if is_clean {

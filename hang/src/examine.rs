@@ -208,6 +208,7 @@ impl<'p> Examination<'p> {
                 .map(|wait| self.thread(wait, &threads, since(wait.ticks)))
                 .collect(),
             cycle: self.names(&cycle),
+            core_dumps: Vec::new(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What is found, as the JSON has it.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 /// The version of the JSON; within it, members are only added.
@@ -32,6 +34,8 @@ pub struct Report {
     pub threads: Vec<Thread>,
     /// Streams that wait for each other in a circle; empty if there is none.
     pub cycle: Vec<String>,
+    /// Core dumps of the GPU that the driver has written for the process.
+    pub core_dumps: Vec<PathBuf>,
 }
 
 /// A call.

@@ -27,6 +27,16 @@ pub fn text(report: &Report) -> String {
             format_args!("\na circle: {circle} waits for {first}"),
         );
     }
+    for dump in &report.core_dumps {
+        let dump = dump.display();
+        put(
+            &mut out,
+            format_args!(
+                "\ncore dump of the GPU: {dump}; exception, kernel and line: \
+                 cuda-gdb -batch -ex 'target cudacore {dump}' -ex bt"
+            ),
+        );
+    }
     out
 }
 
@@ -213,4 +223,134 @@ fn thread_lines(thread: &Thread, out: &mut String) {
         format_args!("thread {ordinal} ({name}, {number}) is in a call{since}{streams}"),
     );
     line(&thread.line, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Completed, Failure, Node, VERSION, Writer};
+
+    fn named(call: u64, text: &str) -> Line {
+        Line {
+            call,
+            text: text.to_owned(),
+            ..Line::default()
+        }
+    }
+
+    fn report() -> Report {
+        Report {
+            version: VERSION,
+            process: 17,
+            running: true,
+            calls: 1234,
+            breadcrumbs: Some(16),
+            without_breadcrumbs: vec!["stream 0x9: refused".to_owned()],
+            idle_ns: Some(3_200_000_000),
+            progress: Some(false),
+            failure: None,
+            streams: Vec::new(),
+            threads: Vec::new(),
+            cycle: Vec::new(),
+            core_dumps: Vec::new(),
+        }
+    }
+
+    fn stream(candidates: Vec<Line>, waits: Vec<Wait>) -> Stream {
+        Stream {
+            name: "stream#1".to_owned(),
+            context: Some("context#1".to_owned()),
+            completed: None,
+            candidates,
+            more_candidates: 0,
+            waits,
+            queued: 0,
+            last: None,
+        }
+    }
+
+    #[test]
+    fn a_hang_is_put_into_words() {
+        let mut report = report();
+        let mut runs = stream(vec![named(8, "cuGraphLaunch(g)")], Vec::new());
+        runs.candidates[0].place = Some("a.py:3 in step".to_owned());
+        runs.candidates[0].nodes = vec![Node {
+            call: 4,
+            kernel: Some("spin".to_owned()),
+        }];
+        runs.completed = Some(Completed {
+            line: named(7, "cuLaunchKernel first"),
+            by_call: None,
+        });
+        let value = Wait::Value {
+            address: "0x10".to_owned(),
+            condition: ">= 7".to_owned(),
+            memory: Memory::Holds(3),
+            writers: vec![Writer {
+                stream: "stream#2".to_owned(),
+                line: named(11, "cuStreamWriteValue32()"),
+            }],
+        };
+        let mut waits = stream(vec![named(9, "a"), named(10, "b")], vec![value]);
+        waits.queued = 2;
+        waits.last = Some(named(12, "c"));
+        report.streams = vec![runs, waits];
+        report.threads = vec![Thread {
+            thread: 0,
+            number: 17,
+            name: "app".to_owned(),
+            line: named(13, "cuCtxSynchronize()"),
+            since_ns: Some(3_200_000_000),
+            streams: vec!["stream#1".to_owned()],
+        }];
+        report.cycle = vec!["stream#1".to_owned(), "stream#2".to_owned()];
+        report.core_dumps = vec!["/tmp/gpu.17".into()];
+        let expected = "\
+process 17: 1234 calls; no progress of its threads in the driver for 3.20 s
+breadcrumbs: every 16 launches; no stream writes any
+no breadcrumbs: stream 0x9: refused
+
+stream#1 (context#1): runs
+    8  cuGraphLaunch(g)   from a.py:3 in step
+    node: spin, added by call 4
+  complete: all up to this call; its breadcrumb is written
+    7  cuLaunchKernel first
+
+stream#1 (context#1): runs one of these 2, or waits at the last of them
+    9  a
+    10  b
+  waits for a value >= 7 at 0x10: it is 3
+    stream#2 is to write it: call 11
+  queued after that: 2, up to call 12
+  complete: nothing is known to be
+
+thread 0 (app, 17) is in a call for 3.20 s; it waits for stream#1
+    13  cuCtxSynchronize()
+
+a circle: stream#1 waits for stream#2 waits for stream#1
+
+core dump of the GPU: /tmp/gpu.17; exception, kernel and line: cuda-gdb -batch -ex 'target cudacore /tmp/gpu.17' -ex bt
+";
+        assert_eq!(text(&report), expected);
+    }
+
+    #[test]
+    fn a_fault_and_nothing_are_put_into_words() {
+        let mut report = report();
+        report.without_breadcrumbs.clear();
+        report.idle_ns = None;
+        report.progress = None;
+        report.failure = Some(Failure {
+            line: named(9, "cuStreamSynchronize(s)"),
+            result: "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned(),
+        });
+        let expected = "\
+process 17, which has ended: 1234 calls
+breadcrumbs: every 16 launches
+work has failed: CUDA_ERROR_ILLEGAL_ADDRESS was returned by
+    9  cuStreamSynchronize(s)
+no work is known that may still run
+";
+        assert_eq!(text(&report), expected);
+    }
 }

@@ -301,6 +301,9 @@ fn what_cannot_be_is_refused(folder: &Path) {
     let gone = folder.join("gone.cutape");
     let gone = gone.to_str().unwrap();
     let program = compiled("clean/streams");
+    let sound = folder.join("sound.cutape");
+    run(&mut record(&sound, &[], &[&program])).assert(0);
+    let sound = sound.to_str().unwrap();
     for (words, expected) in [
         (
             vec!["hang", "4294967295"],
@@ -308,6 +311,10 @@ fn what_cannot_be_is_refused(folder: &Path) {
         ),
         (vec!["hang", &own], "the process is not being recorded"),
         (vec!["hang", gone], "No such file"),
+        (
+            vec!["hang", "--core", sound],
+            "without CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1",
+        ),
         (
             vec!["hang", "--watch", "much", gone],
             "no number of seconds",

@@ -45,13 +45,15 @@ def child_of(process):
 class Hanging:
     """A recorded program that hangs, until it is killed."""
 
-    def __init__(self, package, results, name, options):
+    def __init__(self, package, results, name, options, variables=None):
         self.log = results / f"{name}.log"
         trace = results / f"{name}.cutape"
         trace.unlink(missing_ok=True)
         program = [sys.executable, SPIN] if name == "python" else [package / "hangs", name]
         driver = ["--driver", DRIVER] if DRIVER else []
-        environment = os.environ | ({"CUTAPE_NULL_SCHEDULE": "lazy"} if name == "callback" else {})
+        environment = os.environ | (variables or {})
+        if name == "callback":
+            environment["CUTAPE_NULL_SCHEDULE"] = "lazy"
         self.recorder = subprocess.Popen(
             [package / "cutape", "record", *driver, *options, "--no-pack", "-o", trace, "--", *program],
             stdin=subprocess.PIPE, stdout=self.log.open("w"), stderr=subprocess.STDOUT, env=environment,
@@ -66,7 +68,10 @@ class Hanging:
         self.program = child_of(self.recorder.pid)
 
     def end(self):
-        os.kill(self.program, signal.SIGKILL)
+        try:
+            os.kill(self.program, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         self.recorder.wait()
 
 
@@ -126,6 +131,26 @@ def cost(package, results, options):
     return int(found[1]) if found else None
 
 
+def core_dump(package, results):
+    """What becomes of a core dump on request."""
+    variables = {
+        "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
+        "CUDA_COREDUMP_PIPE": str(results / "pipe.%p"),
+        "CUDA_COREDUMP_FILE": str(results / "core.%p"),
+    }
+    hanging = Hanging(package, results, "kernel", ["--breadcrumbs"], variables)
+    try:
+        said = Ended([package / "cutape", "hang", "--watch", "0", "--core", str(hanging.program)])
+        dumps = sorted(results.glob("core.*"))
+        named = all(dump.name.encode() in said.out for dump in dumps) and bool(dumps)
+        sizes = [dump.stat().st_size for dump in dumps]
+        for dump in dumps:
+            dump.unlink()
+        return f"named {named}, bytes {sizes}, {said.seconds:.1f} s, {said.message()}"
+    finally:
+        hanging.end()
+
+
 NOT_RECORDED = ["not recorded"]
 
 
@@ -142,6 +167,7 @@ def main():
         default = asked(package, results, case, ["--breadcrumbs"])
         wrong += bool(exact[0] or default[0])
         rows.append((case[0], exact, default))
+    dumped = "not asked for" if DRIVER else core_dump(package, results)
     costs = {}
     ways = [[], ["--breadcrumbs"], ["--breadcrumbs=4"], ["--breadcrumbs=1"]]
     for _ in range(3):
@@ -152,6 +178,7 @@ def main():
         words = [f"{', '.join(bad) or 'right':24} {count:3} {seconds:6.2f}" for bad, count, seconds in both]
         print(f"{name:14} {'   '.join(words)}")
     print(f"right: {len(rows) - wrong} of {len(rows)}")
+    print(f"core dump on request: {dumped}")
     for options, found in costs.items():
         print(f"ns of an empty launch, {options}: {found}")
     return 1 if wrong else 0
