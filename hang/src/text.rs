@@ -88,6 +88,10 @@ fn head(report: &Report, out: &mut String) {
             format_args!("work has failed: {result} was returned by"),
         );
         line(&failure.line, out);
+        put(
+            out,
+            format_args!("of one stream, the first work that is not complete has failed"),
+        );
     }
     if report.streams.is_empty() {
         put(out, format_args!("no work is known that may still run"));
@@ -349,6 +353,7 @@ process 17, which has ended: 1234 calls
 breadcrumbs: every 16 launches
 work has failed: CUDA_ERROR_ILLEGAL_ADDRESS was returned by
     9  cuStreamSynchronize(s)
+of one stream, the first work that is not complete has failed
 no work is known that may still run
 ";
         assert_eq!(text(&report), expected);
