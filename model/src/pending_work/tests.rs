@@ -33,6 +33,15 @@ type Mark = (u64, u8, u32);
 /// What may run: the stream's handle, the calls of its candidates, and of all its work.
 type Expected = (u64, &'static [u64], usize);
 
+/// What happens, the steps, breadcrumbs, what the word holds, what may run.
+type Case = (
+    &'static str,
+    &'static [Step],
+    &'static [Mark],
+    Option<u32>,
+    &'static [Expected],
+);
+
 fn followed(steps: &[Step], marks: &[Mark], word: Option<u32>) -> PendingWork {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let mut builder = TraceBuilder::new(cutape_registry::SIGNATURE_TEXT);
@@ -96,13 +105,6 @@ fn pending(work: &PendingWork) -> Vec<(u64, Vec<u64>, usize)> {
 #[test]
 fn waits_and_breadcrumbs_complete_work() {
     use breadcrumb::{AFTER, BEFORE, READ};
-    type Case = (
-        &'static str,
-        &'static [Step],
-        &'static [Mark],
-        Option<u32>,
-        &'static [Expected],
-    );
     let cases: &[Case] = &[
         (
             "nothing is known to be complete",
@@ -194,12 +196,11 @@ fn waits_and_breadcrumbs_complete_work() {
     ];
     for (what, steps, marks, word, expected) in cases {
         let work = followed(steps, marks, *word);
-        let found = pending(&work);
-        let found: Vec<_> = found
-            .iter()
-            .map(|(stream, calls, all)| (*stream, calls.as_slice(), *all))
+        let expected = expected.iter();
+        let expected: Vec<_> = expected
+            .map(|(stream, calls, all)| (*stream, calls.to_vec(), *all))
             .collect();
-        assert_eq!(found, *expected, "{what}");
+        assert_eq!(pending(&work), expected, "{what}");
     }
 }
 
