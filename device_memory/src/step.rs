@@ -25,6 +25,20 @@ impl Steps {
         breadcrumbs: BreadcrumbStep::Nothing,
     };
 
+    /// Whether there is nothing to do before the driver is called.
+    pub fn are_after_the_call(self) -> bool {
+        use BreadcrumbStep as S;
+        let others = Self {
+            breadcrumbs: S::Nothing,
+            ..self
+        };
+        let is_after = matches!(
+            self.breadcrumbs,
+            S::Nothing | S::Prepares | S::Launches | S::Waits | S::Exits
+        );
+        is_after && others == Self::NONE
+    }
+
     /// What digests at these points do, keeping the outputs of exchanges, and breadcrumbs.
     pub(crate) fn of(
         function: &Function,
@@ -224,6 +238,8 @@ fn exchange_step(function: &Function) -> ExchangeStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreadcrumbStep {
     Nothing,
+    /// What comes before launches: it shows contexts that no call has created.
+    Prepares,
     /// Some launches are followed by one.
     Launches,
     /// The work has one before it and one after it.
@@ -251,6 +267,9 @@ fn breadcrumb_step(function: &Function) -> BreadcrumbStep {
         Family::Stream(StreamOp::WaitEvent) => S::Precedes,
         Family::Stream(StreamOp::Destroy) => S::DestroysStream,
         Family::DriverVersion => S::Exits,
+        Family::ModuleLoad(_) | Family::LibraryLoad(_) | Family::Memory(MemoryOp::Allocate) => {
+            S::Prepares
+        }
         Family::Copy(_) => S::Waits,
         _ if function.waits != Waits::No => S::Waits,
         _ => S::Nothing,
@@ -310,9 +329,15 @@ mod tests {
             ("cuCtxDestroy_v2", S::Nothing),
             ("cuStreamSynchronize", S::Waits),
             ("cuMemcpyDtoH_v2", S::Waits),
-            ("cuMemAlloc_v2", S::Nothing),
+            ("cuMemAlloc_v2", S::Prepares),
+            ("cuModuleLoadData", S::Prepares),
+            ("cuMemFree_v2", S::Nothing),
         ] {
             assert_eq!(breadcrumb_step(function(name)), expected, "{name}");
+            let steps = Steps::of(function(name), None, false, true);
+            let is_before = matches!(expected, S::Surrounds | S::Precedes | S::DestroysStream)
+                || name == "cuCtxDestroy_v2";
+            assert_eq!(steps.are_after_the_call(), !is_before, "{name}");
         }
     }
 

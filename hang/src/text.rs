@@ -12,7 +12,7 @@ pub fn text(report: &Report) -> String {
     head(report, &mut out);
     for stream in &report.streams {
         out.push('\n');
-        stream_lines(stream, &mut out);
+        stream_lines(stream, report.running && report.failure.is_none(), &mut out);
     }
     if !report.threads.is_empty() {
         out.push('\n');
@@ -98,16 +98,21 @@ fn head(report: &Report, out: &mut String) {
     }
 }
 
-fn stream_lines(stream: &Stream, out: &mut String) {
+/// A stream; whether its work still runs.
+fn stream_lines(stream: &Stream, runs: bool, out: &mut String) {
     let name = &stream.name;
     let context = stream.context.as_ref();
     let context = context.map_or_else(String::new, |context| format!(" ({context})"));
     let count = stream.candidates.len() + stream.more_candidates;
+    let (runs, waits) = match runs {
+        true => ("runs", "waits at"),
+        false => ("ran", "waited at"),
+    };
     let what = match (count, stream.waits.is_empty()) {
-        (1, false) => "waits at".to_owned(),
-        (1, true) => "runs".to_owned(),
-        (_, true) => format!("runs one of these {count}"),
-        (_, false) => format!("runs one of these {count}, or waits at the last of them"),
+        (1, false) => waits.to_owned(),
+        (1, true) => runs.to_owned(),
+        (_, true) => format!("{runs} one of these {count}"),
+        (_, false) => format!("{runs} one of these {count}, or {waits} the last of them"),
     };
     put(out, format_args!("{name}{context}: {what}"));
     for candidate in &stream.candidates {

@@ -75,13 +75,16 @@ impl Breadcrumbs {
     /// Runs between the enter record and the driver.
     pub(crate) fn pre_call(&self, call: &Call<'_>, step: BreadcrumbStep) {
         match step {
-            BreadcrumbStep::Launches => self.prepare(call.recorder, call.recorder.context()),
             BreadcrumbStep::Surrounds | BreadcrumbStep::Precedes => {
                 self.prepare(call.recorder, call.recorder.context());
                 self.drop_at(call, breadcrumb::BEFORE);
             }
             BreadcrumbStep::DestroysStream => self.lock().end_stream(call.word(0)),
-            BreadcrumbStep::Nothing | BreadcrumbStep::Waits | BreadcrumbStep::Exits => {}
+            BreadcrumbStep::Nothing
+            | BreadcrumbStep::Prepares
+            | BreadcrumbStep::Launches
+            | BreadcrumbStep::Waits
+            | BreadcrumbStep::Exits => {}
         }
     }
 
@@ -98,6 +101,8 @@ impl Breadcrumbs {
                 self.note_words(call.recorder);
             }
             _ if !call.has_succeeded => {}
+            // A primary context may come from a private table of the driver.
+            BreadcrumbStep::Prepares => self.prepare(call.recorder, call.recorder.context()),
             BreadcrumbStep::Launches => {
                 let key = stream_key(call);
                 if key.is_some_and(|key| self.lock().count_launch(key, self.every)) {
