@@ -393,15 +393,16 @@ impl PendingWork {
 
     /// Takes complete work from the queues.
     fn take_completed(&mut self, proof: Proof) {
-        let order = &self.work.order;
-        for (&stream, queue) in &mut self.queues {
+        let (order, completed) = (&self.work.order, &mut self.completed);
+        self.queues.retain(|&stream, queue| {
             while let Some(work) = queue.front()
                 && order.is_done(stream, work.moment)
             {
-                self.completed.insert(stream, (work.call, proof));
+                completed.insert(stream, (work.call, proof));
                 queue.pop_front();
             }
-        }
+            !queue.is_empty()
+        });
     }
 
     /// Streams with work that may still run, by the call of the oldest.
