@@ -104,9 +104,12 @@ impl Breadcrumbs {
             // A primary context may come from a private table of the driver.
             BreadcrumbStep::Prepares => self.prepare(call.recorder, call.recorder.context()),
             BreadcrumbStep::Launches => {
-                let key = stream_key(call);
-                if key.is_some_and(|key| self.lock().count_launch(key, self.every)) {
-                    self.drop_at(call, breadcrumb::AFTER);
+                let Some(key) = stream_key(call) else { return };
+                let is_due = self.lock().count_launch(key, self.every);
+                match is_due {
+                    Some(true) => self.drop_at(call, breadcrumb::AFTER),
+                    Some(false) => {}
+                    None => self.prepare(call.recorder, key.0),
                 }
             }
             BreadcrumbStep::Surrounds => self.drop_at(call, breadcrumb::AFTER),

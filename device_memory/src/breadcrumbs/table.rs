@@ -63,10 +63,12 @@ impl Page {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stream {
-    /// `None`: it gets no breadcrumbs.
+    /// `None`: its context has no word left, or none yet.
     word: Option<Word>,
+    /// The driver has refused to write it.
+    is_refused: bool,
     /// The last value that it is to write.
     last: u32,
     /// Launches since its last breadcrumb.
@@ -145,22 +147,26 @@ impl Table {
     }
 
     fn stream(&mut self, key: StreamKey) -> &mut Stream {
-        let page = self.contexts.get_mut(&key.0).and_then(Option::as_mut);
-        self.streams.entry(key).or_insert_with(|| {
-            let taken = page.and_then(Page::take_word);
-            Stream {
-                word: taken.map(|(word, _)| word),
-                last: taken.map_or(0, |(_, last)| last),
-                launches: 0,
-            }
-        })
+        let stream = self.streams.entry(key).or_default();
+        if stream.word.is_none()
+            && !stream.is_refused
+            && let Some(Some(page)) = self.contexts.get_mut(&key.0)
+            && let Some((word, last)) = page.take_word()
+        {
+            (stream.word, stream.last) = (Some(word), last);
+        }
+        stream
     }
 
-    /// Counts a launch; returns whether it gets a breadcrumb.
-    pub(super) fn count_launch(&mut self, key: StreamKey, every: u32) -> bool {
+    /// Counts a launch; returns whether it gets a breadcrumb. `None` if the context is not known.
+    pub(super) fn count_launch(&mut self, key: StreamKey, every: u32) -> Option<bool> {
+        if !self.contexts.contains_key(&key.0) {
+            return None;
+        }
         let stream = self.stream(key);
         stream.launches = stream.launches.saturating_add(1);
-        stream.word.is_some() && spacing::is_due(stream.launches, stream.outstanding(), every)
+        let is_due = spacing::is_due(stream.launches, stream.outstanding(), every);
+        Some(stream.word.is_some() && is_due)
     }
 
     /// The next value of a stream's word; `None` if it gets none now.
@@ -177,7 +183,8 @@ impl Table {
 
     /// The driver has refused to write the last value.
     pub(super) fn refuse(&mut self, key: StreamKey) {
-        self.stream(key).word = None;
+        let stream = self.stream(key);
+        (stream.word, stream.is_refused) = (None, true);
     }
 
     /// The words of all streams.
@@ -236,11 +243,17 @@ mod tests {
             assert!(table.take((7, 0x1000 + stream)).is_some(), "{stream}");
         }
         assert!(table.take((7, 0x51)).is_none(), "the page is full");
-        assert!(!table.count_launch((7, 0x51), 1));
+        assert_eq!(table.count_launch((7, 0x51), 1), Some(false));
         table.refuse((7, 0x1000));
-        assert!(!table.count_launch((7, 0x1000), 1));
-        assert!(table.count_launch((7, 0x1001), 1));
-        for context in 8..7 + PAGES {
+        assert_eq!(table.count_launch((7, 0x1000), 1), Some(false));
+        assert_eq!(table.count_launch((7, 0x1001), 1), Some(true));
+        assert_eq!(table.count_launch((6, 0x51), 1), None);
+        // A word that comes later.
+        let page = table.begin_context(6).expect("a page");
+        assert_eq!(table.count_launch((6, 0x51), 1), Some(false));
+        table.add_context(6, page, page);
+        assert_eq!(table.count_launch((6, 0x51), 1), Some(true));
+        for context in 8..6 + PAGES {
             assert!(table.begin_context(context).is_some(), "{context}");
         }
         assert!(table.begin_context(0xfff).is_none(), "no page is left");
