@@ -107,10 +107,17 @@ fn streams(report: &Value) -> Vec<[String; 3]> {
         .collect()
 }
 
+/// The program's argument; for each stream what [`streams`] gives; the circle.
+type Case = (
+    &'static str,
+    &'static [[&'static str; 3]],
+    &'static [&'static str],
+);
+
 fn each_hang_is_explained(folder: &Path) {
     const WAIT: &str = "cuStreamWaitValue32";
     const FIRST: [&str; 3] = ["stream#1", WAIT, "value"];
-    let cases: &[(&str, &[[&str; 3]], &[&str])] = &[
+    let cases: &[Case] = &[
         ("kernel", &[FIRST], &[]),
         ("value", &[FIRST], &[]),
         (
