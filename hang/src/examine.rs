@@ -232,16 +232,18 @@ impl<'p> Examination<'p> {
     /// A stream, and the numbers of those that it waits for.
     fn stream(&self, stream: &PendingStream<'_>) -> (Stream, Vec<u32>) {
         let work: Vec<&QueuedWork> = stream.work.iter().collect();
-        let candidates = work.get(..stream.candidates).unwrap_or(&work);
         // Waits that are over are complete, but for a moment.
-        let passed = candidates
+        let passed = work
             .iter()
-            .take_while(|work| self.is_over(stream.number, work));
-        let passed = passed.count();
-        let candidates = match candidates.get(passed..) {
-            Some(left) if !left.is_empty() => left,
-            _ => candidates,
+            .take(stream.candidates)
+            .take_while(|work| self.is_over(stream.number, work))
+            .count();
+        let first = if passed < stream.candidates {
+            passed
+        } else {
+            0
         };
+        let candidates = work.get(first..stream.candidates).unwrap_or(&work);
         let waits_at = candidates
             .iter()
             .position(|work| !self.waits_of(stream.number, work).1);
@@ -254,12 +256,7 @@ impl<'p> Examination<'p> {
             .filter(|_| waits_at == Some(0))
             .map(|work| self.awaited(stream.number, work));
         let shown = end.min(MOST_CANDIDATES);
-        let after = work.iter().rev().take_while(|work| {
-            candidates
-                .get(end - 1)
-                .is_some_and(|last| work.call != last.call)
-        });
-        let queued = after.count();
+        let queued = work.len().saturating_sub(first + end);
         let shown_lines = candidates.iter().take(shown);
         let found = Stream {
             name: self.name(stream),

@@ -47,19 +47,15 @@ fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
 
 fn head(report: &Report, out: &mut String) {
     let (process, calls) = (report.process, report.calls);
-    match report.idle_ns {
-        Some(idle) => put(
-            out,
-            format_args!(
-                "process {process}: {calls} calls; no progress of its threads in the driver for {}",
-                quantity::time(idle)
-            ),
-        ),
-        None => put(
-            out,
-            format_args!("process {process}, which has ended: {calls} calls"),
-        ),
-    }
+    let state = match (report.running, report.idle_ns) {
+        (true, Some(idle)) => {
+            let idle = quantity::time(idle);
+            format!(": {calls} calls; no progress of its threads in the driver for {idle}")
+        }
+        (true, None) => format!(": {calls} calls"),
+        (false, _) => format!(", which has ended: {calls} calls"),
+    };
+    put(out, format_args!("process {process}{state}"));
     match (report.breadcrumbs, report.progress) {
         (None, _) => put(
             out,
@@ -347,6 +343,7 @@ core dump of the GPU: /tmp/gpu.17; exception, kernel and line: cuda-gdb -batch -
     fn a_fault_and_nothing_are_put_into_words() {
         let mut report = report();
         report.without_breadcrumbs.clear();
+        report.running = false;
         report.idle_ns = None;
         report.progress = None;
         report.failure = Some(Failure {
